@@ -18,10 +18,12 @@ from typing import Any
 
 from axe_nb.agents.agent_files import first_model, scaffold
 from axe_nb.agents.files import display_path, write_new
+from axe_nb.agents.trust import trust_new_folder
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
 AGENT = "greeter"
+AGENT_FILE = Path("axe", "agents", f"{AGENT}.toml")
 
 RULES = '''\
 # The model script/greeter: rules in place of a language model. The first rule whose `when` is found
@@ -160,6 +162,7 @@ def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> i
             hint="use letters, digits, spaces, _, - and dots, without folders",
         )
     notebook = f"{stem}.ipynb"
+    trust_new_folder(AGENT_FILE)
     for path, text in _make_files(notebook).items():
         is_there = os.path.lexists(path)
         if not is_there:
@@ -170,7 +173,7 @@ def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> i
 
 def _make_files(notebook: str) -> Mapping[Path, str]:
     return {
-        Path("axe", "agents", f"{AGENT}.toml"): scaffold(AGENT, f"script/{AGENT}"),
+        AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
         Path("axe", "scripts", f"{AGENT}.toml"): RULES,
         Path(notebook): json.dumps(_make_notebook(notebook), indent=1, ensure_ascii=False) + "\n",
     }

@@ -13,6 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb import cli
+from axe_nb.agents.trust import trust_file
 from axe_nb.commands.program import GROUPS
 from axe_nb.commands.table import commands_of
 
@@ -601,41 +602,45 @@ def test_the_help_puts_first_steps_first_and_ends_with_examples(
     assert told.count("\n  axe-nb start") == 2, "in its group and in the examples"
 
 
-@pytest.mark.req("D-54")
-def test_trust_shows_what_is_unusual_and_fails_if_no_one_can_say_yes(tree: Path, axe) -> None:
+@pytest.mark.req("D-81")
+def test_trust_shows_what_is_left_out_and_fails_if_no_one_can_say_yes(tree: Path, axe) -> None:
+    trust_file().unlink()
     put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n')
     ran = axe("run", "echo", "-p", "x")
-    assert (ran.code, ran.out) == (2, "")
-    assert "`axe-nb trust axe/agents/echo.toml` in a shell" in ran.err
+    assert (ran.code, ran.out) == (0, "x\n")
+    assert "left out workdir; to trust it, run `%axe trust`, or `axe-nb trust`" in ran.err
     ran = axe("trust")
     assert (ran.code, ran.err) == (2, "")
-    assert "axe/agents/helper.toml: nothing unusual\n" in ran.out
-    assert '  ! workdir = "/" leads outside the project: /\n' in ran.out
-    assert axe("trust", "helper").code == 0
-    assert axe("trust", "nobody").code == 2
+    assert 'axe/agents/helper.toml: "script/helper", mode ask, ' in ran.out
+    assert "left out workdir" in ran.out
+    assert axe("trust", "nowhere").code == 2
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 def test_no_part_of_a_long_review_stands_where_the_question_stands(tree: Path, axe) -> None:
     text = 'name = "echo"\nmodel = "script/echo"\n[mcp_servers.x]\n'
     put("axe/agents/echo.toml", text + f'command = ["sh", "-c", "{"x" * 300} Trust echo? y"]\n')
-    shown = axe("trust", "echo").out
+    trust_file().unlink()
+    shown = axe("trust", "axe/agents/echo.toml").out
     lines = [line for line in shown.splitlines() if not line.startswith("  ")]
-    assert lines[0] == "axe/agents/echo.toml: not trusted"
+    assert lines[0].startswith("axe/agents/echo.toml: ")
     assert len(lines) == 2, "the other says that no one can be asked"
-    assert "x" * 300 in shown.replace("\n      ", "")
+    assert "left out mcp_servers" in shown
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 def test_trust_on_a_terminal_asks(tree: Path, axe, monkeypatch: pytest.MonkeyPatch) -> None:
     put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n')
+    trust_file().unlink()
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert axe("trust", "echo").code == 2
+    assert axe("trust").code == 2
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
-    ran = axe("trust", "echo")
-    assert (ran.code, ran.err) == (0, "Trust echo? [y]es [n]o: ")
-    assert ran.out.endswith("echo is trusted until its file changes\n")
+    ran = axe("trust")
+    assert ran.code == 0
+    assert ran.err.endswith("and run its agents as they are written? [y]es [n]o: ")
+    assert ran.out.endswith("is trusted\n")
+    assert axe("trust").out.endswith("is trusted\n")
     assert axe("run", "echo", "-p", "hi").out == "hi\n"
 
 

@@ -36,7 +36,7 @@ from axe_nb.agents.tables import (
     check_retry,
     check_vars,
 )
-from axe_nb.agents.trust import check_link
+from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
 from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -131,7 +131,10 @@ class Agent:
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
     """Text of the file; empty for an agent made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
-    """Warnings about keys of its file that are accepted but ignored."""
+    """Warnings about keys of its file that are accepted but ignored, or left out."""
+    is_restricted: bool = field(default=False, compare=False, metadata={"toml": False})
+    """True if its file belongs to a project that the user has not trusted: its mode is at most ask,
+    below an agent in mode auto too."""
 
     def __post_init__(self) -> None:
         if own := own_tools(self.tools):
@@ -175,7 +178,7 @@ class Agent:
             raise _make_file_error(
                 f"failed to read agent config {quote(name)}: {reason(error)}", path
             ) from None
-        agent = cls.from_toml(text, name=name, path=str(path))
+        agent = cls._parse(text, name, str(path), is_restricted=not is_trusted(path))
         hidden = hidden_file(path)
         if hidden is None:
             return agent
@@ -195,6 +198,10 @@ class Agent:
         """
         if not isinstance(text, str):
             raise ConfigError("from_toml takes TOML text", hint="Agent(**values) takes a dict")
+        return cls._parse(text, name, path)
+
+    @classmethod
+    def _parse(cls, text: str, name: str, path: str, *, is_restricted: bool = False) -> Agent:
         source = Source(text, format_path(Path(path)) if path else "")
         try:
             table = parse_toml(text)
@@ -205,9 +212,14 @@ class Agent:
             raise failure from None
         try:
             warnings = _remove_ignored_keys(table, name, source)
+            if is_restricted and (left_out := restrict(table, Path(path))):
+                warnings.append(left_out)
             values = {"name": "", "model": "", **read(cls, table, source)}
             own = text if path else ""
-            return cls(**values, path=path, text=own, warnings=tuple(warnings))
+            return cls(
+                **values, path=path, text=own, warnings=tuple(warnings),
+                is_restricted=is_restricted,
+            )  # fmt: skip
         except ConfigError as error:
             error.place = error.place or source.place(getattr(error, "key", ()))
             raise
@@ -263,6 +275,12 @@ class Agent:
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
+        trust_new_folder(path)
+        if self.is_restricted and restrict(parse_toml(self.text), Path(self.path)):
+            raise ConfigError(
+                f"agent {quote(self.name)} was loaded without all that its file contains",
+                hint=f"trust its project before you save it: {NEXT_STEP}",
+            )
         parse = partial(self.from_toml, name=self.name, path=str(path))
         write_whole(path, update_file(path, make_table(self), parse) or self.to_toml())
         return path

@@ -12,6 +12,7 @@ from pathlib import Path
 from axe_nb.agents.config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
 from axe_nb.agents.files import expand_home, write_new
 from axe_nb.agents.names import check_name
+from axe_nb.agents.trust import trust_new_folder
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 
@@ -187,5 +188,6 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
         ConfigError: the file exists, or it cannot be written.
     """
     path = agent_dirs(agents_dir)[0] / f"{name}.toml"
+    trust_new_folder(path)
     write_new(path, scaffold(name))
     return path

@@ -17,8 +17,7 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir, skill_paths
 from axe_nb.agents.files import read_real_text, reason
-from axe_nb.agents.trust import may_leave
-from axe_nb.agents.unusual import find_outside
+from axe_nb.agents.trust import find_outside, is_trusted
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
@@ -74,7 +73,7 @@ class Context:
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
-    """Reads the skill and context files of an agent that needs no trust, or is trusted.
+    """Reads the skill and context files of an agent.
 
     Args:
         agent: the agent.
@@ -119,7 +118,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
 
 
 def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
-    """Checks where a skill leads now; trust in the agent was checked before.
+    """Checks where a skill leads now.
 
     Raises:
         ConfigError: it may hold keys, or lies outside the project of an agent that is not trusted.
@@ -133,7 +132,7 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
     if not (agent.path and agent.text) or tomllib.loads(agent.text).get("skill") != agent.skill:
         return  # the person's own words name it
     is_outside = real.exists() and find_outside(Path(agent.path), real)
-    if is_outside and not may_leave(agent.path, agent.text):
+    if is_outside and not is_trusted(Path(agent.path)):
         raise ConfigError(
             f"skill {given} of agent {quote(agent.name)} was replaced by a link out of the project",
             hint="start a new run",

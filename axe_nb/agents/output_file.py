@@ -1,7 +1,7 @@
 """The JSON Schema that an agent file names: a file beside it, or below its folder.
 
 It cannot lie elsewhere, nor behind a link: the file of an agent may come with a project.
-Source: product.md "Agent files" (`[output]`); D-54.
+Source: product.md "Agent files" (`[output]`); D-81.
 """
 
 from __future__ import annotations

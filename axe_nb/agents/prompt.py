@@ -12,7 +12,6 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.tables import COMMON_PARAMS
-from axe_nb.agents.trust import check_trust
 from axe_nb.agents.variables import fill_in
 from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
@@ -66,12 +65,11 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         context: the texts that it refers to; None = they are read now.
 
     Raises:
-        ConfigError: the agent is not trusted, the workdir or the skill is missing, a glob is
-            invalid, or a variable has no value.
+        ConfigError: the workdir or the skill is missing, a glob is invalid, or a variable has no
+            value.
     """
     workdir = find_workdir(agent)
     if context is None:
-        check_trust(agent.path, agent.text, agent.name)
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
     warnings = (*_check_params(agent), *context.warnings)

@@ -1,6 +1,8 @@
-"""Trust in the unusual agent files of projects, remembered by content in the state folder.
+"""Trust in the folder of a project: until it is given, the project's agent files run restricted.
 
-Source: D-54, D-61; product.md "Notebook" (`%axe trust`); docs/safety.md "Trust".
+Trust is remembered by folder, in the user's state folder. What an agent file may not have without
+it is left out when the file is loaded, for every way to run it, and named in one warning.
+Source: D-81, D-53; docs/safety.md "Trust".
 """
 
 from __future__ import annotations
@@ -8,242 +10,273 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from axe_nb.agents.config import format_path, is_own, state_dir
-from axe_nb.agents.files import display_path, hold_lock, read_text, reason, write_whole
-from axe_nb.agents.unusual import (
-    Unusual,
-    find_inner_texts,
-    find_outside,
-    find_project,
-    find_rights_below,
-    find_unusual,
-)
+from axe_nb.agents.config import is_own, skill_paths, state_dir
+from axe_nb.agents.files import display_path, expand_home, hold_lock, read_text, reason, write_whole
+from axe_nb.agents.tables import COMMON_PARAMS, DEFAULT_LIMITS
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import cut_chars, printable, quote
+from axe_nb.text import list_some, one_line, printable, quote
 
 VARIABLE = "AXE_NB_TRUST"
-"""Environment variable; `1` trusts the agents of every project."""
+"""Environment variable; `1` trusts every folder."""
 
-FORMAT = "axe-nb trust"
-VERSION = (1, 0)
+HEADER = "axe-nb trusted folders 1.0"
 
-MAX_ENTRIES = 1000
-"""Agents that are remembered; the oldest are forgotten first."""
+COMMANDS = {"run_command", "terminal"}
+"""Names of the tool that runs commands."""
 
-LONGEST_SHOWN = 200
-"""Characters of an unusual part that an error quotes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """The unusual parts of an agent file, and the decision of the person."""
-
-    path: Path
-    text: str
-    unusual: tuple[Unusual, ...]
-    below: tuple[Unusual, ...] = ()
-    """Rights that it would gain below an agent in mode `auto`; a yes covers them too."""
-    fingerprint: str = ""
-    """Hash of its content, to remember; empty if it is the user's own."""
-    is_trusted: bool = False
-    """True if the person has trusted this very content."""
-    problem: str = ""
-    """The reason that the file could not be read or checked; empty if it could."""
-
-    @property
-    def needs_trust(self) -> bool:
-        """True if the agent does not run yet."""
-        return bool(self.unusual) and not self.is_trusted
+MAX_NAMED = 8
+"""Keys that the warning names."""
 
 
 def trusts_all() -> bool:
-    """True if the environment trusts the agents of every project, as in CI."""
+    """True if the environment trusts every folder, as in CI."""
     return os.environ.get(VARIABLE, "").strip() == "1"
 
 
 def trust_file() -> Path:
-    """Returns the path of the list of trusted agents; it need not exist."""
-    return state_dir() / "trust"
+    """Returns the path of the list of trusted folders; it need not exist."""
+    return state_dir() / "trusted_folders"
 
 
-def check_trust(path: str, text: str, name: str, *, below_auto: bool = False) -> None:
-    """Rejects an unusual agent of a project that the person has not trusted.
+def find_project(path: Path) -> Path:
+    """Returns the folder of the project that an agent file belongs to.
 
-    Args:
-        path: the agent's file; empty for an agent made in code.
-        text: the text that it was loaded from.
-        name: the agent's name.
-        below_auto: True if it is started by an agent in mode `auto`.
-
-    Raises:
-        ConfigError: names the first unusual part and the command that asks for trust.
+    It is the root of the git repository, else the folder with `axe/` or above the agents. The
+    links above it are resolved.
     """
-    unusual = list_unusual(path, text)
-    if below_auto and path and text and not is_own(Path(path)):
-        unusual = (*unusual, *find_rights_below(text))
-    if unusual and not is_trusted(Path(path), text):
-        more = f", and {len(unusual) - 1} more" if len(unusual) > 1 else ""
-        raise _make_error(path, name, f"{unusual[0].what[:LONGEST_SHOWN]}{more}")
+    base = _find_base(path)
+    return next((folder for folder in (base, *base.parents) if _is_git_root(folder)), base)
 
 
-def list_unusual(path: str, text: str) -> tuple[Unusual, ...]:
-    """Returns the unusual parts of an agent; none if it is the user's own or was made in code."""
-    is_of_project = bool(path and text) and not is_own(Path(path))
-    return find_unusual(Path(path), text) if is_of_project else ()
+def is_trusted(path: Path) -> bool:
+    """True if the user trusts the project of an agent file, or if the file is the user's own.
 
-
-def is_trusted(path: Path, text: str) -> bool:
-    """True if the person has trusted an unusual agent file with this content.
+    A folder above the project's does not count: it may hold the clones of others.
 
     Raises:
-        ConfigError: the list of trusted agents cannot be read.
+        ConfigError: the list of trusted folders cannot be read.
     """
-    return trusts_all() or compute_fingerprint(path, text) in load_trusted()
+    if trusts_all() or is_own(path):
+        return True
+    trusted = load_trusted()
+    base, project = _find_base(path), find_project(path)
+    return any(
+        str(folder) in trusted for folder in (base, *base.parents) if folder.is_relative_to(project)
+    )
 
 
-def may_leave(path: str, text: str) -> bool:
-    """True if an agent file may name any workdir: the user's own, or one that is trusted (D-53).
+def trust_folder(folder: Path) -> None:
+    """Remembers that the user trusts a folder.
 
     Raises:
-        ConfigError: the list of trusted agents cannot be read.
+        ConfigError: the list of trusted folders cannot be read or written.
     """
-    return bool(path and text) and (is_own(Path(path)) or is_trusted(Path(path), text))
+    remember_trust(os.path.realpath(folder))
 
 
-def check_link(path: Path) -> Path:
-    """Rejects, before it is read, an agent file that a link of the project leads out of it to.
-
-    Returns its real path.
+def remember_trust(entry: str) -> None:
+    """Remembers a folder that the user trusts, or an approval that they gave here.
 
     Raises:
-        ConfigError: the person has trusted no agent there.
-    """
-    real = Path(os.path.realpath(path))
-    if find_unread_link(path, real):
-        raise _make_error(str(path), path.stem, "its file is reached through a link")
-    return real
-
-
-def find_unread_link(path: Path, real: Path | None = None) -> str:
-    """Returns the place outside the project that a link leads an agent file to.
-
-    Empty if there is none, or if the person has trusted an agent there.
-
-    Raises:
-        ConfigError: the list of trusted agents cannot be read.
-    """
-    outside = "" if is_own(path) or trusts_all() else find_outside(path, real or path)
-    return outside if outside and _identify(path) not in load_trusted().values() else ""
-
-
-def review(path: Path) -> Review:
-    """Reviews an agent file, for the person; reads it wherever it leads.
-
-    Raises:
-        ConfigError: the list of trusted agents cannot be read.
-    """
-    try:
-        text = read_text(path)
-    except OSError as error:
-        return Review(path, "", (), problem=reason(error))
-    if is_own(path):
-        return Review(path, text, ())
-    try:
-        unusual, below = find_unusual(path, text), find_rights_below(text)
-    except ConfigError as error:
-        return Review(path, "", (), problem=str(error))
-    fingerprint = compute_fingerprint(path, text)
-    known = trusts_all() or fingerprint in load_trusted()
-    return Review(path, text, unusual, below, fingerprint, is_trusted=known)
-
-
-def remember(reviewed: Review) -> None:
-    """Remembers that the person trusts an agent file as it was reviewed.
-
-    Raises:
-        ConfigError: the list of trusted agents cannot be read or written.
-    """
-    remember_fingerprint(reviewed.fingerprint, _identify(reviewed.path))
-
-
-def remember_fingerprint(fingerprint: str, where: str) -> None:
-    """Remembers something that the person trusts, by its hash.
-
-    Raises:
-        ConfigError: the list of what is trusted cannot be read or written.
+        ConfigError: the list cannot be read or written.
     """
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
-        entries = load_trusted()
-        entries.pop(fingerprint, None)
-        new = fingerprint, where
-        kept = [*entries.items(), new][-MAX_ENTRIES:]
-        header = f"{FORMAT} {VERSION[0]}.{VERSION[1]}"
-        lines = [header, *(f"{known} {json.dumps(where)}" for known, where in kept)]
+        lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
         write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
 
 
-def load_trusted() -> dict[str, str]:
-    """Returns fingerprint → path of the trusted agent files, oldest first; empty if none is.
+def trust_new_folder(path: Path) -> None:
+    """Trusts the folder of an agent file that axe_nb is about to write, if it makes `axe/` there.
+
+    Raises:
+        ConfigError: the list of trusted folders cannot be read or written.
+    """
+    base = _find_base(path)
+    if not is_own(path) and not os.path.lexists(base / "axe"):
+        trust_folder(base)
+
+
+def load_trusted() -> dict[str, None]:
+    """Returns the trusted folders and approvals, oldest first; none if there is no list.
 
     Raises:
         ConfigError: the list cannot be read, others may write it, or its format is unknown.
     """
     path = trust_file()
+    shown = display_path(path)
     try:
         if os.name == "posix" and path.stat().st_mode & 0o022:
-            step = f"check it, then run chmod 600 {format_path(path)}"
-            raise ConfigError("other users can change the list of trusted agents", hint=step)
+            step = f"check it, then run chmod 600 {shown}"
+            raise ConfigError("other users can change the list of trusted folders", hint=step)
         header, *lines = read_text(path).splitlines() or [""]
+        if not re.fullmatch(r"axe-nb trusted folders 1\.\d+", header):
+            raise ValueError("its format is unknown")
+        return dict.fromkeys(
+            folder for line in lines if isinstance(folder := json.loads(line), str)
+        )
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        message = f"cannot read the list of trusted agents: {reason(error)}"
-        raise ConfigError(message, hint=f"see {display_path(path)}") from None
-    version = re.fullmatch(rf"{FORMAT} (\d+)\.(\d+)", header)
-    if version is None or int(version[1]) != VERSION[0]:
-        found = f"has the format {quote(cut_chars(header, 40))}, expected {FORMAT} {VERSION[0]}"
+    except (OSError, ValueError, RecursionError) as error:
+        why = reason(error) if isinstance(error, (OSError, ValueError)) else "nested too deeply"
         raise ConfigError(
-            f"the list of trusted agents {found}",
-            hint=f"update axe-nb, or delete {format_path(path)} and trust them again",
-        )
-    return dict(entry for line in lines if (entry := _parse_entry(line)))
+            f"cannot read the list of trusted folders: {why}",
+            hint=f"delete {shown}, and trust the folders again",
+        ) from None
 
 
-def _parse_entry(line: str) -> tuple[str, str] | None:
-    fingerprint, _, written = line.partition(" ")
-    try:
-        where = json.loads(written)
-    except (ValueError, RecursionError):
-        return None
-    return (fingerprint, where) if isinstance(where, str) else None
+def find_outside(path: Path, target: Path) -> str:
+    """Returns the place of a target outside the project of an agent file; empty if it is inside."""
+    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
+        return str(target)
+    real = Path(os.path.realpath(target))
+    return "" if real.is_relative_to(find_project(path)) else display_path(real)
 
 
-def compute_fingerprint(path: Path, text: str) -> str:
-    """Returns the hash of an agent file, its place, and whatever it refers to that matters.
+def check_link(path: Path) -> Path:
+    """Returns the real path of an agent file, which is not read yet.
 
-    These are the places that it leads to, and the texts of its skill and script in the project.
+    Raises:
+        ConfigError: a link leads it out of a project that the user does not trust.
     """
-    import hashlib
-
-    unusual = [str(part) for part in (*find_unusual(path, text), *find_rights_below(text))]
-    content = [_identify(path), text, unusual, list(find_inner_texts(path, text))]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def _identify(path: Path) -> str:
-    """Returns the place of an agent file: absolute, with no links but those of its project."""
-    project = find_project(path)
-    below = Path(os.path.abspath(path)).relative_to(project)  # noqa: PTH100 - keeps its links
-    return str(Path(os.path.realpath(project), below))
+    real = Path(os.path.realpath(path))
+    if not is_trusted(path) and find_outside(path, real):
+        raise ConfigError(
+            f"agent {quote(path.stem)} is a link out of its project, {_show_project(path)}",
+            hint=f"if you trust that folder, {NEXT_STEP}",
+        )
+    return real
 
 
-def _make_error(path: str, name: str, unusual: str) -> ConfigError:
-    shown = printable(format_path(Path(path)))
-    return ConfigError(
-        f"agent {quote(name)} of this project is not trusted yet: {unusual}",
-        hint=f"review it with `%axe trust {shown}`, or `axe-nb trust {shown}` in a shell; "
-        f"in CI, {VARIABLE}=1 trusts all",
+NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
+
+
+def restrict(table: dict[str, Any], path: Path) -> str:
+    """Removes from an agent's table what it may not have in a folder that is not trusted.
+
+    Args:
+        table: the agent file, parsed but not checked; changed in place.
+        path: the file.
+
+    Returns:
+        The warning that names what was left out; empty if nothing was.
+
+    Raises:
+        ConfigError: the agent cannot run without what it may not have.
+    """
+    left_out = [*_remove_rights(table), *_remove_places(table, path), *_remove_values(table)]
+    if not left_out:
+        return ""
+    names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
+    named = list_some(list(names), MAX_NAMED)
+    return (
+        f"restricted, because you have not trusted {_show_project(path)}: left out {named}; "
+        f"to trust it, {NEXT_STEP}"
     )
+
+
+def _remove_rights(table: dict[str, Any]) -> list[str]:
+    left_out = [key for key in ("mcp_servers", "allowed_hosts") if table.pop(key, None)]
+    if table.get("mode") == "auto":
+        table["mode"] = "ask"
+        left_out.append('mode = "auto"')
+    if table.pop("sandbox", "auto") != "auto":
+        left_out.append("sandbox")
+    tools = table.get("tools")
+    if isinstance(tools, list):
+        refused = [name for name in tools if _needs_trust(name)]
+        table["tools"] = [name for name in tools if name not in refused]
+        left_out += map(str, refused)
+    permissions = table.get("permissions")
+    if isinstance(permissions, dict):
+        allowed = [key for key, value in permissions.items() if value == "allow"]
+        table["permissions"] = {k: v for k, v in permissions.items() if k not in allowed}
+        left_out += [f"permissions.{key}" for key in allowed]
+    return left_out
+
+
+def _needs_trust(tool: object) -> bool:
+    """True for the tools of commands and of MCP servers."""
+    return isinstance(tool, str) and (tool in COMMANDS or "__" in tool)
+
+
+def _remove_places(table: dict[str, Any], path: Path) -> list[str]:
+    """Removes the paths that lead out of the project; nothing there is read.
+
+    Raises:
+        ConfigError: the agent's script does.
+    """
+    script = _find_script(table, path)
+    if script is not None and find_outside(path, script):
+        raise ConfigError(
+            f"agent {quote(path.stem)} uses a script outside its project, {_show_project(path)}",
+            hint=f"if you trust that folder, {NEXT_STEP}",
+        )
+    workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
+    places = {
+        "workdir": [expand_home(workdir)] if workdir else [],
+        "skill": skill_paths(skill, str(path)) if skill else [],
+    }
+    left_out = []
+    for key, paths in places.items():
+        there = [*filter(os.path.lexists, paths), *paths][:1]
+        if there and find_outside(path, there[0]):
+            del table[key]
+            left_out.append(key)
+    return left_out
+
+
+def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
+    """Returns the rule file of a script model; None if the project has none of that name."""
+    provider, _, name = _read_text(table, "model").partition("/")
+    if provider != "script" or not name:
+        return None
+    if name.endswith(".toml"):
+        return expand_home(name)
+    beside = path.parent.parent / "scripts" / f"{name}.toml"
+    return beside if os.path.lexists(beside) else None
+
+
+def _remove_values(table: dict[str, Any]) -> list[str]:
+    """Removes params that do more than shape an answer, and limits above the default ones."""
+    left_out = []
+    params = table.get("params")
+    if isinstance(params, dict):
+        for key in [k for k, v in params.items() if k not in COMMON_PARAMS or _is_nested(v)]:
+            del params[key]
+            left_out.append(f"params.{key}")
+    limits = table.get("limits")
+    if isinstance(limits, dict):
+        for key, value in list(limits.items()):
+            most = getattr(DEFAULT_LIMITS, key, 0)
+            if most and isinstance(value, int) and not 0 < value <= most:
+                del limits[key]
+                left_out.append(f"limits.{key}")
+    return left_out
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, (dict, list))
+
+
+def _find_base(path: Path) -> Path:
+    """Returns the folder with `axe/`; of files elsewhere the one above the agents, with scripts."""
+    folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
+    is_usual = (folder.parent.name, folder.name) == ("axe", "agents")
+    return Path(os.path.realpath(folder.parent.parent if is_usual else folder.parent))
+
+
+def _is_git_root(folder: Path) -> bool:
+    return os.path.lexists(folder / ".git")
+
+
+def _show_project(path: Path) -> str:
+    return quote(find_project(path).name)
+
+
+def _read_text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key)
+    return value.strip() if isinstance(value, str) else ""

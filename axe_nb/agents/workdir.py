@@ -85,6 +85,6 @@ def leaves_by_link(workdir: Workdir, root: Path) -> bool:
 
 def is_reviewed(agent: Agent) -> bool:
     """True if a project's agent file names the workdir: trust in it covers where links lead."""
-    if not (agent.path and agent.text) or is_own(Path(agent.path)):
+    if not (agent.path and agent.text) or agent.is_restricted or is_own(Path(agent.path)):
         return False
     return bool(tomllib.loads(agent.text).get("workdir") == agent.workdir)

@@ -201,9 +201,9 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
         Example("Check those of the folder in a variable", "%axe doctor --agents-dir {folder}"),
     ),
     "%axe trust": (
-        Example("Review all agents of this project", "%axe trust"),
-        Example("Review one", "%axe trust critic"),
-        Example("Review one by its file", "%axe trust axe/agents/critic.toml"),
+        Example("See what is left out, and trust this project", "%axe trust"),
+        Example("Trust the project of another folder", "%axe trust ../other"),
+        Example("Trust that of the folder in a variable", "%axe trust {folder}"),
     ),
     "%axe reset": (
         Example("Forget all conversations", "%axe reset"),
@@ -272,9 +272,9 @@ OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
         ),
     ),
     "axe-nb trust": (
-        Example("Review all agents of this project", "axe-nb trust"),
-        Example("Review one", "axe-nb trust critic"),
-        Example("Trust all in one command, for CI", "AXE_NB_TRUST=1 axe-nb check notebooks"),
+        Example("See what is left out, and trust this project", "axe-nb trust"),
+        Example("Trust the project of another folder", "axe-nb trust ../other"),
+        Example("Trust every folder, for CI", "AXE_NB_TRUST=1 axe-nb check notebooks"),
     ),
     "axe-nb check": (
         Example("Check a notebook", "axe-nb check lesson.ipynb"),

@@ -232,13 +232,13 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
     Command(
-        "trust", "review what is unusual about this project's agents, and trust them",
+        "trust", "trust a project's folder, so that its agents run as they are written",
         {"line": "trust", "command": "trust"},
         (
             Option(
                 (), "target",
-                "agent, its file, or the folder of a project (default: all agents found here)",
-                "PATH", required=False, offers="agents",
+                "folder of the project (default: that of the agents found here)",
+                "FOLDER", required=False, offers="files",
             ),
             AGENTS_DIR,
         ),

@@ -15,7 +15,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
-from axe_nb.agents.trust import check_trust
 from axe_nb.agents.variables import fill_in
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
@@ -49,9 +48,6 @@ def problems(
         find: name -> agent. Raises ConfigError.
         scripts: folders to search for script models first.
     """
-    untrusted = _run_check((), "", False, partial(check_trust, agent.path, agent.text, agent.name))
-    if untrusted:  # the other checks read what it refers to
-        return [untrusted]
     found = [
         problem for check in _list_checks(agent, find, scripts) if (problem := _run_check(*check))
     ]

@@ -20,7 +20,6 @@ from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
-from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.finding import Finding, State, make_failed_finding
@@ -183,23 +182,11 @@ def _check_agents(
             for problem in problems(agent, find, scripts)
             if not _is_reported_elsewhere(problem, agent, config)
         ]
-        findings += _list_trust(agent)
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
     step = "" if names else creation_step("NAME")
     state: State = "note" if failed else "right"
     return agents, [Finding(state, "agents", message, step), *findings]
-
-
-def _list_trust(agent: Agent) -> list[Finding]:
-    """Returns what the user trusts an agent of a project with."""
-    try:
-        check_trust(agent.path, agent.text, agent.name)
-    except ConfigError:  # reported as a problem
-        return []
-    by = f" ({VARIABLE}=1)" if trusts_all() else ""
-    unusual = list_unusual(agent.path, agent.text)
-    return [Finding("note", f"agent {agent.name}", f"trusted{by}: {p.what}") for p in unusual]
 
 
 def _make_problem_finding(what: str, problem: Problem) -> Finding:

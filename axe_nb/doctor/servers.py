@@ -12,7 +12,6 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.servers import McpServer, parse_servers
-from axe_nb.agents.trust import check_trust
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.quick_dataclass import dataclass
@@ -33,7 +32,7 @@ class Tried:
 
 
 async def try_servers(config: Config, agents: Iterable[Agent]) -> list[Tried]:
-    """Starts each server, lists its tools, and ends it; those of agents that are not trusted not.
+    """Starts each server, lists its tools, and ends it.
 
     Args:
         config: the settings.
@@ -42,7 +41,7 @@ async def try_servers(config: Config, agents: Iterable[Agent]) -> list[Tried]:
     tables = dict(config.mcp_servers)
     for agent in agents:
         own = parse_servers(agent.mcp_servers)
-        if any(own.values()) and _is_trusted(agent):
+        if any(own.values()):
             tables |= {name: table for name, table in own.items() if table}
     servers = Servers()
     try:
@@ -60,11 +59,3 @@ async def _try(servers: Servers, name: str, tables: Mapping[str, McpServer]) -> 
     tools = [tool.name.partition("__")[2] for tool in offered.tools]
     said = f"{plural(len(tools), 'tool')}: {list_some(tools, MAX_NAMED)}" if tools else "no tools"
     return Tried(name, "; ".join([said, *offered.warnings]))
-
-
-def _is_trusted(agent: Agent) -> bool:
-    try:
-        check_trust(agent.path, agent.text, agent.name)
-    except ConfigError:
-        return False
-    return True

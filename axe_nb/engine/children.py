@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.engine.call import PendingCall
-from axe_nb.engine.confine import check_confined, check_rights, confine
+from axe_nb.engine.confine import check_confined, confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
@@ -160,8 +160,6 @@ class Children:
             )  # fmt: skip
             try:
                 scope.clock.check()
-                if not job.is_copy:
-                    check_rights(agent, scope.policy)
                 plan = await make_plan(scope, job)
                 check_confined(agent, plan.briefing.workdir, self._workdir, env)
                 await asyncio.sleep(0)  # all that are parallel begin before one of them ends

@@ -1,6 +1,6 @@
-"""Confines children: their workdirs to that of the root, a project's agents to trusted rights.
+"""Confines the workdirs of children to that of the root.
 
-Source: D-53, D-54; docs/safety.md "What a run is made of" and "Trust".
+Source: D-53, D-81; docs/safety.md "What a run is made of" and "Trust".
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.trust import check_trust, may_leave
+from axe_nb.agents.trust import NEXT_STEP, is_trusted
 from axe_nb.agents.workdir import Workdir, is_reviewed, leaves_by_link
-from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.links import find_real_folder
-from axe_nb.text import printable, quote
+from axe_nb.text import quote
 
 
 def real_workdir(agent: Agent) -> str:
@@ -73,28 +71,12 @@ def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> No
 def _make_error(child: Agent) -> ConfigError:
     step = "remove `workdir`"
     if child.path:
-        shown = printable(format_path(Path(child.path)))
-        step = f"`%axe trust {shown}`, or `axe-nb trust {shown}` in a shell, allows it"
+        step = f"remove `workdir`, or trust the agent's project: {NEXT_STEP}"
     return ConfigError(
         f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
         "the run that it belongs to",
         hint=step,
     )
-
-
-def check_rights(child: Agent, policy: PermissionPolicy) -> None:
-    """Rejects a project's agent that would act without asking because its parent does.
-
-    Args:
-        child: the child.
-        policy: the permissions that it would have.
-
-    Raises:
-        ConfigError: the parent is in mode `auto`, and the person has not trusted the child.
-    """
-    above = policy.above
-    if above is not None and above.mode == "auto" and policy.mode != "plan":
-        check_trust(child.path, child.text, child.name, below_auto=True)
 
 
 def _names_workdir(child: Agent, env: Env) -> bool:
@@ -104,4 +86,4 @@ def _names_workdir(child: Agent, env: Env) -> bool:
         return known is not None and known.workdir == child.workdir
     if tomllib.loads(child.text).get("workdir") != child.workdir:
         return False  # changed by code, perhaps for a model
-    return may_leave(child.path, child.text)
+    return bool(child.path) and is_trusted(Path(child.path))

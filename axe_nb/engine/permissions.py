@@ -57,7 +57,8 @@ class PermissionPolicy:
         is_copy: bool = False,
     ) -> PermissionPolicy:
         """The policy of a child: the strictest of the parent's mode, its own and `wish` (D-47)."""
-        inherits = parent.agent.sub_agents_config.inherit_mode and agent.mode != "plan"
+        is_stricter = agent.mode == "plan" or agent.is_restricted
+        inherits = parent.agent.sub_agents_config.inherit_mode and not is_stricter
         own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _pick_stricter(own, wish or own)
         owner = parent.agent if is_copy else agent
@@ -111,11 +112,11 @@ class PermissionPolicy:
         """True if this run, a child, asks where its own settings say so.
 
         A parent in mode `auto` has allowed its children what they would ask for (D-47), but for
-        sending anything from plan mode (D-50).
+        sending anything from plan mode (D-50), and for agents of a project without trust (D-81).
         """
         assert self.above is not None
         is_plan = tool.effect == "network" and self.mode == "plan"
-        return is_plan or self.above.mode != "auto"
+        return is_plan or self.above.mode != "auto" or self.agent.is_restricted
 
     @property
     def agents(self) -> tuple[Agent, ...]:

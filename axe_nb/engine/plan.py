@@ -16,8 +16,6 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
 from axe_nb.agents.variables import fill_in
-from axe_nb.engine.confine import check_rights
-from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
@@ -248,7 +246,6 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         try:
             agent = scope.env.agents.load(name)
             fill_in(scope.env.as_child(agent))
-            check_rights(agent, PermissionPolicy.below(scope.policy, agent))
             _require_price(scope, agent)
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))

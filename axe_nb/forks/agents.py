@@ -1,13 +1,14 @@
 """The agents of a fork: those of the run that it forks, whatever has become of them since.
 
-A saved run may come from a stranger. Its agents are data: one that differs from the user's own may
-do nothing that an agent file of a project would need the user's trust for.
-Source: D-53, D-54, D-60, D-66; docs/safety.md "Trust".
+A saved run may come from a stranger. Its agents are data: one that differs from the user's own runs
+restricted, as an agent file of a project without trust does.
+Source: D-53, D-81, D-60, D-66; docs/safety.md "Trust".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.definitions import TRUSTED, Definition, Definitions
 from axe_nb.agents.no_agent import NoAgent
-from axe_nb.agents.trust import VARIABLE, check_trust, trusts_all
-from axe_nb.agents.unusual import find_unusual
+from axe_nb.agents.trust import restrict, trusts_all
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
 from axe_nb.quick_dataclass import dataclass
@@ -61,8 +61,7 @@ def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
         find: finds the agents of now.
 
     Raises:
-        ConfigError: they come from a file, and need the user's trust; or they were not kept, and
-            the root's is gone.
+        ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """
     kept = result.definitions
     if kept is None:
@@ -102,19 +101,17 @@ def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
     """Returns a recorded agent.
 
     Raises:
-        ConfigError: it comes from a file, and needs the user's trust.
+        ConfigError: it is damaged, or uses a script of another place.
     """
     if kept.agent is not None:
         return kept.agent
     if now is not None and _is_same(kept.values, make_table(now)):
-        check_trust(now.path, now.text, now.name)
         return now
-    agent = kept.make_agent()
+    is_free = trusts_all() or tree.memory.get(TRUSTED)
+    agent = kept.make_agent() if is_free else _make_restricted(kept)
     if now is not None:
         own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
         agent = replace(agent, own_tools=own)
-    if not (trusts_all() or tree.memory.get(TRUSTED)):
-        _check_usual(agent, now)
     return agent
 
 
@@ -123,21 +120,17 @@ def _is_same(kept: Any, now: Any) -> bool:
     return is_same(clean.json(jsonable(kept)), clean.json(jsonable(now)))
 
 
-def _check_usual(agent: Agent, now: Agent | None) -> None:
-    """Rejects what an agent file of a project could do with the user's trust only.
+def _make_restricted(kept: Definition) -> Agent:
+    """Returns the agent of a saved run without what it would need the user's trust for.
 
     Raises:
-        ConfigError: names the first such part.
+        ConfigError: it is damaged, or uses a script of another place.
     """
-    own = {str(one) for one in find_unusual(FILE.absolute(), now.to_toml())} if now else set()
-    unusual = [one for one in find_unusual(FILE.absolute(), agent.to_toml()) if str(one) not in own]
-    if unusual:
-        raise ConfigError(
-            f"agent {quote(agent.name)} comes with a saved run and is not trusted: "
-            f"{unusual[0].what}",
-            hint=f"define it here as recorded, or name another agent for the place; "
-            f"in CI, {VARIABLE}=1 trusts all",
-        )
+    values = deepcopy(dict(kept.values))
+    left_out = restrict(values, FILE.absolute())
+    agent = replace(kept, values=values).make_agent()
+    warnings = (left_out,) if left_out else ()
+    return replace(agent, is_restricted=True, warnings=warnings)
 
 
 def _compare(name: str, kept: Definition, now: Agent | None) -> str:
@@ -160,7 +153,6 @@ def _list_changed_texts(kept: Definition, now: Agent) -> list[str]:
     if not (now.skill or now.files):
         return []
     try:
-        check_trust(now.path, now.text, now.name)
         read = read_context(now)
     except ConfigError:
         return ["skill, files"]

@@ -1,6 +1,6 @@
 """The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
-Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-54, D-55; O-5.
+Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-55; O-5.
 """
 
 from __future__ import annotations

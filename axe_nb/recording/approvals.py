@@ -2,7 +2,7 @@
 
 A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
 checked as usual; its approvals would replace the person's.
-Source: D-48, D-54; docs/safety.md "Cassettes".
+Source: D-48, D-81; docs/safety.md "Cassettes".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.trust import load_trusted, remember_fingerprint, trusts_all
+from axe_nb.agents.trust import load_trusted, remember_trust, trusts_all
 from axe_nb.engine.questions import ApprovalRequest
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
@@ -69,14 +69,14 @@ def remember(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) 
     """Remembers an approval that the person has given here, for later replays."""
     if decision.get("choice") in APPROVING:
         with contextlib.suppress(ConfigError):  # then the person is asked again
-            real = os.path.realpath(path)
-            remember_fingerprint(_compute_fingerprint(path, request, decision), real)
+            remember_trust(_compute_fingerprint(path, request, decision))
 
 
 def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
     where = [request.agent, request.workdir]
     content = ["cassette", os.path.realpath(path), where, _state(request), decision]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"approval {digest}"
 
 
 def _state(request: ApprovalRequest) -> dict[str, Any]:

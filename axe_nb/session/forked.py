@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.trust import check_trust
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.confine import confine
 from axe_nb.engine.plan import make_plan
@@ -55,11 +54,7 @@ class BeginningFork:
         return adapt(env, own)
 
     def make_job(self) -> tuple[Agent, Job]:
-        """The root's agent and job.
-
-        Raises:
-            ConfigError: the agent needs the person's trust.
-        """
+        """The root's agent and job."""
         root, options = self.point.root, self.request.overrides
         agent = self.restored.root
         had = Illustrated(root.prompt, root.pictures)
@@ -72,7 +67,6 @@ class BeginningFork:
             agent, job = self._adapt(agent, job)
         else:
             agent = apply_overrides(agent, Overrides(model_all=options.model_all, timeout=None))
-        check_trust(agent.path, agent.text, agent.name)
         agent = replace(agent, warnings=(*agent.warnings, *self.restored.warnings))
         return agent, replace(job, agent=agent)
 
@@ -139,7 +133,7 @@ def begin_fork(
     """Gives a snapshot the agents of the run that is forked.
 
     Raises:
-        ConfigError: an agent is gone, or needs the person's trust.
+        ConfigError: an agent is gone.
     """
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     restored = restore_agents(point.root, find)

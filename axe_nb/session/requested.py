@@ -12,7 +12,6 @@ from dataclasses import fields, replace
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import has_file
 from axe_nb.agents.no_agent import NoAgent
-from axe_nb.agents.trust import check_trust
 from axe_nb.agents.variables import find_names, set_declared
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import Env
@@ -150,7 +149,6 @@ def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
     """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
     found = find_agent(request, env)
-    check_trust(found.path, found.text, found.name)
     agent = apply_overrides(found, overrides)
     history = earlier.messages if earlier else ()
     limits = Limits(seconds=overrides.timeout)

@@ -19,7 +19,6 @@ from axe_nb.agents.agent_files import find_file, has_file, list_agents
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, brief
-from axe_nb.agents.trust import check_trust
 from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.prices import Prices
@@ -125,7 +124,7 @@ class Snapshot:
         """Returns the agent of that name, as it was when the root started.
 
         Raises:
-            ConfigError: there was no such agent, its file is invalid, or it is not trusted.
+            ConfigError: there was no such agent, or its file is invalid.
         """
         found = self.defined.get(name) or self._agents.get(name)
         if found is None and self._is_taken:
@@ -163,13 +162,9 @@ class Snapshot:
         """Assembles the system prompt of an agent; its skill and files are read once.
 
         Raises:
-            ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
-                invalid.
+            ConfigError: the workdir or the skill is missing, or a glob is invalid.
         """
-        is_known = _make_key(agent) in self._contexts
-        if not is_known:
-            check_trust(agent.path, agent.text, agent.name)
-        is_slow = bool(agent.files or agent.skill) and not is_known
+        is_slow = bool(agent.files or agent.skill) and _make_key(agent) not in self._contexts
         read = self._read_context
         context = await in_thread(read, agent) if is_slow else read(agent)
         return brief(agent, _unwrap(context))
@@ -227,7 +222,6 @@ class Snapshot:
                 size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB of texts"
                 raise ConfigError(f"not read: a run is limited to {size}")
             agent = Agent.from_file(name, self._agents_dir)
-            check_trust(agent.path, agent.text, agent.name)
         except ConfigError as error:
             self._agents[name] = error
             return error

@@ -214,7 +214,9 @@ def test_where_an_agent_came_from_does_not_make_it_another() -> None:
     made = Agent(name="a", model="p/m")
     assert replace(made, path="x.toml", warnings=("w",)) == made
     assert "x.toml" not in replace(made, path="x.toml").to_toml()
-    assert {f.name for f in fields(Agent) if not f.compare} == {"path", "text", "warnings"}
+    assert {f.name for f in fields(Agent) if not f.compare} == {
+        "path", "text", "warnings", "is_restricted"
+    }  # fmt: skip
 
 
 @pytest.mark.req("B-12")

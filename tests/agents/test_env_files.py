@@ -89,7 +89,7 @@ UNLISTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 @pytest.mark.parametrize("name", REFUSED + UNLISTED)
 def test_only_keys_of_providers_are_set(name: str) -> None:
     before = os.environ.get(name)
@@ -109,7 +109,7 @@ def test_keys_of_own_providers_are_known() -> None:
 ADDRESSES = [("OPENAI_API_KEY", "AXE_OPENAI_BASE_URL"), ("OLLAMA_API_KEY", "AXE_OLLAMA_BASE_URL")]
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 @pytest.mark.parametrize(("key", "address"), ADDRESSES)
 def test_a_file_sets_an_address_only_for_the_key_that_it_brings(
     key: str, address: str, monkeypatch: pytest.MonkeyPatch
@@ -130,7 +130,7 @@ def test_a_file_sets_an_address_only_for_the_key_that_it_brings(
     monkeypatch.delenv(key)
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 def test_a_key_in_the_settings_is_not_sent_elsewhere_either() -> None:
     config_path().parent.mkdir(parents=True)
     config_path().write_text(

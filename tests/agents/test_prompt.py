@@ -419,7 +419,7 @@ def test_what_a_link_named_as_a_key_file_leads_to_is_not_sent(project: Path) -> 
     assert found.warnings == ("files that may hold keys skipped: .env, envs/dev",)
 
 
-@pytest.mark.req("D-53", "D-54")
+@pytest.mark.req("D-53", "D-81")
 def test_a_skill_that_is_exchanged_for_a_link_out_of_the_project_is_not_read(
     project: Path, tmp_path: Path
 ) -> None:

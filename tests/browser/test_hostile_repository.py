@@ -45,7 +45,7 @@ def refuse_all(lab: Lab) -> list[str]:
     return asked
 
 
-@pytest.mark.req("D-50", "D-52", "D-53", "D-54")
+@pytest.mark.req("D-50", "D-52", "D-53", "D-81")
 def test_a_hostile_repository_does_no_harm_live(tmp_path: Path, browser: Browser) -> None:
     from tests.browser.lab import SIZE, Lab, server
 
@@ -67,5 +67,5 @@ def test_a_hostile_repository_does_no_harm_live(tmp_path: Path, browser: Browser
             assert lab.requests == []
             assert lab.dialogs == []
             visitor.close()
-        assert any("run_command" in question for question in asked)
-        assert any("Trust helper?" in question for question in asked)
+        assert any("write_file" in question for question in asked)
+        assert any("and run its agents as they are written?" in question for question in asked)

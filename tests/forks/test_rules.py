@@ -17,6 +17,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request, RunResult, TreeLimits, call, script, tool
+from axe_nb.agents import trust
 from axe_nb.agents.config import config_path
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
@@ -195,7 +196,7 @@ def test_texts_of_files_are_those_of_the_recording(project: Path) -> None:
     assert kept.warnings == again.warnings
 
 
-@pytest.mark.req("D-66", "D-54")
+@pytest.mark.req("D-66", "D-81")
 @pytest.mark.parametrize("harm", ["mode", "sandbox", "server"])
 def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) -> None:
     fields: dict[str, Any] = {
@@ -212,12 +213,14 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
     assert text.count(line) == 2
     forged = json.dumps({"name": "a", "model": "script/m", **fields})
     Path("run.axe").write_text(text.replace(line, f'"values": {forged}'))
-    with pytest.raises(ConfigError, match='agent "a" comes with a saved run and is not trusted'):
-        fork(axe_nb.load("./run.axe"))
+    again = fork(axe_nb.load("./run.axe"))
+    left_out = {"mode": 'mode = "auto", run_command', "sandbox": "sandbox", "server": "mcp_servers"}
+    assert again.ok
+    assert f"left out {left_out[harm]}; to trust it" in again.warnings[0]
     assert not Path("harm").exists()
 
 
-@pytest.mark.req("D-66", "D-54")
+@pytest.mark.req("D-66", "D-81")
 def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
     project: Path,
 ) -> None:
@@ -447,7 +450,7 @@ def test_the_budget_of_the_notebook_pays_for_what_is_sent(own_config: None) -> N
     assert session.budget.spent - before == pytest.approx(again.log[2].usage.cost)
 
 
-@pytest.mark.req("D-66", "D-54")
+@pytest.mark.req("D-66", "D-81")
 def test_a_run_of_the_users_own_history_keeps_its_rights(
     monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
@@ -457,8 +460,7 @@ def test_a_run_of_the_users_own_history_keeps_its_rights(
     kept = axe_nb.load(axe_nb.history()[0].id)
     assert fork(kept).ok
     kept.save("run.axe")
-    with pytest.raises(ConfigError, match="not trusted"):
-        fork(axe_nb.load("./run.axe"))
+    assert 'left out mode = "auto", sandbox;' in fork(axe_nb.load("./run.axe")).warnings[0]
 
 
 @pytest.mark.req("D-66")
@@ -473,15 +475,16 @@ def test_another_model_for_the_whole_tree() -> None:
     assert again.text == "other"
 
 
-@pytest.mark.req("D-66", "D-54")
+@pytest.mark.req("D-66", "D-81")
 def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
+    trust.trust_file().unlink()
     script("m")(lambda request: "x")
     agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
     run = axe_nb.run(agent, "go", display=False)
     run.save("run.axe")
     Path("axe/agents/a.toml").write_text(agent.to_toml())
-    with pytest.raises(ConfigError, match='agent "a" of this project is not trusted yet'):
-        fork(axe_nb.load("./run.axe"))
+    again = fork(axe_nb.load("./run.axe"))
+    assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-61")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from axe_nb.agents.trust import trust_file
 from tests.nb.kernels import Kernel, Kernels, text
 
 AGENTS = {
@@ -329,25 +330,20 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     assert cells.complete("%axe help req") == ["%axe help request"]
 
 
-@pytest.mark.req("D-54")
-def test_trust_shows_what_is_unusual_and_asks(cells: Kernel, project: Path) -> None:
+@pytest.mark.req("D-81")
+def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> None:
     file = project / "axe" / "agents" / "echo.toml"
     file.write_text(f'{AGENTS["echo"]}workdir = "/"\n', "utf-8")
-    [error] = cells.run("%%axe echo -q\nhi")
-    assert error["evalue"].startswith('agent "echo" of this project is not trusted yet: ')
-    assert "`%axe trust axe/agents/echo.toml`" in "\n".join(error["traceback"])
-    assert len("\n".join(error["traceback"]).splitlines()) <= 3
-    assert "no one can be prompted here" in text(cells.run("%axe trust echo"))
-    assert "is not trusted yet" in text(cells.run("%axe doctor"))
+    trust_file().unlink()
+    left_out = 'restricted, because you have not trusted "project": left out workdir; to trust it'
+    assert left_out in text(cells.run("%%axe echo\nhi"))
+    assert "no one can be prompted here" in text(cells.run("%axe trust"))
+    assert left_out in text(cells.run("%axe doctor"))
     shown = text(cells.run("%axe trust", live=True, answers=["y"]))
-    assert shown.endswith(
-        "echo is trusted until its file changes\naxe/agents/lead.toml: "
-        "nothing unusual\naxe/agents/slow.toml: nothing unusual\n"
-        "axe/agents/wrong.toml: nothing unusual\n"
-    )
-    assert cells.asked[0].endswith("leads outside the project: /\nTrust echo? [y]es [n]o: ")
-    assert text(cells.run("%%axe echo -q\nhi")) == "You said: hi"
-    assert "%axe trust echo" in cells.complete("%axe trust ec")
+    assert shown.endswith('project" is trusted\n')
+    assert "left out workdir" in cells.asked[0].replace("\n", "")
+    assert cells.asked[0].endswith("and run its agents as they are written? [y]es [n]o: ")
+    assert "restricted" not in text(cells.run("%%axe echo\nhi"))
 
 
 def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:

@@ -479,7 +479,7 @@ def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:
     assert "missing/one.axe" in result.warnings[0]
 
 
-@pytest.mark.req("D-54")
+@pytest.mark.req("D-81")
 def test_a_strangers_cassette_approves_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -262,6 +262,7 @@ def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
 
 @pytest.mark.req("D-53")
 def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> None:
+    trust.trust_file().unlink()
     keep("inside")
     keep("outside")
     keep("none")
@@ -288,17 +289,17 @@ def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
     keep("worker")
     keep("mine")
     (tmp_path / "elsewhere").mkdir()
-    path = put_agent("worker", workdir=str(tmp_path / "elsewhere"))
+    put_agent("worker", workdir=str(tmp_path / "elsewhere"))
     put_agent("mine", tmp_path / "config/axe/agents", workdir=str(tmp_path / "elsewhere"))
-    result = play([ask("worker"), ask("mine")], sub_agents=("worker", "mine"))
-    assert [child.agent for child in result.children] == ["mine"]
-    assert 'agent "worker" of this project is not trusted yet: workdir' in heard(result)
-    [warning] = result.warnings
-    assert warning.startswith('sub-agent "worker" cannot be called: agent "worker" of this project')
-    assert "`axe-nb trust axe/agents/worker.toml`" in warning
-    trust.remember(trust.review(path))
+    trust.trust_file().unlink()
     result = play([ask("worker"), ask("mine")], sub_agents=("worker", "mine"))
     assert [child.ok for child in result.children] == [True, True]
+    [warning] = result.children[0].warnings
+    assert 'you have not trusted "project": left out workdir; to trust it' in warning
+    assert result.children[1].warnings == ()
+    trust.trust_folder(project)
+    result = play([ask("worker"), ask("mine")], sub_agents=("worker", "mine"))
+    assert [(child.ok, child.warnings) for child in result.children] == [(True, ())] * 2
 
 
 @pytest.mark.req("D-53")
@@ -334,6 +335,7 @@ def test_an_agent_of_the_session_works_where_its_cell_says(project: Path, tmp_pa
 @on_posix
 @pytest.mark.req("D-53")
 def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path: Path) -> None:
+    trust.trust_file().unlink()
     keep("worker")
     put("data/a.txt")
     Path("other").mkdir()
