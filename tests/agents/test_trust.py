@@ -17,6 +17,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.cli import main
 from axe_nb.errors import ConfigError
+from axe_nb.toolbox import BUILT_IN
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and permission bits")
 
@@ -116,6 +117,13 @@ def test_values_of_odd_types_are_refused_as_in_a_trusted_file(
         Agent.load("worker")
     with pytest.raises(ConfigError):
         Agent.from_toml(path.read_text())
+
+
+def test_every_built_in_tool_that_runs_programs_needs_trust() -> None:
+    running = {tool.name for tool in BUILT_IN if tool.effect == "write" and tool.preview is None}
+    sets = {name: tools for source in BUILT_IN.sources for name, tools in source.sets.items()}
+    assert running | {n for n, tools in sets.items() if running & set(tools)} == trust.COMMANDS
+    assert running
 
 
 def test_a_script_elsewhere_is_not_read(clone: Path, tmp_path: Path) -> None:
