@@ -16,9 +16,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs", "patterns",
-    "descriptors",
-    "links", "protected_names", "protected", "frames", "wire_log", "usage", "pictures",
+    "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs",
+    "patterns", "descriptors", "links", "protected_names", "protected", "frames", "wire_log",
+    "usage", "pictures",
     "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",

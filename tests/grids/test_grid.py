@@ -136,6 +136,15 @@ def test_labels_of_a_column_are_words_or_numbers() -> None:
         make_grid({"two": [RIGHT, RIGHT]}, [{"input": 1}, {"input": "b"}]).label("input")
 
 
+def test_the_interval_of_an_agreement_counts_inputs_and_not_their_repeats() -> None:
+    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "yes"}]
+    repeated = make_grid({"one": [RIGHT] * 100}, rows, repeats=50).label("ok")
+    assert (repeated.same, repeated.count) == (100, 100)
+    assert str(repeated) == "the grid agrees with 100 of 100 labels, 100% (34% to 100%)"
+    single = make_grid({"one": [RIGHT] * 50}, rows[:1], repeats=50).label("ok")
+    assert str(single) == "the grid agrees with 50 of 50 labels, 100% (93% to 100%)"
+
+
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [
