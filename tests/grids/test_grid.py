@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,20 @@ def test_scores_stand_in_squares_and_figures_if_every_run_passed() -> None:
     assert squares.images[0].get_array().tolist() == [[0.9], [0.25]]
     grid.add(1, 0, replace(grid[1, 0][0], passed=False))
     assert grid.plot().axes[0].get_ylabel() == "share passed, with 95% interval"
+
+
+def test_a_figure_has_no_bar_of_a_mean_score_whose_interval_is_not_known() -> None:
+    def find_bars(count: int) -> Any:
+        grid = make_grid({"one": [RIGHT] * count}, [str(number) for number in range(count)])
+        for row in range(count):
+            grid.add(row, 0, replace(grid[row, 0][0], score=row / count))
+        [(_, _, bars)] = grid.plot().axes[0].containers
+        return bars
+
+    assert find_bars(9) == ()
+    [bar] = find_bars(10)
+    [[low, high]] = bar.get_segments()
+    assert high[1] > low[1]
 
 
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
