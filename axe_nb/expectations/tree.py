@@ -14,6 +14,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import one_line, printable
 from axe_nb.times import Lap
+from axe_nb.toolbox import REGISTRY
 
 MAX_NAME = 60
 """Characters of a name, which a model may have chosen."""
@@ -124,17 +125,21 @@ def list_uses(branches: Sequence[Branch]) -> list[Use]:
 
 def _list_own_uses(branch: Branch) -> Iterator[Use]:
     laps = {(lap.turn, lap.call): lap for lap in branch.run.times if lap.kind == "tool"}
+    children = {child.call_id: child for child in branch.run.children}
     for number, turn in enumerate(branch.run.log):
         results = {result.call_id: result for result in turn.results}
         for index, call in enumerate(() if turn.closing else turn.calls):
             result = results.get(call.id)
             if result is None or not (result.is_denied or result.is_skipped):
+                tool, child = REGISTRY.find(call.name), children.get(call.id)
+                waits = tool is not None and tool.is_one_child  # for a place among the children
+                own = laps.get((turn.number, index + 1))
                 yield Use(
                     branch=branch, call=call, result=result, turn=turn.number,
                     pointer=f"{branch.pointer}.log[{number}].calls[{index}]",
                     way=(*branch.way, call.id),
                     group=(branch.pointer, number if turn.parallel else (number, index)),
-                    lap=laps.get((turn.number, index + 1)),
+                    lap=_find_lap(child) if waits and child else own,
                 )  # fmt: skip
 
 

@@ -5,13 +5,14 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.statistics import Interval, find_share_interval
+from axe_nb.grids.statistics import Interval, find_inputs_interval
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean, cut_chars, list_some, plural, quote, suggestion
 
@@ -41,17 +42,17 @@ class Agreement:
     """Labelled runs."""
     same: int
     """Runs on which the grid and the person agree."""
+    interval: Interval
+    """The interval of the share on which they agree: inputs count, not their runs.
+
+    Of a single input it is that of its runs.
+    """
     differ: tuple[str, ...]
     """The other runs, as input × variant, with the number of the repeat."""
     distance: float | None
     """Mean distance of the scores from labels that are numbers; None without such labels."""
     scores: tuple[float | None, float | None] = (None, None)
     """Mean scores of the runs labelled right, and wrong; None if none has a score but 0 or 1."""
-
-    @property
-    def interval(self) -> Interval:
-        """Of the share that is the same."""
-        return find_share_interval(self.same, self.count)
 
     def __str__(self) -> str:
         if not self.count:
@@ -137,7 +138,8 @@ def measure(labelled: Iterator[tuple[GridRun, bool | float]], repeats: int = 1) 
         labelled: runs with their labels.
         repeats: runs of a square.
     """
-    same, differ, distances = 0, [], []
+    agreed: dict[str, list[bool]] = defaultdict(list)
+    differ, distances = [], []
     scores: dict[bool, list[float]] = {True: [], False: []}
     for run, label in labelled:
         if isinstance(label, bool) and run.score is not None:
@@ -145,15 +147,19 @@ def measure(labelled: Iterator[tuple[GridRun, bool | float]], repeats: int = 1) 
         if not isinstance(label, bool):
             if run.score is not None:
                 distances.append(abs(run.score - label))
-        elif run.passed == label:
-            same += 1
         elif run.passed is not None:
-            repeat = f" #{run.repeat}" if repeats > 1 else ""
-            differ.append(f"{run.input} × {run.variant}{repeat}")
+            is_same = run.passed == label
+            agreed[run.input].append(is_same)
+            if not is_same:
+                repeat = f" #{run.repeat}" if repeats > 1 else ""
+                differ.append(f"{run.input} × {run.variant}{repeat}")
+    counts = [(sum(those), len(those)) for those in agreed.values()]
+    same = sum(number for number, _ in counts)
     has_grades = any(score not in (0, 1) for some in scores.values() for score in some)
     return Agreement(
         count=same + len(differ) + len(distances),
         same=same,
+        interval=find_inputs_interval(counts),
         differ=tuple(differ),
         distance=fmean(distances) if distances else None,
         scores=(_find_mean(scores[True]), _find_mean(scores[False]))

@@ -36,14 +36,13 @@ class Measure:
     name: str
     of: Callable[[Square], float | None]
     """That of a square; None if it has none."""
-    find: Callable[[Summary, Sequence[Square]], tuple[float, Interval]]
-    """That of a variant, with its interval."""
+    find: Callable[[Summary, Sequence[Square]], tuple[float, Interval | None]]
+    """That of a variant, with its interval if there is one."""
 
 
-def _find_score(summary: Summary, squares: Sequence[Square]) -> tuple[float, Interval]:
-    score = summary.score or 0.0
+def _find_score(summary: Summary, squares: Sequence[Square]) -> tuple[float, Interval | None]:
     scores = [square.score for square in squares if square.score is not None]
-    return score, find_mean_interval(scores) or Interval(score, score)
+    return summary.score or 0.0, find_mean_interval(scores)
 
 
 SHARE = Measure(
@@ -90,13 +89,12 @@ def _draw_cost(axes: Any, grid: Squares, measure: Measure) -> None:
     bars = []
     spent = [((one.cost or 0.0) if has_costs else one.tokens) / one.runs for _, one in summaries]
     for (number, summary), each in zip(summaries, spent, strict=True):
-        quality, (low, high) = measure.find(summary, grid.column(number))
-        bar = axes.errorbar(
-            each, quality,
-            yerr=[[max(0.0, quality - low)], [max(0.0, high - quality)]],
-            fmt="o", capsize=3,
-        )  # fmt: skip
-        bars.append(bar)
+        quality, interval = measure.find(summary, grid.column(number))
+        around = interval and [
+            [max(0.0, quality - interval.low)],
+            [max(0.0, interval.high - quality)],
+        ]
+        bars.append(axes.errorbar(each, quality, yerr=around, fmt="o", capsize=3))
     axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
     axes.set_ylabel(f"{measure.name}, with 95% interval")
     # from 0, so that a small difference looks small

@@ -63,7 +63,9 @@ class Scoring:
             run = _expect(run, self.expect, self.agents_dir)
         if self.score is not None:
             run = _score(run, self.score, row)
-        return run if run.judgement is None else _take_verdict(run, run.judgement)
+        if run.judgement is None:
+            return run
+        return _take_verdict(run, run.judgement, is_scored=self.score is not None)
 
 
 def _expect(run: GridRun, expectations: str, agents_dir: str | None) -> GridRun:
@@ -96,14 +98,14 @@ def _refuse(run: GridRun, problem: str) -> GridRun:
     return _add_problem(replace(run, passed=None if run.passed else False), problem)
 
 
-def _take_verdict(run: GridRun, judged: RunResult) -> GridRun:
-    """Adds the number and the reason of a judge."""
+def _take_verdict(run: GridRun, judged: RunResult, *, is_scored: bool) -> GridRun:
+    """Adds the reason of a judge, and its number unless `score=` gives the scores of the grid."""
     data = judged.data if isinstance(judged.data, dict) else {}
     score = data.get("score")
     if not isinstance(score, int | float) or not math.isfinite(score):
         said = judged.error or "its answer has no number named score"
         return _add_problem(run, f"the judge failed: {said}")
-    run = run if run.score is not None else replace(run, score=float(score))
+    run = run if is_scored else replace(run, score=float(score))
     return _add_reason(run, str(data.get("reason", "")))
 
 

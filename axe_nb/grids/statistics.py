@@ -6,7 +6,7 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -42,6 +42,17 @@ def find_share_interval(passed: float, count: int) -> Interval:
     return Interval(
         0.0 if passed == 0 else middle - half, 1.0 if passed == count else middle + half
     )
+
+
+def find_inputs_interval(counts: Collection[tuple[int, int]]) -> Interval:
+    """Returns the interval of a share over inputs; repeats of one add no weight.
+
+    Args:
+        counts: (passed, runs) of each input. Of a single input, it is the interval of its repeats.
+    """
+    if len(counts) == 1:
+        return find_share_interval(*next(iter(counts)))
+    return find_share_interval(sum(passed / runs for passed, runs in counts), len(counts))
 
 
 def find_sign_chance(better: int, worse: int) -> float:

@@ -13,8 +13,8 @@ from axe_nb.grids.statistics import (
     Interval,
     describe_chance,
     find_change_interval,
+    find_inputs_interval,
     find_mean_interval,
-    find_share_interval,
     find_sign_chance,
 )
 from axe_nb.quick_dataclass import dataclass
@@ -80,7 +80,9 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         runs=len(runs),
         judged=sum(square.judged for square in squares),
         passed=sum(square.passed for square in squares),
-        interval=_find_interval([square for square in squares if square.judged]),
+        interval=find_inputs_interval(
+            [(square.passed, square.judged) for square in squares if square.judged]
+        ),
         failed=sum(not run.result.ok for run in runs),
         unjudged=sum(bool(run.problem) for run in runs),
         disagree=fmean(square.disagrees for square in repeated) if repeated else None,
@@ -90,12 +92,6 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         seconds=fmean(run.result.duration_ms / 1000 for run in runs) if runs else None,
         judge_tokens=sum(run.judgement.total_usage.total for run in runs if run.judgement),
     )
-
-
-def _find_interval(squares: Sequence[Square]) -> Interval:
-    if len(squares) == 1:
-        return find_share_interval(squares[0].passed, squares[0].judged)
-    return find_share_interval(sum(square.share or 0 for square in squares), len(squares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

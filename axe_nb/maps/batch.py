@@ -187,7 +187,9 @@ class Batch:
         return "with resume=True, the same call continues"
 
     def close(self) -> None:
-        """Closes what keeps results; the tally has the notes about it."""
+        """Closes what keeps results; the tally has the notes about it, and about the budget."""
+        if self.meter and not self.stopped:
+            self.tally.notes.extend(self.meter.describe_overshoots())
         if self.file is None:
             return
         self.file.close()

@@ -38,6 +38,9 @@ class MapMeter(UsageMeter):
         """The words for a cap that was reached."""
         return f"the budget of this {self.agent} was reached: {key} = {most}"
 
+    def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
+        return f"the budget of this {self.agent} was exceeded: {key} = {most}, used {used}"
+
     def add(self, result: RunResult) -> None:
         """Counts a run that another process has counted alone."""
         for one in result.walk():

@@ -6,6 +6,7 @@ Source: D-24, D-31.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -29,6 +30,9 @@ BREATH = 200
 LAST_SECONDS = 0.5
 """Time for a reply to end after its last event; if it does not, its connection is closed."""
 
+JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
+"""An object, or a list of anything but words such as `true`."""
+
 STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
 """Beginnings of a stream of server-sent events."""
 
@@ -39,8 +43,8 @@ def is_stream(body: bytes) -> bool:
 
 
 def may_be_json(data: str) -> bool:
-    """True if an event begins as a JSON object or list does; `[DONE]` is none."""
-    return data.lstrip().startswith(("{", "[")) and not data.startswith(DONE_MARK)
+    """True if an event begins as a JSON object or list does; `[DONE]` and `[PING]` do not."""
+    return JSON_START.match(data) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,13 @@ def test_calls_of_one_reply_whose_children_run_one_by_one_are_in_order() -> None
     axe_nb.expect(run(parallel=False), IN_ORDER)
 
 
+def test_calls_that_wait_for_one_another_are_judged_by_the_runs_that_they_start() -> None:
+    axe_nb.expect(run(), "call_agent == 2, parallel; not call_agent then call_agent")
+    in_order = "not call_agent, parallel; call_agent then call_agent; call_agent == 2"
+    axe_nb.expect(run(max_concurrent=1), in_order)
+    axe_nb.expect(run(parallel=False), in_order)
+
+
 def test_a_saved_run_is_judged_alike(tmp_path: Path) -> None:
     for number, (result, words) in enumerate(
         [(run(), TOGETHER), (run(max_concurrent=1), IN_ORDER)]

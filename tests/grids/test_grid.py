@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,15 @@ def test_labels_of_a_column_are_words_or_numbers() -> None:
         make_grid({"two": [RIGHT, RIGHT]}, [{"input": 1}, {"input": "b"}]).label("input")
 
 
+def test_the_interval_of_an_agreement_counts_inputs_and_not_their_repeats() -> None:
+    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "yes"}]
+    repeated = make_grid({"one": [RIGHT] * 100}, rows, repeats=50).label("ok")
+    assert (repeated.same, repeated.count) == (100, 100)
+    assert str(repeated) == "the grid agrees with 100 of 100 labels, 100% (34% to 100%)"
+    single = make_grid({"one": [RIGHT] * 50}, rows[:1], repeats=50).label("ok")
+    assert str(single) == "the grid agrees with 50 of 50 labels, 100% (93% to 100%)"
+
+
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [
@@ -216,6 +226,20 @@ def test_scores_stand_in_squares_and_figures_if_every_run_passed() -> None:
     assert squares.images[0].get_array().tolist() == [[0.9], [0.25]]
     grid.add(1, 0, replace(grid[1, 0][0], passed=False))
     assert grid.plot().axes[0].get_ylabel() == "share passed, with 95% interval"
+
+
+def test_a_figure_has_no_bar_of_a_mean_score_whose_interval_is_not_known() -> None:
+    def find_bars(count: int) -> Any:
+        grid = make_grid({"one": [RIGHT] * count}, [str(number) for number in range(count)])
+        for row in range(count):
+            grid.add(row, 0, replace(grid[row, 0][0], score=row / count))
+        [(_, _, bars)] = grid.plot().axes[0].containers
+        return bars
+
+    assert find_bars(9) == ()
+    [bar] = find_bars(10)
+    [[low, high]] = bar.get_segments()
+    assert high[1] > low[1]
 
 
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:

@@ -195,6 +195,20 @@ def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table() -> No
     assert list(grid.to_frame()["passed"]) == [None] * 2 * count
 
 
+def test_a_judge_gives_no_score_in_place_of_a_function_that_crashed() -> None:
+    axe_nb.script("grader")(lambda request: '{"score": 0.4, "reason": "half of it is missing"}')
+    judge = Agent(name="grader", model="script/grader")
+
+    def points(result: axe_nb.RunResult, row: Any) -> float:
+        return 10 if row["input"] == "a" else broken(result, row)
+
+    grid = axe_nb.grid("good", "{{ input }}", inputs=["a", "b"], score=points, judge=judge)
+    assert [run.score for run in grid.runs] == [10, None]
+    assert grid.summary[0].score == 10
+    assert "score failed: KeyError" in grid.runs[1].reason
+    assert "half of it is missing" in grid.runs[1].reason
+
+
 def test_runs_that_were_not_scored_are_in_no_share() -> None:
     def score(result: axe_nb.RunResult, row: Any) -> bool:
         if row["input"] == "b":

@@ -24,6 +24,7 @@ import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, RunResult
 from axe_nb.maps.run_map import in_order
 from tests.maps.conftest import Echo
+from tests.maps.test_progress import Terminal
 
 pytestmark = pytest.mark.req("E-1", "E-2")
 
@@ -382,6 +383,27 @@ def test_a_budget_in_dollars_is_kept(echo: Echo, tmp_path: Any) -> None:
     assert 0 < len(results) < 20
     assert "max_cost" in found.stopped
     assert sum(r.cost or 0 for r in results) >= 3.0
+
+
+@pytest.mark.parametrize("many", ["map", "grid"])
+def test_a_last_run_that_passes_the_budget_is_told(
+    many: str, echo: Echo, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
+    told = f"the budget of this {many} was exceeded: max_cost = $0.50, used $1.00"
+    if many == "map":
+        monkeypatch.setattr("sys.stderr", terminal := Terminal())
+        found = axe_nb.map(echo.agent, ["word"], budget=0.5)
+        assert [r.status for r in found] == ["completed"]
+        assert found.stopped == "", "nothing was left to ask"
+        assert told in terminal.getvalue()
+    else:
+        grid = axe_nb.grid(echo.agent, "word", budget=0.5)
+        assert told in str(grid)
+    within = axe_nb.grid(echo.agent, "word", budget=1.0)
+    assert "budget" not in str(within)
 
 
 def test_a_budget_bounds_the_requests_in_flight_of_all_runs(echo: Echo) -> None:
