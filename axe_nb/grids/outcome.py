@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from statistics import fmean
 from typing import overload
 
+from axe_nb.grids.statistics import find_mean
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
@@ -108,7 +108,7 @@ class Square(Sequence[GridRun]):
     def score(self) -> float | None:
         """Mean of the scores; None if there are none."""
         scores = [run.score for run in self._runs if run.score is not None]
-        return fmean(scores) if scores else None
+        return find_mean(scores) if scores else None
 
 
 def find_look(run: GridRun) -> Look:

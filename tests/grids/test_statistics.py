@@ -100,6 +100,9 @@ def test_the_interval_of_a_mean_score_holds_the_true_one(count: int) -> None:
 def test_scores_that_are_few_or_all_the_same_have_no_interval() -> None:
     assert find_mean_interval([1.0, 2.0, 4.0] * 3) is None
     assert find_mean_interval([2.0] * 10) is None
+    changes = [number / 10 + 0.1 - number / 10 for number in range(10)]
+    assert len(set(changes)) > 1, "equal in decimals, not in binary"
+    assert find_mean_interval(changes) is None
 
 
 def test_the_interval_of_a_mean_score_is_students() -> None:
