@@ -32,8 +32,8 @@ class GridRun:
     """From 1."""
     result: RunResult
     passed: bool | None
-    """True if it completed, met the expectations, and no score was False; None = `score=` failed,
-    so it is not known."""
+    """True if it completed, met the expectations, and no score was False; None = it is not known,
+    as `score=` failed, or the grid ended in mid-run."""
     score: float | None = None
     """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
@@ -113,6 +113,8 @@ class Square(Sequence[GridRun]):
 
 def find_look(run: GridRun) -> Look:
     """Returns the sign and the colour of what became of a run."""
+    if run.result.status == "cancelled":
+        return LOOKS["cancelled"]
     return LOOKS["asks" if run.passed is None else "completed" if run.passed else "error"]
 
 

@@ -48,7 +48,8 @@ class Summary:
     score: float | None
     """Mean over the inputs of the scores; None if no run has one.
 
-    Runs that did not complete have no score; they count in `failed`, and as not passed.
+    Runs that did not complete have no score; they count in `failed`, and as not passed unless the
+    grid ended in mid-run.
     """
     tokens: int
     """Tokens of all runs with their sub-agents."""
