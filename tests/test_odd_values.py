@@ -33,6 +33,9 @@ def test_whole_numbers_of_numpy_are_whole_numbers(make: Callable[[int], Any]) ->
     assert [one.text for one in runs] == ["done"] * 2
     grid = axe_nb.grid(None, "go", models="script/a", repeats=make(2), concurrency=make(1))
     assert len(grid) == 2
+    runs = axe_nb.map(None, ["go", "on"], model="script/a", budget={"max_requests": make(1)})
+    assert len(list(runs)) == 1
+    assert "max_requests = 1" in runs.stopped
 
 
 @pytest.mark.parametrize("make", [float, np.float32, np.float64])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from statistics import fmean
 from typing import overload
 
+from axe_nb.grids.statistics import find_mean
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
@@ -32,8 +32,8 @@ class GridRun:
     """From 1."""
     result: RunResult
     passed: bool | None
-    """True if it completed, met the expectations, and no score was False; None = `score=` failed,
-    so it is not known."""
+    """True if it completed, met the expectations, and no score was False; None = it is not known,
+    as `score=` failed, or the grid ended in mid-run."""
     score: float | None = None
     """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
@@ -108,11 +108,13 @@ class Square(Sequence[GridRun]):
     def score(self) -> float | None:
         """Mean of the scores; None if there are none."""
         scores = [run.score for run in self._runs if run.score is not None]
-        return fmean(scores) if scores else None
+        return find_mean(scores) if scores else None
 
 
 def find_look(run: GridRun) -> Look:
     """Returns the sign and the colour of what became of a run."""
+    if run.result.status == "cancelled":
+        return LOOKS["cancelled"]
     return LOOKS["asks" if run.passed is None else "completed" if run.passed else "error"]
 
 

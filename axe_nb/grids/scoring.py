@@ -57,7 +57,8 @@ class Scoring:
         """
         result = run.result
         if not result.ok:
-            return replace(run, passed=False, reason=result.error or result.status)
+            passed = None if result.status == "cancelled" else False  # by the end of the grid
+            return replace(run, passed=passed, reason=result.error or result.status)
         run = replace(run, passed=True)
         if self.expect is not None:
             run = _expect(run, self.expect, self.agents_dir)

@@ -27,6 +27,16 @@ class Interval(NamedTuple):
     high: float
 
 
+def find_mean(values: Sequence[float]) -> float:
+    """Returns the mean, so that means that are equal in decimal numbers are equal."""
+    return round_off(fmean(values))
+
+
+def round_off(value: float) -> float:
+    """Returns a value with 12 digits, which drops what binary numbers add to decimal ones."""
+    return float(f"{value:.12g}")
+
+
 def find_share_interval(passed: float, count: int) -> Interval:
     """Returns the Wilson interval of a share, which also holds for few values.
 
@@ -95,7 +105,7 @@ def find_change_interval(changes: Sequence[float]) -> Interval | None:
 
 def find_mean_interval(values: Sequence[float]) -> Interval | None:
     """Returns Student's interval of a mean; None for fewer values than `FEWEST`, or equal ones."""
-    if len(values) < FEWEST or not (spread := stdev(values)):
+    if len(values) < FEWEST or not (spread := stdev(map(round_off, values))):
         return None
     middle, half = fmean(values), _find_quantile(len(values) - 1) * spread / math.sqrt(len(values))
     return Interval(middle - half, middle + half)

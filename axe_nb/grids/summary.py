@@ -48,7 +48,8 @@ class Summary:
     score: float | None
     """Mean over the inputs of the scores; None if no run has one.
 
-    Runs that did not complete have no score; they count in `failed`, and as not passed.
+    Runs that did not complete have no score; they count in `failed`, and as not passed unless the
+    grid ended in mid-run.
     """
     tokens: int
     """Tokens of all runs with their sub-agents."""
@@ -114,7 +115,8 @@ class Comparison:
     score: float | None
     """Mean difference of the scores; None if there are none."""
     score_interval: Interval | None
-    """Its interval (Student); None for fewer than ten inputs, or if all differ by the same."""
+    """Its interval (Student; Bonett, Price if all scores are 0 or 1); None for fewer than ten
+    inputs, or if all differ by the same."""
 
     def __str__(self) -> str:
         lines = [f"{self.second} against {self.first}, {plural(self.count, 'input')}:"]
@@ -167,7 +169,9 @@ def compare(
         difference=fmean(changes) if changes else None,
         interval=find_change_interval(changes),
         score=fmean(scores) if scores else None,
-        score_interval=find_mean_interval(scores),
+        score_interval=find_change_interval(scores)
+        if all(run.score in (None, 0, 1) for pair in pairs for square in pair for run in square)
+        else find_mean_interval(scores),
     )
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from math import ceil, comb, log2
-from statistics import fmean
 
 from axe_nb.grids.outcome import Square
 from axe_nb.grids.squares import Squares
-from axe_nb.grids.statistics import find_sign_chance
+from axe_nb.grids.statistics import find_mean, find_sign_chance
 from axe_nb.text import list_some, plural
 
 SURE = 0.05
@@ -71,14 +70,14 @@ def compare_columns(names: Sequence[str], columns: Columns, same: str) -> str:
         columns: their values on the same inputs.
         same: the words for variants whose values are all equal.
     """
-    means = list(map(fmean, columns))
+    means = list(map(find_mean, columns))
     best = means.index(max(means))
     count = len(columns[best])
     if all(list(column) == list(columns[best]) for column in columns):
         return f"no difference: all variants {same} on each of {plural(count, 'input')}"
     if len(columns) == 2:
         return _compare_two(names, columns, means)
-    return _compare_many(names, columns, best)
+    return _compare_many(names, columns, means, best)
 
 
 def _compare_two(names: Sequence[str], columns: Columns, means: Sequence[float]) -> str:
@@ -100,14 +99,18 @@ def _compare_two(names: Sequence[str], columns: Columns, means: Sequence[float])
     return f"not sure which is better, {names[0]} or {names[1]}: {name} is {counts}{mean}{few}"
 
 
-def _compare_many(names: Sequence[str], columns: Columns, best: int) -> str:
+def _compare_many(names: Sequence[str], columns: Columns, means: Sequence[float], best: int) -> str:
     pairs = comb(len(columns), 2)
     equals, beaten, open_ = [], [], []
-    for name, column in zip(names, columns, strict=True):
+    for name, column, mean in zip(names, columns, means, strict=True):
         better, worse = _count(columns[best], column)
         if list(column) == list(columns[best]):
             equals.append(name)
-        elif better > worse and pairs * find_sign_chance(better, worse) <= SURE:
+        elif (
+            better > worse
+            and means[best] > mean
+            and pairs * find_sign_chance(better, worse) <= SURE
+        ):
             beaten.append(name)
         else:
             open_.append(name)

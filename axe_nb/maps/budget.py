@@ -16,6 +16,7 @@ from axe_nb.limits import RunStopped, UsageMeter
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote, suggestion
+from axe_nb.values.numbers import as_number
 from axe_nb.values.own_text import shown_value
 
 BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
@@ -78,7 +79,8 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
                 f"unknown key {quote(str(key))} in budget",
                 hint=suggestion(str(key), KEYS) or f"known keys: {', '.join(KEYS)}",
             )
-    for key, value in table.items():
+    numbers: dict[str, Any] = {key: as_number(value) for key, value in table.items()}
+    for key, value in numbers.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (is_number and 0 < value < math.inf):
             raise ConfigError(
@@ -87,5 +89,5 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
             )
         if key != "max_cost" and value != int(value):
             raise ConfigError(f"budget: {key} takes a whole number, not {shown_value(value)}")
-    caps: dict[str, Any] = {k: v if k == "max_cost" else int(v) for k, v in table.items()}
+    caps: dict[str, Any] = {k: v if k == "max_cost" else int(v) for k, v in numbers.items()}
     return MapMeter(what, replace(NO_CAPS, **caps))

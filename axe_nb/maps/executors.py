@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from axe_nb.errors import ConfigError
+from axe_nb.errors import ConfigError, words
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 from axe_nb.values.own_text import shown_value
@@ -60,10 +60,17 @@ def find_workers(executor: object) -> Workers:
         ConfigError: it is none of the kinds that are known.
     """
     home = _find_home(executor)
-    if home == "distributed":
-        return _use_dask(executor)
-    if home == "ipyparallel":
-        return _use_ipyparallel(executor)
+    try:
+        if home == "distributed":
+            return _use_dask(executor)
+        if home == "ipyparallel":
+            return _use_ipyparallel(executor)
+    except ConfigError:
+        raise
+    except Exception as error:  # of whichever kind of executor
+        raise ConfigError(
+            f"the executor does not respond: {words(error)}", hint="create a new one"
+        ) from None
     if not isinstance(executor, Executor):
         raise ConfigError(
             "executor takes a concurrent.futures.Executor, a Dask client, or an ipyparallel "
@@ -99,6 +106,7 @@ def _use_dask(given: Any) -> Workers:
             "executor does not take an asynchronous Dask client",
             hint="create the client without asynchronous=True",
         )
+    _check_open(client)
     return Workers(
         executor=client.get_executor(pure=False),
         slots=sum(client.nthreads().values()) or 1,
@@ -111,7 +119,7 @@ def _use_dask(given: Any) -> Workers:
 def _check_open(client: Any) -> None:
     """Raises ConnectionError if a Dask client was closed."""
     if client.status in ("closing", "closed"):
-        raise ConnectionError
+        raise ConnectionError("the Dask client is closed")
 
 
 def _use_ipyparallel(given: Any) -> Workers:

@@ -114,6 +114,8 @@ class RemoteRuns:
 
     async def _check(self) -> None:
         job = self._make_job((), with_parcel=True)
+        if await self._has_left():
+            raise ConfigError(CLOSED, hint="create a new one")
         try:
             replies = [_read(one) for one in await self._workers.check(check_worker, job)]
         except Exception as error:

@@ -53,14 +53,10 @@ class Recorder:
             return ""
         if not self._writer.is_fine:
             self._writer.flush(PATIENCE)
-        late, self._writer.late_problem = self._writer.late_problem, ""
+        lacks, late = self._writer.take_late()
         own = self._root.problem
         self._root.is_told = bool(own)
-        return (
-            f"{own}; it lacks a run that ended before this one, too"
-            if own and late
-            else own or late
-        )
+        return f"{own}; it {lacks}, too" if own and late else own or late
 
     def finish(self, result: RunResult) -> None:
         """See `engine.recorder.Recorder`."""

@@ -23,7 +23,7 @@ from axe_nb.events import Event
 from axe_nb.redaction import find_filter
 from axe_nb.run_history.locks import RunLocks
 from axe_nb.run_history.root_log import RootLog
-from axe_nb.text import one_line
+from axe_nb.text import one_line, plural
 
 if TYPE_CHECKING:
     from axe_nb.run_history.store import Store
@@ -51,8 +51,6 @@ MAX_STREAMS = 32
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
 
-LATE = "history lacks a run that ended before this one"
-
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
 """(root, seconds since the epoch, event); or an event to set once all before it is written."""
 
@@ -77,8 +75,8 @@ class Writer:
         self._is_closing = False
         self.is_fine = False
         """True if the file is open, and the latest attempt to write succeeded."""
-        self.late_problem = ""
-        """Problem with a run that had already ended."""
+        self._late: list[str] = []
+        """Reasons why runs that had already ended are not written."""
 
     def leave_to_parent(self) -> Store | None:
         """Resets the writer in a forked process; returns the connection, which it must not use."""
@@ -96,6 +94,15 @@ class Writer:
                         target=self._work, name="axe_nb-history", daemon=True
                     )
                     self._thread.start()
+
+    def take_late(self) -> tuple[str, str]:
+        """Returns what the file lacks of runs that had already ended, and the reason; once."""
+        late, self._late = self._late, []
+        if not late:
+            return "", ""
+        runs = "a run" if len(late) == 1 else plural(len(late), "run")
+        lacks = f"lacks {runs} that ended before this one"
+        return lacks, f"history {lacks}: {late[-1]}"
 
     def flush(self, seconds: float) -> bool:
         """Waits until all is written; returns False if the time does not suffice."""
@@ -218,12 +225,12 @@ class Writer:
             if root.row:
                 root.row.parts.clear()
             if root.is_over and not root.is_told:
-                self.late_problem = self._explain(deleted, LATE)
+                self._late.append(self._find_reason(deleted))
 
     def _give_up(self, root: RootLog, error: Exception) -> None:
         """Leaves a run as last written, as if its process had died."""
         if not root.is_told:
-            self.late_problem = self._explain(error, LATE)
+            self._late.append(self._find_reason(error))
         if root.row and root.row.id is not None:
             find_locks(self.path).release(root.row.id)
 
@@ -244,12 +251,15 @@ class Writer:
             with contextlib.suppress(Exception):
                 store.close()
 
-    def _explain(self, error: Exception, what: str = "history cannot be written") -> str:
+    def _explain(self, error: Exception) -> str:
+        return f"history cannot be written: {self._find_reason(error)}"
+
+    def _find_reason(self, error: Exception) -> str:
         why = reason(error) if isinstance(error, OSError) else one_line(str(error), 300)
         where = format_path_or_name(self.path)
         hint = error.hint if isinstance(error, ConfigError) else ""
         step = hint or "AXE_NB_HISTORY=0 turns the history off"
-        return f"{what}: {why} ({where}); {step}"
+        return f"{why} ({where}); {step}"
 
 
 _writers: dict[Path, Writer] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -220,6 +221,34 @@ def test_runs_that_were_not_scored_are_in_no_share() -> None:
     assert (summary.passed, summary.share, summary.unjudged, summary.runs) == (2, 1.0, 1, 3)
     assert "2 of 2" in str(grid)
     assert [square.share for square in grid.column(0)] == [1.0, None, 1.0]
+
+
+def test_runs_that_the_budget_of_the_grid_cut_are_no_verdict_on_their_variant() -> None:
+    """One variant answers at once, the other needs a second request, which the grid refuses."""
+
+    @axe_nb.tool
+    def look_up(word: str) -> str:
+        return word
+
+    @axe_nb.script("quick")
+    def quick(request: Request) -> str:
+        return "fine"
+
+    @axe_nb.script("thorough")
+    async def thorough(request: Request) -> Any:
+        await asyncio.sleep(0.5)
+        return axe_nb.call("look_up", word="a") if request.turn == 1 else "fine"
+
+    agents = [Agent("quick", "script/quick"), Agent("thorough", "script/thorough", tools=[look_up])]
+    grid = axe_nb.grid(
+        agents, "{{ input }}", inputs=range(8), concurrency=16, budget={"max_requests": 16}
+    )
+    assert {run.result.status for run in grid.runs[1::2]} == {"cancelled"}
+    assert {run.passed for run in grid.runs[1::2]} == {None}
+    assert (grid.summary[1].failed, grid.summary[1].judged) == (8, 0)
+    assert "max_requests = 16" in grid.runs[1].reason
+    assert "better" not in str(grid)
+    assert "0  ✓  ⊘" in str(grid)
 
 
 def test_an_expectation_that_is_not_met_decides_without_a_score() -> None:

@@ -15,7 +15,7 @@ from axe_nb.grids.statistics import (
     find_share_interval,
     find_sign_chance,
 )
-from axe_nb.grids.summary import summarize
+from axe_nb.grids.summary import compare, summarize
 from tests.views.runs import done
 
 RESULT = done(text="an answer")
@@ -97,9 +97,31 @@ def test_the_interval_of_a_mean_score_holds_the_true_one(count: int) -> None:
     assert sum(one is not None and one.low <= 5 <= one.high for one in found) >= 0.92 * 500
 
 
+@pytest.mark.parametrize(("first", "second"), [(0.999, 0.9), (0.7, 0.7), (0.95, 0.9)])
+@pytest.mark.parametrize("count", [10, 50])
+def test_the_interval_of_scores_of_0_and_1_is_that_of_shares(
+    count: int, first: float, second: float
+) -> None:
+    """Student's holds the true one less often where failures are rare."""
+    draw = random.Random(7)
+    held = 0
+    for _ in range(500):
+        found = compare(
+            [_score(draw.random() < first) for _ in range(count)],
+            [_score(draw.random() < second) for _ in range(count)],
+            ("a", "b"),
+        ).score_interval
+        assert found is not None
+        held += found.low <= second - first <= found.high
+    assert held >= 0.92 * 500
+
+
 def test_scores_that_are_few_or_all_the_same_have_no_interval() -> None:
     assert find_mean_interval([1.0, 2.0, 4.0] * 3) is None
     assert find_mean_interval([2.0] * 10) is None
+    changes = [number / 10 + 0.1 - number / 10 for number in range(10)]
+    assert len(set(changes)) > 1, "equal in decimals, not in binary"
+    assert find_mean_interval(changes) is None
 
 
 def test_the_interval_of_a_mean_score_is_students() -> None:
@@ -131,6 +153,11 @@ def test_two_inputs_that_pass_in_all_of_fifty_repeats_are_two_inputs() -> None:
 
 def test_the_repeats_of_a_single_input_tell_of_this_input() -> None:
     assert summarize("a", [_repeat(True, 50)]).interval == find_share_interval(50, 50)
+
+
+def _score(score: float) -> Square:
+    run = GridRun(input="", variant="a", repeat=1, result=RESULT, passed=True, score=float(score))
+    return Square("", "a", [run])
 
 
 def _repeat(passed: bool, repeats: int) -> Square:

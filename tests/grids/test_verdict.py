@@ -135,6 +135,26 @@ def test_the_better_one_is_never_worse_on_more_inputs(result: RunResult) -> None
     assert said.startswith("score: a is better than c; not sure that it is better than b")
 
 
+def test_means_that_are_equal_in_decimals_are_equal(result: RunResult) -> None:
+    """In binary, the mean of 0.1, 0.2 and 0.3 is less than that of 0.2, 0.2 and 0.2."""
+    grid = fill(result, a=[0.1] * 10, b=[0.2] * 10)
+    again = Grid(grid.rows, grid.choices, 3)
+    for (row, column, _), run in grid.list_places():
+        for repeat in range(3):
+            score = ((0.1, 0.2, 0.3)[repeat], 0.2)[column]
+            again.add(row, column, replace(run, repeat=repeat + 1, score=score))
+    assert write_verdicts(again) == [
+        "score: no difference: all variants scored the same on each of 10 inputs"
+    ]
+    assert again.diff("a", "b").score == 0
+
+
+def test_the_best_of_three_has_a_higher_mean_than_those_it_is_better_than() -> None:
+    columns = [[0.0] + [2.0] * 12, [12.0] + [1.0] * 12, [0.0] * 13]
+    said = compare_columns("abc", columns, "did the same")
+    assert said.startswith("a is better than c; not sure that it is better than b")
+
+
 MAKERS: dict[str, Callable[[random.Random], float]] = {
     "shares": lambda draw: float(draw.random() < 0.7),
     "repeats": lambda draw: sum(draw.random() < 0.7 for _ in range(3)) / 3,

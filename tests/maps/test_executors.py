@@ -9,6 +9,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -266,6 +267,18 @@ def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be
     assert {r.status for r in found.failures} == {"cancelled"}
     again = list(axe_nb.map(AGENT, prompts, resume=resume))
     assert [r.error for r in again] == [None] * 40
+
+
+@IN_OTHER_PROCESSES
+def test_an_executor_that_was_closed_before_the_map_is_told_before_the_first_run(
+    executor: Any,
+) -> None:
+    own, close = connect_anew(executor)
+    close()
+    with pytest.raises(ConfigError) as error:
+        axe_nb.map(AGENT, ["a"], executor=own)
+    assert re.search("closed|shut", error.value.message)
+    assert re.search("create a new", error.value.hint)
 
 
 def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -450,6 +451,20 @@ def test_a_run_that_ended_before_the_disk_was_full_is_told_when_it_is_freed(
     full_disk()
     (told,) = run_echo("Last").warnings
     assert told.startswith("history lacks a run that ended before this one: ")
+    assert run_echo("Now").warnings == ()
+
+
+def test_all_runs_of_a_burst_that_a_full_disk_cost_are_counted(
+    full_disk: Callable[[], None],
+) -> None:
+    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
+    results = list(axe_nb.map(None, list("abcdef"), model="script/large"))
+    assert find_writer(history_path()).flush(5)
+    full_disk()
+    told = " ".join(text for run in (*results, run_echo("Last")) for text in run.warnings)
+    later = re.findall(r"lacks (a|\d+) runs? that ended before this one", told)
+    lost = sum(1 if count == "a" else int(count) for count in later)
+    assert lost + told.count(NOT_WRITTEN) == 6  # most or all of them were not written yet
     assert run_echo("Now").warnings == ()
 
 
