@@ -31,6 +31,7 @@ from axe_nb.nb.help import print_help, unknown_command
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
 from axe_nb.pictures.parts import Illustrated
+from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.run_history.history import delete_run, list_history
@@ -88,7 +89,12 @@ def run_command(
         [argument] = command.options
         chosen = argparse.Namespace(**{argument.keyword: rest})
     else:
-        chosen = parse(command, "line", read_words(command, "line", rest, names))
+        try:
+            chosen = parse(command, "line", read_words(command, "line", rest, names))
+        except ConfigError as error:
+            if verb == "cassette" and session.cassette is None and is_test():
+                _refuse_runs(error)
+            raise
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
     done = ACTIONS[command.name](shell, chosen)
@@ -279,10 +285,15 @@ def _open_cassette(chosen: argparse.Namespace) -> Cassette:
     try:
         return Cassette(chosen.path, chosen.cassette_mode)
     except ConfigError as error:
-        instead = "%axe cassette --off runs without it"
-        hint = f"{error.hint}; {instead}" if error.hint else instead
-        session.cassette_problem = ConfigError(error.message, hint=hint)
-        raise session.cassette_problem from None
+        raise _refuse_runs(error) from None
+
+
+def _refuse_runs(error: ConfigError) -> ConfigError:
+    """Lets no run start until a cassette is in use, or none is wanted; returns their error."""
+    instead = "%axe cassette --off runs without it"
+    hint = f"{error.hint}; {instead}" if error.hint else instead
+    session.cassette_problem = ConfigError(error.message, hint=hint)
+    return session.cassette_problem
 
 
 def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.agents.config import format_path
+from axe_nb.agents.config import format_path, format_path_or_name
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -77,9 +77,11 @@ class Cassette:
             ConfigError: it is not a cassette, or cannot be read; or there is no such mode.
         """
         self.path = expand_home(os.fspath(path)).absolute()
-        self.shown = os.fspath(path)
-        """The path as it was given."""
-        self.how_to_record = f"record it with {name_command(self.shown)}, then run this again"
+        given, is_absolute = os.fspath(path), Path(path).is_absolute()
+        self.shown = format_path_or_name(self.path) if is_absolute else given
+        """The path as it was given, or without the folders of this machine."""
+        typed = format_path(self.path) if is_absolute else given
+        self.how_to_record = f"record it with {name_command(typed)}, then run this again"
         """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
         """The errors for all that was not recorded."""

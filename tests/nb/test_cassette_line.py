@@ -96,6 +96,43 @@ def test_another_cassette_may_be_used_instead(project: Path, content: str | None
         session.use_cassette(None)
 
 
+@pytest.mark.parametrize("line", ["tape.json --mod replay", '"tape.json'])
+def test_nothing_is_sent_after_a_line_with_a_mistake(project: Path, line: str) -> None:
+    axe_nb.script("one")(lambda request: "asked")
+    shell: Any = None
+    try:
+        with pytest.raises(axe_nb.ConfigError) as refused:
+            run_command(shell, f"cassette {line}", {}, print)
+        with pytest.raises(axe_nb.ConfigError) as again:
+            axe_nb.run(None, "go", model="script/one")
+        assert again.value.lines()[0] == refused.value.lines()[0]
+        run_command(shell, "cassette tape.json --mode auto", {}, print)
+        with pytest.raises(axe_nb.ConfigError):
+            run_command(shell, f"cassette {line}", {}, print)
+        assert axe_nb.run(None, "go", model="script/one").text == "asked", "by the one in use"
+    finally:
+        session.use_cassette(None)
+
+
+def test_messages_about_a_cassette_have_no_absolute_path(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    axe_nb.script("one")(lambda request: "asked")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for folder, shown in ((project, "tape.json"), (project / "a", "a/tape.json"), (elsewhere, "")):
+        folder.mkdir(exist_ok=True)
+        (folder / "tape.json").write_text("garbage")
+        with pytest.raises(axe_nb.ConfigError) as refused:
+            axe_nb.cassette(folder / "tape.json").__enter__()
+        assert refused.value.message.startswith(f"cannot read {shown or 'tape.json'}: ")
+        (folder / "tape.json").unlink()
+        with axe_nb.cassette(folder / "tape.json", "replay") as cassette:
+            missed = axe_nb.run(None, "go", model="script/one", display=False)
+        assert f"cassette {shown or 'tape.json'} has no answer" in str(missed.error)
+        assert str(folder) not in str(missed.error)
+        assert f'("{shown or folder / "tape.json"}", "auto")' in cassette.how_to_record
+
+
 NOTEBOOK = [
     "%load_ext axe_nb\n%axe cassette tape.json",
     "import axe_nb\naxe_nb.run(None, 'go', model='openai/one').text",
