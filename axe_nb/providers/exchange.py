@@ -35,6 +35,9 @@ OUTPUT = "output"
 FORCED = "tool_choice"
 """The demand that a tool is called; a server that refuses it is only offered the tool."""
 
+INCLUDE = "include"
+"""The demand for encrypted reasoning; a server that refuses it is asked without."""
+
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
     "stream": re.compile(
@@ -47,6 +50,10 @@ _FIELDS = {
         re.IGNORECASE,
     ),
     FORCED: re.compile("tool[ _]choice", re.IGNORECASE),
+    INCLUDE: re.compile(
+        r"encrypted content is not supported|reasoning\.encrypted_content|param\w*\W+include\b",
+        re.IGNORECASE,
+    ),
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
@@ -113,6 +120,8 @@ async def exchange(
         asked = request
         if needs_tool or OUTPUT in refused:
             asked = with_answer_tool(request, may_force=FORCED not in refused)
+        if INCLUDE in refused:
+            asked = replace(asked, params={**asked.params, INCLUDE: None})
         body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
@@ -203,6 +212,8 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
     """True if a request has the field that its server refuses."""
     if name == OUTPUT:
         return asked.output is not None
+    if name == INCLUDE:
+        return asked.params.get(INCLUDE, ()) is not None
     return bool(asked.must_call) if name == FORCED else name in fields
 
 
