@@ -32,6 +32,7 @@ from axe_nb.views.axe_text import verbose_footer
 from axe_nb.views.cost import format_cost
 from axe_nb.views.transcript import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
+from tests.protocols import PROTOCOLS, provider_of
 from tests.wire.replay import Replay
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -105,8 +106,8 @@ def said(text: str, usage: Usage) -> Response:
 def test_a_reply_costs_what_a_hand_made_sum_says(
     protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(protocol, more=price(f"{protocol}/m"), monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{protocol}/m"), "go")
+    with serving(protocol, more=price(f"{provider_of(protocol)}/m"), monkeypatch=monkeypatch):
+        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/m"), "go")
     assert result.cost == pytest.approx(SUMS[protocol], rel=1e-12)
     assert result.total_cost == result.cost
     assert f" · {format_dollars(SUMS[protocol])}" in as_text(result)
@@ -118,7 +119,7 @@ def test_a_model_without_a_price_is_unknown_never_free(
     protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(protocol, monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{protocol}/gpt-5"), "go")
+        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/gpt-5"), "go")
     assert result.ok
     assert (result.cost, result.total_cost) == (None, None), "a server of another address"
     assert "$" not in as_text(result) + verbose_footer(result)
@@ -276,14 +277,14 @@ WITHOUT_CACHE = ((1000 + 4000 + 2000 + 500) * 3 + (50 + 10 + 100 + 20) * 15) / 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_recorded_tree_costs_the_hand_made_sum_over_each_protocol(
     protocol: Protocol, streams: bool, project: Path
 ) -> None:
-    settings(price(f"{protocol}/lead", f"{protocol}/child"))
+    settings(price(f"{provider_of(protocol)}/lead", f"{provider_of(protocol)}/child"))
     tree()
     for name in ("lead", "child"):
-        axe_nb.define(Agent.load(name).but(model=f"{protocol}/{name}"))
+        axe_nb.define(Agent.load(name).but(model=f"{provider_of(protocol)}/{name}"))
 
     def play() -> RunResult:
         return asyncio.run(ask_session(session, "lead", "go", streams=streams))

@@ -13,9 +13,8 @@ from axe_nb import Agent, ConfigError, Request, RunResult, cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
+from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +33,10 @@ def echo(project: Path) -> list[Request]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_prompt_is_all_that_is_sent(protocol: Protocol) -> None:
     with script_server(protocol) as server:
-        first = axe_nb.run(None, "one", model=f"{protocol}/echo")
+        first = axe_nb.run(None, "one", model=f"{provider_of(protocol)}/echo")
         second = axe_nb.run(None, "two", continue_from=first)
     assert (first.text, second.text) == ("Heard: one", "Heard: two")
-    assert (first.agent, second.agent, second.model) == ("", "", f"{protocol}/echo")
+    assert (first.agent, second.agent, second.model) == ("", "", f"{provider_of(protocol)}/echo")
     bodies: list[Any] = json.loads(json.dumps(server.requests))
     for body in bodies:
         sdk.takes(protocol, body)

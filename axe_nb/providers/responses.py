@@ -117,7 +117,7 @@ def _match_calls(
     places = [number for number, item in enumerate(kept) if item["type"] == "function_call"]
     if len(places) == len(calls):
         return dict(zip(places, calls, strict=True))
-    by_id = {kept[number].get("call_id"): number for number in places}
+    by_id = {wire.text(kept[number].get("call_id")): number for number in places}
     return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
 
 

@@ -13,6 +13,7 @@ import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.inspection.runs import PROTOCOLS, as_lines, define_tree, look_up, run
+from tests.protocols import provider_of
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -59,7 +60,10 @@ def test_the_body_of_a_long_run_is_that_of_its_last_request(
 ) -> None:
     axe_nb.define(
         Agent(
-            name="long", model=f"{protocol}/long", system_prompt="Go on." * 1000, tools=(look_up,)
+            name="long",
+            model=f"{provider_of(protocol)}/long",
+            system_prompt="Go on." * 1000,
+            tools=(look_up,),
         )
     )
 

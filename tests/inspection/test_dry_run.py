@@ -10,10 +10,11 @@ import pytest
 from axe_nb import cli, script, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.inspection.runs import LONG, PROTOCOLS
+from tests.protocols import provider_of
 
 AGENT = """\
 name = "lead"
-model = "{protocol}/lead"
+model = "{provider_of(protocol)}/lead"
 system_prompt = "Lead {long} them."
 tools = ["list_directory"]
 [params]
@@ -42,7 +43,7 @@ def test_it_is_the_body_that_is_sent_then(
     assert json.loads(body) == server.requests[0]
     lines = head.splitlines()
     assert lines[:2] == ["", "--- Request ---"]
-    assert lines[2].startswith(f"lead · {protocol}/lead · 0/1 · about 1,")
+    assert lines[2].startswith(f"lead · {provider_of(protocol)}/lead · 0/1 · about 1,")
     assert lines[2].endswith(" tokens · nothing was sent")
     assert [line.split("  ")[0] for line in lines[3:6]] == [
         "system prompt", "tool schemas", "prompt",

@@ -16,10 +16,9 @@ from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, s
 from axe_nb.cli import main
 from axe_nb.scripting.wire import Protocol
 from axe_nb.views.transcript import as_text
+from tests.protocols import PROTOCOLS, provider_of
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -65,7 +64,7 @@ def test_an_answer_is_data_over_each_protocol(protocol: Protocol, project: Path)
         return [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
 
     with script_server(protocol):
-        agent = Agent("a", f"{protocol}/towns")
+        agent = Agent("a", f"{provider_of(protocol)}/towns")
         result = axe_nb.run(agent, "Two towns", output=list[Town])
     assert result.data == [Town("Ulm"), Town("Bonn", 2)]
     assert json.loads(result.text) == [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
@@ -87,7 +86,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, protocol: str, server: Replay, *rep
     server.replies = {"x": {"sequence": [*replies]}}
     monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url("x"))
     monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
-    return Agent("a", f"{protocol}/m")
+    return Agent("a", f"{provider_of(protocol)}/m")
 
 
 def said(protocol: str, text: str, *calls: Any) -> dict[str, Any]:
@@ -272,8 +271,8 @@ def test_a_sub_agent_with_an_output_gives_its_parent_json(
             return "```json\n{}\n```"
         return {"name": "Ulm", "people": 3}
 
-    axe_nb.define(Agent("lead", f"{protocol}/lead", sub_agents=("town",)))
-    axe_nb.define(Agent("town", f"{protocol}/town", output=SCHEMA))
+    axe_nb.define(Agent("lead", f"{provider_of(protocol)}/lead", sub_agents=("town",)))
+    axe_nb.define(Agent("town", f"{provider_of(protocol)}/town", output=SCHEMA))
     with script_server(protocol):
         result = axe_nb.run("lead", "hi", output=int)
     assert (result.data, result.ok) == (6, True)
@@ -356,7 +355,7 @@ def test_data_is_recorded_replayed_and_kept(protocol: Protocol, project: Path) -
         turns.append(request.turn)
         return "{}" if request.turn == 1 else {"name": "Ulm", "people": 3}
 
-    agent = Agent("a", f"{protocol}/m", output=SCHEMA)
+    agent = Agent("a", f"{provider_of(protocol)}/m", output=SCHEMA)
     with script_server(protocol), axe_nb.cassette("c.axe", "record"):
         first = axe_nb.run(agent, "hi")
     with axe_nb.cassette("c.axe", "replay"):
