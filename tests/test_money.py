@@ -51,6 +51,15 @@ BODIES: dict[str, dict[str, Any]] = {
             "completion_tokens_details": {"reasoning_tokens": 400},
         },
     },
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "yes"}]}],
+        "usage": {
+            "input_tokens": 11000, "output_tokens": 500, "total_tokens": 11500,
+            "input_tokens_details": {"cached_tokens": 8000, "cache_write_tokens": 2000},
+            "output_tokens_details": {"reasoning_tokens": 400},
+        },
+    },
     "ollama": {
         "message": {"role": "assistant", "content": "yes"}, "done": True, "done_reason": "stop",
         "prompt_eval_count": 11000, "eval_count": 500,
@@ -63,6 +72,7 @@ PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
 SUMS = {
     "anthropic": (1000 * 3 + 8000 * 0.3 + 2000 * 3.75 + 500 * 15) / 1e6,
     "openai": (3000 * 3 + 8000 * 0.3 + 500 * 15) / 1e6,
+    "responses": (1000 * 3 + 8000 * 0.3 + 2000 * 3.75 + 500 * 15) / 1e6,
     "ollama": (11000 * 3 + 500 * 15) / 1e6,
 }
 """Protocol → what the reply costs, by hand; reasoning is part of the output."""
@@ -84,8 +94,13 @@ def serving(*protocols: str, more: str = "", monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(info.url_variable, raising=False)
         if info.key_variable:
             monkeypatch.setenv(info.key_variable, "sk-canary-0123456789abcdef")
-    with Replay({name: {"status": 200, "body": BODIES[name]} for name in protocols}) as server:
-        urls = (f'[providers.{name}]\nbase_url = "{server.url(name)}"\n' for name in protocols)
+    replies = {f"{name}-server": {"status": 200, "body": BODIES[name]} for name in protocols}
+    with Replay(replies) as server:
+        urls = (
+            f'[providers.{provider_of(name)}]\nbase_url = "{server.url(f"{name}-server")}"\n'
+            + ('api = "responses"\n' if name == "responses" else "")
+            for name in protocols
+        )
         settings("".join(urls) + more)
         yield server
 
@@ -298,7 +313,7 @@ def test_a_recorded_tree_costs_the_hand_made_sum_over_each_protocol(
     assert first.total_cost == pytest.approx(by_hand, rel=1e-12)
     assert again.total_cost == first.total_cost
     kinds = (first.total_usage.cached_tokens, first.total_usage.reasoning_tokens)
-    assert kinds == {"anthropic": (4000, 10), "openai": (4000, 10), "ollama": (0, 0)}[protocol]
+    assert kinds == ((0, 0) if protocol == "ollama" else (4000, 10))
 
 
 def test_a_recording_without_prices_stays_without_one(project: Path) -> None:

@@ -40,9 +40,10 @@ def test_the_prompt_is_all_that_is_sent(protocol: Protocol) -> None:
     bodies: list[Any] = json.loads(json.dumps(server.requests))
     for body in bodies:
         sdk.takes(protocol, body)
-        assert not {"system", "tools"} & body.keys()
-    assert [message["role"] for message in bodies[0]["messages"]] == ["user"]
-    assert [message["role"] for message in bodies[1]["messages"]] == ["user", "assistant", "user"]
+        assert not {"system", "instructions", "tools"} & body.keys()
+    key = "input" if protocol == "responses" else "messages"
+    assert [message["role"] for message in bodies[0][key]] == ["user"]
+    assert [message["role"] for message in bodies[1][key]] == ["user", "assistant", "user"]
 
 
 def test_no_agent_has_no_tools_and_no_files_unless_they_are_named(echo: list[Request]) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -44,8 +44,9 @@ _FIELDS = {
         r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
     ),
     OUTPUT: re.compile(
-        r"response[ _]?format|json[ _-]?schema|output_config|output_format|structured[ _-]outputs?"
-        r"|response[ _]?(schema|mime[ _]?type)|guided[ _](json|decoding|grammar)|grammar\b"
+        r"response[ _]?format|text\.format|json[ _-]?schema|output_config|output_format"
+        r"|structured[ _-]outputs?|response[ _]?(schema|mime[ _]?type)"
+        r"|guided[ _](json|decoding|grammar)|grammar\b"
         r"|field format of type|invalid format\b|json mode",
         re.IGNORECASE,
     ),
@@ -117,11 +118,7 @@ async def exchange(
     while True:
         refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
-        asked = request
-        if needs_tool or OUTPUT in refused:
-            asked = with_answer_tool(request, may_force=FORCED not in refused)
-        if INCLUDE in refused:
-            asked = replace(asked, params={**asked.params, INCLUDE: None})
+        asked = _leave_out({*refused, OUTPUT} if needs_tool else refused, request)
         body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
@@ -195,8 +192,17 @@ def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, 
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
 
+def _leave_out(refused: Set[str], request: Request) -> Request:
+    """Returns the request without the fields that its server refuses."""
+    if OUTPUT in refused:
+        request = with_answer_tool(request, may_force=FORCED not in refused)
+    if INCLUDE in refused:
+        request = replace(request, params={**request.params, INCLUDE: None})
+    return request
+
+
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:
-    if asked is request:
+    if asked.output is request.output:
         return ""
     return "forced" if asked.must_call else "offered"
 

@@ -39,7 +39,7 @@ _REASONS = {"max_output_tokens": "length"}
 """Reason of an incomplete reply → stop reason, as Chat Completions has it."""
 
 _UNFINISHED = ("failed", "cancelled", "queued", "in_progress")
-"""Statuses of a reply that is no answer."""
+"""Statuses of a reply without a whole answer."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:

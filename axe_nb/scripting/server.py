@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -37,8 +37,23 @@ from axe_nb.scripting.rules import Fault, Reply
 from axe_nb.scripting.stream import encode, make_fault
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Json, Malformed
-from axe_nb.scripting.wire_streams import STREAMS, StreamedReply
+from axe_nb.scripting.wire_responses import ResponsesStream
+from axe_nb.scripting.wire_streams import (
+    AnthropicStream,
+    OllamaStream,
+    OpenAIStream,
+    StreamedReply,
+    WireStream,
+)
 from axe_nb.text import quote
+
+STREAMS: Mapping[Protocol, Callable[[StreamedReply], WireStream]] = {
+    "anthropic": AnthropicStream,
+    "openai": OpenAIStream,
+    "responses": ResponsesStream,
+    "ollama": OllamaStream,
+}
+"""Protocol → its streams."""
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""

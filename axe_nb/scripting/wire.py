@@ -11,13 +11,8 @@ from typing import Literal
 
 from axe_nb.messages import Request, Response, ToolCall, dump
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.scripting.wire_requests import (
-    Json,
-    encrypt,
-    read_anthropic,
-    read_chat,
-    read_responses,
-)
+from axe_nb.scripting.responses_requests import encrypt, read_responses
+from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat
 from axe_nb.usage import Usage
 
 Protocol = Literal["anthropic", "openai", "responses", "ollama"]

@@ -93,8 +93,12 @@ def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list
     """(ids of the calls, ids or names that results answer) of a request, in order."""
     calls: list[str] = []
     results: list[str] = []
-    for message in body["messages"]:
-        if protocol == "anthropic":
+    for message in body.get("messages") or body["input"]:
+        if protocol == "responses":
+            calls += [message["call_id"]] if message.get("type") == "function_call" else []
+            is_result = message.get("type") == "function_call_output"
+            results += [message["call_id"]] if is_result else []
+        elif protocol == "anthropic":
             blocks = message["content"] if isinstance(message["content"], list) else []
             calls += [block["id"] for block in blocks if block["type"] == "tool_use"]
             results += [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
@@ -121,9 +125,10 @@ def test_a_conversation_goes_on_after_every_end(
 
             body = server.requests[-1]
             sdk.takes(protocol, json.loads(json.dumps(body)))
-            roles = [message["role"] for message in body["messages"]]
-            assert "and then?" in json.dumps(body["messages"][-1]), end
-            assert "begin" in json.dumps(body["messages"][0]), end
+            messages = body.get("messages") or body["input"]
+            roles = [message.get("role") for message in messages]
+            assert "and then?" in json.dumps(messages[-1]), end
+            assert "begin" in json.dumps(messages[0]), end
             if protocol == "anthropic":
                 assert not any(one == other for one, other in pairwise(roles))
             calls, results = calls_and_results(protocol, body)

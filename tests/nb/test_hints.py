@@ -12,11 +12,13 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.scripting.server import script_server
+from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels, text
-from tests.protocols import PROTOCOLS, provider_of
 from tests.wire.replay import Replay
 
 KEY = "sk-canary-5f0c8e1d7b6a4932"
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 
 @pytest.fixture
@@ -94,9 +96,7 @@ def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
             assert first == "ProviderError: bad_request: script not found: llama3.2"
             pull = "`ollama pull llama3.2`, or " if protocol == "ollama" else ""
             assert step == f'{pull}did you mean "llama3.1"?'
-            *_, shown = cells.run(
-                f"%%axe {protocol} -m {provider_of(protocol)}/zzzzz --raises provider\nhi"
-            )
+            *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
             assert shown["type"] == "display_data", "expected, it is no error"
 
 

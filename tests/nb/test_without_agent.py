@@ -47,8 +47,8 @@ def test_a_conversation_without_an_agent(
     bodies = json.loads(json.dumps(server.requests))
     for body in bodies:
         sdk.takes(protocol, body)
-        assert not {"system", "tools"} & body.keys()
-    assert [len(body["messages"]) for body in bodies] == [1, 3, 5]
+        assert not {"system", "instructions", "tools"} & body.keys()
+    assert [len(body.get("messages") or body["input"]) for body in bodies] == [1, 3, 5]
 
 
 def test_the_tree_the_usage_and_reset_name_the_model(cells: Kernel) -> None:

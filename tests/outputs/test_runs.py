@@ -16,7 +16,7 @@ from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, s
 from axe_nb.cli import main
 from axe_nb.scripting.wire import Protocol
 from axe_nb.views.transcript import as_text
-from tests.protocols import PROTOCOLS, provider_of
+from tests.protocols import PROTOCOLS, address_of, provider_of
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay
 
@@ -77,6 +77,8 @@ FORMS = {
         "name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}}},
     "anthropic": {"output_config": {"format": {
         "type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}}},
+    "responses": {"text": {"format": {"type": "json_schema",
+        "name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}}},
     "ollama": {"format": SCHEMA},
 }  # fmt: skip
 
@@ -84,8 +86,8 @@ FORMS = {
 def connect(monkeypatch: pytest.MonkeyPatch, protocol: str, server: Replay, *replies: Any) -> Agent:
     """An agent whose server sends these replies, one after another."""
     server.replies = {"x": {"sequence": [*replies]}}
-    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url("x"))
-    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
+    for variable, value in address_of(protocol, server.url("x")).items():
+        monkeypatch.setenv(variable, value)
     return Agent("a", f"{provider_of(protocol)}/m")
 
 
@@ -113,6 +115,8 @@ def test_each_protocol_has_its_own_form(
 REFUSALS = {
     "openai": "Invalid parameter: 'response_format' of type 'json_schema' is not supported with "
     "this model.",
+    "responses": "Invalid parameter: 'text.format' of type 'json_schema' is not supported with "
+    "model version `m`.",
     "anthropic": "output_config.format: Extra inputs are not permitted",
     "ollama": "json: cannot unmarshal object into Go struct field ChatRequest.format of type "
     "string: field format of type string",
@@ -140,6 +144,8 @@ def test_a_server_without_a_form_gets_a_tool_for_the_answer_and_is_asked_once(
     if protocol == "openai":
         forced = {"type": "function", "function": {"name": "give_answer"}}
         assert sent[1]["tool_choice"] == forced
+    if protocol == "responses":
+        assert sent[1]["tool_choice"] == {"type": "function", "name": "give_answer"}
     if protocol == "anthropic":
         assert sent[1]["tool_choice"] == {"type": "tool", "name": "give_answer"}
     assert "give_answer" in json.dumps(result.request().body), "as it was sent"

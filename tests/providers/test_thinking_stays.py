@@ -11,7 +11,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.scripting.wire import Protocol
-from tests.protocols import PROTOCOLS, provider_of
+from tests.protocols import PROTOCOLS, address_of, provider_of
+from tests.providers.dialects import make_message
 from tests.wire.replay import Replay
 
 pytestmark = pytest.mark.req("D-78")
@@ -41,15 +42,20 @@ REPLIES: dict[str, dict[str, Any]] = {
         "stop_reason": "end_turn",
         "usage": SPENT,
     },
+    "responses": {
+        "status": "completed",
+        "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
+            make_message("Three."),
+        ],
+    },
     "ollama": {"message": {"content": "Three.", "thinking": THOUGHT}, "done": True},
 }
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+def server() -> Iterator[Replay]:
     with Replay({}) as replay:
-        for protocol in REPLIES:
-            monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
         yield replay
 
 
@@ -63,7 +69,8 @@ def agent(protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch) -
 
 
 def move_to(place: str, protocol: str, server: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url(place))
+    for variable, value in address_of(protocol, server.url(place)).items():
+        monkeypatch.setenv(variable, value)
 
 
 def ask(agent: Agent, prompt: str, **options: Any) -> RunResult:

@@ -196,7 +196,7 @@ def test_turns_over_each_protocol_name_provider_model_and_tokens(
         axe_nb.run(Agent("a", f"{provider_of(protocol)}/m"), "hi")
     turn, _ = exported.get_finished_spans()
     found = {key.removeprefix("gen_ai."): value for key, value in turn.attributes.items()}
-    assert (found["provider.name"], found["request.model"]) == (protocol, "m")
+    assert (found["provider.name"], found["request.model"]) == (provider_of(protocol), "m")
     assert (found["usage.input_tokens"], found["usage.output_tokens"]) == (1000, 100)
     apart = [
         found.get(f"usage.{k}") for k in ("cache_read.input_tokens", "reasoning.output_tokens")
