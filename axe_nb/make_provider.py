@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
-from axe_nb.provider_table import PROVIDERS, ProviderInfo
+from axe_nb.provider_table import PROTOCOLS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.providers.stock_http import uses_httpx
 from axe_nb.scripting.lookup import ScriptFunction
@@ -28,12 +28,18 @@ Needed: TypeAlias = Literal["key", "provider", "nothing"]
 
 
 def make(
-    name: str, config: Config, scripts: tuple[Path, ...] = (), *, needs: Needed = "key"
+    name: str,
+    config: Config,
+    scripts: tuple[Path, ...] = (),
+    *,
+    model: str = "",
+    needs: Needed = "key",
 ) -> Provider:
     """Makes the provider of that name, with its key and base URL.
 
     Args:
         name: the part of a model before the slash; lower case.
+        model: the part after it, which may decide about the API.
         scripts: folders to look script models up in first.
         needs: what has to be set up; the rest is an error of the first request that is sent.
 
@@ -50,11 +56,11 @@ def make(
     if not info.has_server:
         return ScriptProvider(scripts or None)
     try:
-        made: Provider = _load_provider(info, config, config.api_key(info.name))
+        made: Provider = _load_provider(info, config, config.api_key(info.name), model)
     except ConfigError as error:
         if needs == "key":
             raise
-        made = Keyless(_load_provider(info, config, ""), error)
+        made = Keyless(_load_provider(info, config, "", model), error)
     return made
 
 
@@ -76,17 +82,31 @@ class Keyless:
         """
         if request.log is None or request.log.recorded is None:
             raise copy(self.problem)
-        provider = self._provider or self._make_player(request.log.protocol)
+        provider = self._provider
+        if provider is None:
+            provider = make_player(request.log.protocol)
+            if provider is None:
+                raise copy(self.problem)
+            self.name = provider.name
         return await provider.send(request, on_delta)
 
-    def _make_player(self, protocol: str) -> Provider:
-        """Returns a provider for the recorded replies of an endpoint that is not set up here."""
-        info = PROVIDERS.get(protocol)
-        if info is None or not info.has_server:
-            raise copy(self.problem)
-        player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
-        self.name = player.name
-        return player
+
+def make_player(protocol: str) -> Provider | None:
+    """Returns a provider for recorded replies in a protocol; None if there is no such protocol."""
+    if protocol not in PROTOCOLS:
+        return None
+    info = PROTOCOLS[protocol]
+    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
+    return player
+
+
+def find_player(provider: Provider, protocol: str) -> Provider:
+    """Returns the provider for recorded replies: another one if they came over another protocol.
+
+    A model may have got another API, or base URL, when they were recorded.
+    """
+    is_other = provider.name in PROTOCOLS and provider.name != protocol
+    return (make_player(protocol) if is_other else None) or provider
 
 
 def server(name: str, config: Config) -> Server:
@@ -106,19 +126,22 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns (provider, model) → the provider, one per name, which also rejects missing scripts.
+    """Returns (provider, model) → the provider, one per API, which also rejects missing scripts.
 
     Args:
         scripts: folders to look script models up in first.
         needs: what has to be set up; the rest is an error of the first request that is sent.
         sent: name → script that came with a job from another process.
     """
-    made: dict[str, Provider] = {"script": ScriptProvider(scripts or None, sent)} if sent else {}
+    made: dict[tuple[str, str], Provider] = {}
+    if sent:
+        made["script", ""] = ScriptProvider(scripts or None, sent)
 
     def find(name: str, model: str) -> Provider:
-        if name not in made:
-            made[name] = make(name, config, scripts, needs=needs)
-        provider = made[name]
+        key = name, _find_api(name, config, model)
+        if key not in made:
+            made[key] = make(name, config, scripts, model=model, needs=needs)
+        provider = made[key]
         if isinstance(provider, ScriptProvider):
             provider.scripts.check(model)
         return provider
@@ -126,11 +149,20 @@ def provider_for(
     return find
 
 
-def _load_provider(info: ProviderInfo, config: Config, key: str) -> Any:
+def _find_api(name: str, config: Config, model: str) -> str:
+    """Returns the module of the API that a model gets; empty for scripts and wrong settings."""
+    try:
+        return config.provider(name).choose_api(config.base_url(name), model).module
+    except ConfigError:  # which `make` reports, if it matters
+        return ""
+
+
+def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
     uses_httpx()  # a wrong choice is an error before anything is sent
-    provider = import_module(info.module).PROVIDER
-    base_url, info = info.locate(_check_base_url(info, config))
-    return provider(base_url, key, info)
+    url = _check_base_url(info, config)
+    info = info.choose_api(url, model)
+    base_url, info = info.locate(url)
+    return import_module(info.module).PROVIDER(base_url, key, info)
 
 
 def _check_base_url(info: ProviderInfo, config: Config) -> str:

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+from axe_nb.model_table import find_facts
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import Source, WrongValue, build, check_choice, check_types
 
-NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
+NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input", "instructions"})
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""
 
 READ_SECONDS = 120.0
@@ -29,6 +30,12 @@ FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 PROMPT_CACHE = "prompt_cache"
 """Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
+
+OPENAI_HOST = ".api.openai.com"
+"""End of the host names of OpenAI's own servers."""
+
+APIS = ("responses", "chat")
+"""OpenAI's two APIs, as `[providers.NAME]` calls them."""
 
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
@@ -56,6 +63,12 @@ class ProviderInfo:
     """Beginning of its paths that is left out if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
     """End of a complete URL for requests to its models, which a base URL may be (D-33)."""
+    api: str = ""
+    """`responses` or `chat`: the one of OpenAI's two APIs that `[providers.NAME]` asks for; empty =
+    the model and the address decide (D-73)."""
+    has_whole_url: bool = False
+    """True if the base URL is a complete one for requests to models, which decides about the API.
+    """
     left_out: str = ""
     """The `api_path` that the base URL includes, or has another path instead of."""
     prefix_is_root: bool = False
@@ -89,6 +102,44 @@ class ProviderInfo:
         if os.environ.get(self.url_variable, "").strip():
             return f"{self.url_variable} in the environment"
         return f"base_url under [providers.{self.name}] in config.toml"
+
+    def choose_api(self, url: str, model: str) -> ProviderInfo:
+        """Returns the provider with the one of OpenAI's two APIs that a model gets (D-73).
+
+        Args:
+            url: the base URL as it is set; a complete one decides.
+            model: the model's name without the provider.
+        """
+        if self.module != PROVIDERS["openai"].module:
+            return self
+        address = url.partition("?")[0].rstrip("/")
+        for info in (PROVIDERS["openai"], RESPONSES):
+            if address.endswith(info.chat_path):
+                return self._speak_like(info, has_whole_url=True)
+        api = self.api
+        if not api and f".{urlsplit(address).hostname}".endswith(OPENAI_HOST):
+            api = find_facts("openai", model).api
+        return self._speak_like(RESPONSES) if api == "responses" else self
+
+    def _speak_like(self, info: ProviderInfo, *, has_whole_url: bool = False) -> ProviderInfo:
+        return replace(
+            self, module=info.module, chat_path=info.chat_path, has_whole_url=has_whole_url
+        )
+
+    @property
+    def speaks_responses(self) -> bool:
+        """True if its models are asked over the Responses API."""
+        return self.module == RESPONSES.module
+
+    @property
+    def other_api(self) -> str:
+        """Step after which OpenAI's other API is asked; empty if the provider has no other."""
+        if not (self.speaks_responses or self.module == PROVIDERS["openai"].module):
+            return ""
+        if self.has_whole_url:
+            return f"remove {self.chat_path} from {self.url_setting}"
+        other = "chat" if self.speaks_responses else "responses"
+        return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
         """Returns the base URL without its known end, and the provider with the paths below (D-33).
@@ -170,6 +221,19 @@ PROVIDERS = _make_table(
 )
 """Name → built-in provider, in the order that messages list them."""
 
+RESPONSES = replace(
+    PROVIDERS["openai"], module="axe_nb.providers.responses", chat_path="/responses"
+)
+"""OpenAI's provider over the Responses API."""
+
+PROTOCOLS: Mapping[str, ProviderInfo] = MappingProxyType({
+    "anthropic": PROVIDERS["anthropic"],
+    "openai": PROVIDERS["openai"],
+    "responses": RESPONSES,
+    "ollama": PROVIDERS["ollama"],
+})  # fmt: skip
+"""Name → protocol on the wire, as the provider that it belongs to; `openai` is Chat Completions."""
+
 FIRST_MODEL = PROVIDERS["anthropic"].first_model
 """Default model for a new agent file."""
 
@@ -180,6 +244,9 @@ class ProviderTable:
 
     protocol: str = ""
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
+    api: str = ""
+    """With `openai`: `responses` or `chat`, for Chat Completions; by default the model decides at
+    OpenAI's own address, and any other server is asked over Chat Completions."""
     base_url: str = ""
     """Root of the server, with or without `/v1`; the default is the protocol's own."""
     api_key: str = field(default="", repr=False)
@@ -216,6 +283,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         key_variable=table.get("api_key_env", "").strip() or own_variable,
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
+        api=table.get("api", ""),
         first_model=base.first_model if is_built_in else "",
     )
 
@@ -238,6 +306,10 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
         protocols = [name]
     if "protocol" in table:
         check_choice((*at, "protocol"), checked.protocol, protocols)
+    if "api" in table:
+        if (checked.protocol or name) != "openai":
+            raise WrongValue((*at, "api"), 'needs protocol = "openai"')
+        check_choice((*at, "api"), checked.api, APIS)
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():

@@ -198,8 +198,8 @@ class RunResult:
         Args:
             place: `0.2/3` is the third turn of run `0.2`, `0.2` its last turn; a number is a turn
                 of this run; None = its last turn.
-            protocol: show the body as this protocol has it (`anthropic`, `openai`, `ollama`);
-                None = as sent.
+            protocol: show the body as this protocol has it (`anthropic`, `openai`, `responses`,
+                `ollama`); None = as sent.
 
         Raises:
             ConfigError: there is no request at that place.

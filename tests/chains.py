@@ -10,6 +10,7 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, call, script, script_server
 from axe_nb.events import RunFinished
 from axe_nb.scripting.wire import Protocol
+from tests.protocols import provider_of
 
 TEXT = "Three of the tests fail, since the server that they ask does not run today. "
 
@@ -28,7 +29,9 @@ def run_chain(protocol: Protocol, *, streams: bool) -> RunResult:
         if request.turn < TURNS:
             yield call("look", what=f"turn {request.turn}")
 
-    agent = Agent(name="chain", model=f"{protocol}/chain", system_prompt=TEXT, tools=("look",))
+    agent = Agent(
+        name="chain", model=f"{provider_of(protocol)}/chain", system_prompt=TEXT, tools=("look",)
+    )
     with script_server(protocol):
         if not streams:
             return axe_nb.run(agent, "Go", stream=False)

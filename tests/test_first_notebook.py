@@ -15,6 +15,7 @@ import axe_nb
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
 from axe_nb.views.transcript import as_text
+from tests.protocols import PROTOCOLS, provider_of
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FIRST = NOTEBOOKS / "01_first_run.ipynb"
@@ -42,14 +43,18 @@ def survey(folder: Path, protocol: str) -> str:
     agents = folder / protocol / "agents"
     shutil.copytree(folder / "axe" / "agents", agents)
     for path in agents.glob("*.toml"):
-        path.write_text(path.read_text("utf-8").replace('"script/', f'"{protocol}/'), "utf-8")
+        path.write_text(
+            path.read_text("utf-8").replace('"script/', f'"{provider_of(protocol)}/'), "utf-8"
+        )
     result = axe_nb.run("lead", "Survey this project.", agents_dir=str(agents))
-    assert {r.model for r in result.walk()} == {f"{protocol}/{n}" for n in ("lead", *CHILDREN)}
-    return as_text(result).replace(f"{protocol}/", "script/")
+    assert {r.model for r in result.walk()} == {
+        f"{provider_of(protocol)}/{n}" for n in ("lead", *CHILDREN)
+    }
+    return as_text(result).replace(f"{provider_of(protocol)}/", "script/")
 
 
 @pytest.mark.req("D-24")
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_lead_and_its_children_come_to_the_same_tree_over_each_wire(
     lesson: Path, protocol: str
 ) -> None:

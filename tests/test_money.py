@@ -32,6 +32,7 @@ from axe_nb.views.axe_text import verbose_footer
 from axe_nb.views.cost import format_cost
 from axe_nb.views.transcript import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
+from tests.protocols import PROTOCOLS, provider_of
 from tests.wire.replay import Replay
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -50,6 +51,15 @@ BODIES: dict[str, dict[str, Any]] = {
             "completion_tokens_details": {"reasoning_tokens": 400},
         },
     },
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "yes"}]}],
+        "usage": {
+            "input_tokens": 11000, "output_tokens": 500, "total_tokens": 11500,
+            "input_tokens_details": {"cached_tokens": 8000, "cache_write_tokens": 2000},
+            "output_tokens_details": {"reasoning_tokens": 400},
+        },
+    },
     "ollama": {
         "message": {"role": "assistant", "content": "yes"}, "done": True, "done_reason": "stop",
         "prompt_eval_count": 11000, "eval_count": 500,
@@ -62,6 +72,7 @@ PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
 SUMS = {
     "anthropic": (1000 * 3 + 8000 * 0.3 + 2000 * 3.75 + 500 * 15) / 1e6,
     "openai": (3000 * 3 + 8000 * 0.3 + 500 * 15) / 1e6,
+    "responses": (1000 * 3 + 8000 * 0.3 + 2000 * 3.75 + 500 * 15) / 1e6,
     "ollama": (11000 * 3 + 500 * 15) / 1e6,
 }
 """Protocol → what the reply costs, by hand; reasoning is part of the output."""
@@ -83,8 +94,13 @@ def serving(*protocols: str, more: str = "", monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(info.url_variable, raising=False)
         if info.key_variable:
             monkeypatch.setenv(info.key_variable, "sk-canary-0123456789abcdef")
-    with Replay({name: {"status": 200, "body": BODIES[name]} for name in protocols}) as server:
-        urls = (f'[providers.{name}]\nbase_url = "{server.url(name)}"\n' for name in protocols)
+    replies = {f"{name}-server": {"status": 200, "body": BODIES[name]} for name in protocols}
+    with Replay(replies) as server:
+        urls = (
+            f'[providers.{provider_of(name)}]\nbase_url = "{server.url(f"{name}-server")}"\n'
+            + ('api = "responses"\n' if name == "responses" else "")
+            for name in protocols
+        )
         settings("".join(urls) + more)
         yield server
 
@@ -105,8 +121,8 @@ def said(text: str, usage: Usage) -> Response:
 def test_a_reply_costs_what_a_hand_made_sum_says(
     protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(protocol, more=price(f"{protocol}/m"), monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{protocol}/m"), "go")
+    with serving(protocol, more=price(f"{provider_of(protocol)}/m"), monkeypatch=monkeypatch):
+        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/m"), "go")
     assert result.cost == pytest.approx(SUMS[protocol], rel=1e-12)
     assert result.total_cost == result.cost
     assert f" · {format_dollars(SUMS[protocol])}" in as_text(result)
@@ -118,7 +134,7 @@ def test_a_model_without_a_price_is_unknown_never_free(
     protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(protocol, monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{protocol}/gpt-5"), "go")
+        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/gpt-5"), "go")
     assert result.ok
     assert (result.cost, result.total_cost) == (None, None), "a server of another address"
     assert "$" not in as_text(result) + verbose_footer(result)
@@ -276,14 +292,14 @@ WITHOUT_CACHE = ((1000 + 4000 + 2000 + 500) * 3 + (50 + 10 + 100 + 20) * 15) / 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_recorded_tree_costs_the_hand_made_sum_over_each_protocol(
     protocol: Protocol, streams: bool, project: Path
 ) -> None:
-    settings(price(f"{protocol}/lead", f"{protocol}/child"))
+    settings(price(f"{provider_of(protocol)}/lead", f"{provider_of(protocol)}/child"))
     tree()
     for name in ("lead", "child"):
-        axe_nb.define(Agent.load(name).but(model=f"{protocol}/{name}"))
+        axe_nb.define(Agent.load(name).but(model=f"{provider_of(protocol)}/{name}"))
 
     def play() -> RunResult:
         return asyncio.run(ask_session(session, "lead", "go", streams=streams))
@@ -297,7 +313,7 @@ def test_a_recorded_tree_costs_the_hand_made_sum_over_each_protocol(
     assert first.total_cost == pytest.approx(by_hand, rel=1e-12)
     assert again.total_cost == first.total_cost
     kinds = (first.total_usage.cached_tokens, first.total_usage.reasoning_tokens)
-    assert kinds == {"anthropic": (4000, 10), "openai": (4000, 10), "ollama": (0, 0)}[protocol]
+    assert kinds == ((0, 0) if protocol == "ollama" else (4000, 10))
 
 
 def test_a_recording_without_prices_stays_without_one(project: Path) -> None:

@@ -29,6 +29,7 @@ from axe_nb.providers.secrets import Secrets
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact
 from axe_nb.results import Turn
+from tests.protocols import provider_of
 
 OFTEN = settings(
     max_examples=40, deadline=None, database=None,
@@ -373,7 +374,7 @@ def test_a_secret_that_a_stream_spells_out_reaches_no_saved_file(
             raise ProviderError("server", "broken", status=500)
 
     async def watch() -> Any:
-        agent = axe_nb.Agent("one", f"{protocol}/speller")
+        agent = axe_nb.Agent("one", f"{provider_of(protocol)}/speller")
         return [event async for event in axe_nb.stream(agent, "go")][-1]
 
     with nullcontext() if protocol == "script" else axe_nb.script_server(protocol):  # type: ignore[arg-type]

@@ -14,10 +14,11 @@ import axe_nb
 from axe_nb.scripting.wire import Protocol
 from axe_nb.wire_log import PackedPieces, WireReply, pack
 from tests.chains import count_text, run_chain
+from tests.protocols import BRIEF
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", BRIEF)
 def test_a_saved_run_takes_little_more_than_its_texts(
     protocol: Protocol, streams: bool, tmp_path: Path
 ) -> None:
@@ -43,7 +44,7 @@ def test_packed_pieces_are_the_pieces(pieces: list[bytes], times: int) -> None:
     assert reply.body == b"".join(many)
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", BRIEF)
 def test_the_bytes_of_a_stream_take_no_more_memory_than_its_text(protocol: Protocol) -> None:
     result = run_chain(protocol, streams=True)
     replies = [one.reply for one in result.exchanges if one.reply]

@@ -13,9 +13,8 @@ from axe_nb import Agent, ConfigError, Request, RunResult, cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
+from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +33,17 @@ def echo(project: Path) -> list[Request]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_prompt_is_all_that_is_sent(protocol: Protocol) -> None:
     with script_server(protocol) as server:
-        first = axe_nb.run(None, "one", model=f"{protocol}/echo")
+        first = axe_nb.run(None, "one", model=f"{provider_of(protocol)}/echo")
         second = axe_nb.run(None, "two", continue_from=first)
     assert (first.text, second.text) == ("Heard: one", "Heard: two")
-    assert (first.agent, second.agent, second.model) == ("", "", f"{protocol}/echo")
+    assert (first.agent, second.agent, second.model) == ("", "", f"{provider_of(protocol)}/echo")
     bodies: list[Any] = json.loads(json.dumps(server.requests))
     for body in bodies:
         sdk.takes(protocol, body)
-        assert not {"system", "tools"} & body.keys()
-    assert [message["role"] for message in bodies[0]["messages"]] == ["user"]
-    assert [message["role"] for message in bodies[1]["messages"]] == ["user", "assistant", "user"]
+        assert not {"system", "instructions", "tools"} & body.keys()
+    key = "input" if protocol == "responses" else "messages"
+    assert [message["role"] for message in bodies[0][key]] == ["user"]
+    assert [message["role"] for message in bodies[1][key]] == ["user", "assistant", "user"]
 
 
 def test_no_agent_has_no_tools_and_no_files_unless_they_are_named(echo: list[Request]) -> None:

@@ -20,7 +20,7 @@ from axe_nb.commands.options import (
     run_id,
     seconds,
 )
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.quick_dataclass import dataclass
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
@@ -174,7 +174,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             Option(
                 ("--protocol",), "protocol", "show it as another protocol would send it", "P",
-                choices=tuple(name for name, info in PROVIDERS.items() if info.has_server),
+                choices=tuple(PROTOCOLS),
             ),
         ),
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import Request, Response, ToolCall, Usage
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.scripting.rules import stop_reason
 
 OF_SCRIPTS = "openai"
@@ -49,7 +49,6 @@ def encode_body(request: Request, protocol: str) -> tuple[bytes, str]:
         request: the request.
         protocol: that of its server; a model without one has its body over another.
     """
-    info = PROVIDERS.get(protocol)
-    used = protocol if info is not None and info.has_server else OF_SCRIPTS
-    body: bytes = import_module(PROVIDERS[used].module).body(request)
+    used = protocol if protocol in PROTOCOLS else OF_SCRIPTS
+    body: bytes = import_module(PROTOCOLS[used].module).body(request)
     return body, used

@@ -28,6 +28,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.events import RetryScheduled
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
+from axe_nb.make_provider import find_player
 from axe_nb.messages import Request, Response
 from axe_nb.providers.protocol import Provider
 from axe_nb.wire_log import WireLog
@@ -245,7 +246,8 @@ class ModelClient:
                 settle(self._scope, held, response, is_free=is_free)
             reply, pieces = log.reply, self._pieces
             exchange = Exchange(
-                turn=turn, attempt=attempt, model=request.model, protocol=self._provider.name,
+                turn=turn, attempt=attempt, model=request.model,
+                protocol=log.protocol or self._provider.name,
                 sent=len(request.messages), system=request.system,
                 system_ends=request.system_ends, tools=request.tools,
                 past_tools=request.past_tools, output=request.output,
@@ -312,6 +314,8 @@ class ModelClient:
         send = self._provider.send
         if recorded and recorded.reply is None:
             send = partial(play, recorded)
+        elif recorded:
+            send = find_player(self._provider, recorded.protocol).send
         self._pieces = None
         if self._streams:
             self._pieces = Pieces(scope.env.emit, scope.id, turn, request.attempt)

@@ -19,13 +19,11 @@ from axe_nb.inspection.changes import describe_changes
 from axe_nb.inspection.context import ContextTokens, count_context
 from axe_nb.inspection.page import Page
 from axe_nb.messages import Request
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.find_exchange import find_exchange
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import quote
-
-PROTOCOLS = tuple(name for name, info in PROVIDERS.items() if info.has_server)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -93,8 +91,8 @@ def find_request(
     Args:
         result: the run, or one above it.
         place: as in `find_exchange`.
-        protocol: `anthropic`, `openai` or `ollama`: the request as it would be over that protocol;
-            None = as it was sent.
+        protocol: `anthropic`, `openai`, `responses` or `ollama`: the request as it would be sent
+            over that one; None = as it was sent.
 
     Raises:
         ConfigError: there is none, or no such protocol.
@@ -127,7 +125,7 @@ def preview_request(plan: Plan) -> SentRequest:
     own = plan.provider.name
     streaming = {}
     if plan.streams and own in PROTOCOLS:
-        streaming = import_module(PROVIDERS[own].module).STREAMING.fields[0]
+        streaming = import_module(PROTOCOLS[own].module).STREAMING.fields[0]
     return _make(
         request, plan.agent.model, own=own, streaming=streaming,
         first=len(request.messages) - 1, note="nothing was sent",
@@ -160,7 +158,7 @@ def _make(
         note: the reason why it was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
-    module = import_module(PROVIDERS[protocol].module)
+    module = import_module(PROTOCOLS[protocol].module)
     if protocol != own:
         sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
         note = f"as it would be sent over {protocol}; {note or sent}"

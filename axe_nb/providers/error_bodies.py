@@ -36,6 +36,25 @@ _KINDS: Mapping[str, Category] = {
     "invalid_argument": "bad_request",
     "not_found_error": "bad_request",
     "request_too_large": "bad_request",
+    "data_residency_mismatch": "bad_request",
+    **dict.fromkeys(
+        (
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_base64_image",
+            "invalid_image_url",
+            "invalid_image_mode",
+            "image_too_large",
+            "image_too_small",
+            "image_parse_error",
+            "image_file_too_large",
+            "image_file_not_found",
+            "unsupported_image_media_type",
+            "empty_image_file",
+            "failed_to_download_image",
+        ),
+        "bad_request",
+    ),
     "timeout_error": "timeout",
     "deadline_exceeded": "timeout",
 }
@@ -68,7 +87,8 @@ _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 _REFUSAL_CODES = frozenset(
     {
         "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
-        "data_inspection_failed", "moderation_blocked",
+        "data_inspection_failed", "moderation_blocked", "invalid_prompt", "bio_policy",
+        "misalignment_policy_violation", "image_content_policy_violation",
     }
 )  # fmt: skip
 """Codes of requests whose content the provider rejects."""

@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -35,18 +35,26 @@ OUTPUT = "output"
 FORCED = "tool_choice"
 """The demand that a tool is called; a server that refuses it is only offered the tool."""
 
+INCLUDE = "include"
+"""The demand for encrypted reasoning; a server that refuses it is asked without."""
+
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
     "stream": re.compile(
         r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
     ),
     OUTPUT: re.compile(
-        r"response[ _]?format|json[ _-]?schema|output_config|output_format|structured[ _-]outputs?"
-        r"|response[ _]?(schema|mime[ _]?type)|guided[ _](json|decoding|grammar)|grammar\b"
+        r"response[ _]?format|text\.format|json[ _-]?schema|output_config|output_format"
+        r"|structured[ _-]outputs?|response[ _]?(schema|mime[ _]?type)"
+        r"|guided[ _](json|decoding|grammar)|grammar\b"
         r"|field format of type|invalid format\b|json mode",
         re.IGNORECASE,
     ),
     FORCED: re.compile("tool[ _]choice", re.IGNORECASE),
+    INCLUDE: re.compile(
+        r"encrypted content is not supported|reasoning\.encrypted_content|param\w*\W+include\b",
+        re.IGNORECASE,
+    ),
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
@@ -110,9 +118,7 @@ async def exchange(
     while True:
         refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
-        asked = request
-        if needs_tool or OUTPUT in refused:
-            asked = with_answer_tool(request, may_force=FORCED not in refused)
+        asked = _leave_out({*refused, OUTPUT} if needs_tool else refused, request)
         body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
@@ -186,8 +192,17 @@ def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, 
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
 
+def _leave_out(refused: Set[str], request: Request) -> Request:
+    """Returns the request without the fields that its server refuses."""
+    if OUTPUT in refused:
+        request = with_answer_tool(request, may_force=FORCED not in refused)
+    if INCLUDE in refused:
+        request = replace(request, params={**request.params, INCLUDE: None})
+    return request
+
+
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:
-    if asked is request:
+    if asked.output is request.output:
         return ""
     return "forced" if asked.must_call else "offered"
 
@@ -203,6 +218,8 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
     """True if a request has the field that its server refuses."""
     if name == OUTPUT:
         return asked.output is not None
+    if name == INCLUDE:
+        return asked.params.get(INCLUDE, ()) is not None
     return bool(asked.must_call) if name == FORCED else name in fields
 
 

@@ -30,7 +30,7 @@ from axe_nb.providers.error_bodies import (
     is_failed_call,
     is_quota,
 )
-from axe_nb.providers.error_words import counts_answer, is_too_long, refuses_pictures
+from axe_nb.providers.error_words import MAX_SEARCHED, counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
 from axe_nb.redaction import MASK, redact
@@ -62,6 +62,10 @@ _SHORTEN_BOTH = (
 _RETRIES = "allow more retries with --retries"
 
 _BILLING = "check the plan and billing of your account, or use another provider"
+
+_RESPONSES = re.compile(r"\bv1/responses\b|\bresponses (api|endpoint)\b", re.IGNORECASE)
+_CHAT = re.compile(r"\bchat[/ ]completions?\b", re.IGNORECASE)
+"""Names of OpenAI's two APIs in the refusals of the other one."""
 
 _TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
 
@@ -103,11 +107,25 @@ def read_reply(
         error = error_in_reply(data, secrets)
     else:
         error = _make_non_json_error(provider, status, headers, content, secrets)
-    if request and request.tools and _refuses_tools(error, data):
+    if step := _find_other_api(provider, error, data):
+        error.hint = step
+    elif request and request.tools and _refuses_tools(error, data):
         error = _without_tools(error, request)
     elif request and refuses_pictures(error.detail) and (pictures := request.pictures):
         error = _without_pictures(error, request.model, pictures)
     raise error
+
+
+def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> str:
+    """Returns the next step after a refusal by one of OpenAI's two APIs that names the other."""
+    step = provider.other_api
+    message = find_message(data)[:MAX_SEARCHED]
+    if not step or error.status is None:
+        return ""
+    if not provider.speaks_responses:
+        return step if _RESPONSES.search(message) else ""
+    has_no_path = error.status in (404, 405, 501) and "model" not in message.lower()
+    return step if has_no_path or _CHAT.search(message) else ""
 
 
 def error_in_reply(data: Mapping[str, Any], secrets: Secrets = NO_SECRETS) -> ProviderError:

@@ -249,11 +249,20 @@ def _write_once(
 
 
 def envelope(
-    fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]
+    fields: Mapping[str, Any],
+    tools: Iterable[bytes],
+    messages: Iterable[bytes],
+    key: str = "messages",
 ) -> list[bytes]:
     """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
 
     It stays in pieces, because joining a long conversation takes as long as sending it.
+
+    Args:
+        fields: all others.
+        tools: each as JSON.
+        messages: the same.
+        key: that of the messages.
 
     Raises:
         ProviderError: a field cannot be encoded as JSON.
@@ -268,7 +277,7 @@ def envelope(
         ) from None
     listed = b",".join(tools)
     offered = b',"tools":[' + listed + b"]" if listed else b""
-    start = head[:-1] + offered + b',"messages":['
+    start = b'%b%b,"%b":[' % (head[:-1], offered, key.encode())
     pieces = [piece for message in messages if message for piece in (b",", message)]
     return [start, *pieces[1:], b"]}"]
 

@@ -127,7 +127,7 @@ class RootTape:
             return None  # it may succeed now
         self._use(record)
         self.cassette.hits += 1
-        return exchange
+        return replace(exchange, protocol=exchange.protocol or run.model.partition("/")[0])
 
     def holds(self, place: str, attempt: int) -> bool:
         """See `Tape`."""

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, dump
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.connection import (
     ClientGone,
@@ -37,8 +37,23 @@ from axe_nb.scripting.rules import Fault, Reply
 from axe_nb.scripting.stream import encode, make_fault
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Json, Malformed
-from axe_nb.scripting.wire_streams import STREAMS, StreamedReply
+from axe_nb.scripting.wire_responses import ResponsesStream
+from axe_nb.scripting.wire_streams import (
+    AnthropicStream,
+    OllamaStream,
+    OpenAIStream,
+    StreamedReply,
+    WireStream,
+)
 from axe_nb.text import quote
+
+STREAMS: Mapping[Protocol, Callable[[StreamedReply], WireStream]] = {
+    "anthropic": AnthropicStream,
+    "openai": OpenAIStream,
+    "responses": ResponsesStream,
+    "ollama": OllamaStream,
+}
+"""Protocol → its streams."""
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
@@ -51,9 +66,11 @@ def script_server(
     """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
 
     While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
-    server's URL, and a key if none was set.
+    server's URL, and a key if none was set. `responses` is OpenAI's Responses API: there, too, the
+    model is `openai/NAME`.
 
     Args:
+        protocol: `anthropic`, `openai` (Chat Completions), `responses` or `ollama`.
         dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
 
     Raises:
@@ -65,9 +82,10 @@ def script_server(
             hint=f"use one of {', '.join(WIRES)}",
         )
     server = ScriptServer(protocol, dirs)
-    info = PROVIDERS[protocol]
+    info = PROTOCOLS[protocol]
+    is_own = info.name == protocol
     variables = {
-        info.url_variable: server.base_url,
+        info.url_variable: server.base_url + ("" if is_own else WIRES[protocol].path),
         info.key_variable: os.environ.get(info.key_variable) or "none",
     }
     thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)

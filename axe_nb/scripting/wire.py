@@ -1,4 +1,4 @@
-"""Server side of the three protocols: decodes bodies to `Request`, encodes `Response`.
+"""Server side of the four protocols: decodes bodies to `Request`, encodes `Response`.
 
 The inverse of what the providers do, with every part as the real servers send it.
 Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*), A-1.9, B-4, B-5.
@@ -11,10 +11,11 @@ from typing import Literal
 
 from axe_nb.messages import Request, Response, ToolCall, dump
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.scripting.responses_requests import encrypt, read_responses
 from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat
 from axe_nb.usage import Usage
 
-Protocol = Literal["anthropic", "openai", "ollama"]
+Protocol = Literal["anthropic", "openai", "responses", "ollama"]
 
 SIGNATURE = "c2NyaXB0"
 """Signature of a thinking block in Anthropic's protocol."""
@@ -118,6 +119,91 @@ def make_openai_response(request: Request, response: Response, reasoning: str = 
     }
 
 
+def make_responses_response(request: Request, response: Response, reasoning: str = "") -> Json:
+    """Returns the body of a whole reply over the Responses API."""
+    words = {"length": "max_output_tokens", "max_tokens": "max_output_tokens"}
+    reason = words.get(response.stop_reason, response.stop_reason)
+    is_whole = reason not in ("max_output_tokens", "content_filter")
+    status = "completed" if is_whole else "incomplete"
+    parts = [make_text_part(response.content)] if response.content else []
+    if reason == "refusal":
+        parts.append({"type": "refusal", "refusal": "declined"})
+    usage = response.usage
+    return {
+        **make_responses_head(request),
+        "status": status,
+        "incomplete_details": None if is_whole else {"reason": reason},
+        "output": [
+            *([make_reasoning_item(request, reasoning)] if reasoning else []),
+            *([make_message_item(request, parts, status)] if parts else []),
+            *(
+                make_call_item(request, id_, index, call)
+                for index, (id_, call) in enumerate(_assign_ids("call", request, response))
+            ),
+        ],
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.total,
+        },
+    }
+
+
+def make_responses_head(request: Request) -> Json:
+    """Returns a reply of the Responses API that has only begun."""
+    return {
+        "id": f"resp_script_{request.turn}",
+        "object": "response",
+        "created_at": 0,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "model": request.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "store": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": None,
+    }
+
+
+def make_text_part(text: str) -> Json:
+    """Returns the text of a message of the Responses API."""
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def make_message_item(request: Request, parts: Sequence[Json], status: str) -> Json:
+    """Returns a message of the Responses API."""
+    item = {"type": "message", "id": f"msg_script_{request.turn}", "role": "assistant"}
+    return {**item, "status": status, "content": [*parts]}
+
+
+def make_reasoning_item(request: Request, reasoning: str) -> Json:
+    """Returns the reasoning of the Responses API, summarised and encrypted."""
+    id_ = f"rs_script_{request.turn}"
+    summary = [{"type": "summary_text", "text": reasoning}]
+    content = encrypt(id_, reasoning)
+    return {"type": "reasoning", "id": id_, "summary": summary, "encrypted_content": content}
+
+
+def make_call_item(request: Request, call_id: str, index: int, call: ToolCall) -> Json:
+    """Returns a call of the Responses API."""
+    return {
+        "type": "function_call",
+        "id": f"fc_script_{request.turn}_{index}",
+        "call_id": call_id,
+        "name": call.name,
+        "arguments": call.raw or _encode_arguments(call),
+        "status": "completed",
+    }
+
+
 def make_ollama_response(request: Request, response: Response, reasoning: str = "") -> Json:
     """Returns the body of a whole reply."""
     message: Json = {"role": "assistant", "content": response.content}
@@ -211,6 +297,10 @@ WIRES: Mapping[Protocol, Wire] = {
     "openai": Wire(
         "/v1/chat/completions", "/v1/models", False,
         read_chat, make_openai_response, make_openai_error, _list_openai_models,
+    ),
+    "responses": Wire(
+        "/v1/responses", "/v1/models", False,
+        read_responses, make_responses_response, make_openai_error, _list_openai_models,
     ),
     "ollama": Wire(
         "/api/chat", "/api/tags", True,

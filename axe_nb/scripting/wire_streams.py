@@ -1,4 +1,4 @@
-"""Server side of the three protocols' streams: encodes deltas as the real servers send them.
+"""Server side of the four protocols' streams: encodes deltas as the real servers send them.
 
 Each method yields chunks of the body: one event or line each.
 Source: product.md "Providers"; D-24, D-31; seed 000 §3.2-3.4.
@@ -251,11 +251,3 @@ def _line(data: Json) -> bytes:
     """Encodes a line as Ollama does, which escapes what its own client takes for a line end."""
     text = dump(data).decode()
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode() + b"\n"
-
-
-STREAMS: Mapping[wire.Protocol, type[AnthropicStream | OpenAIStream | OllamaStream]] = {
-    "anthropic": AnthropicStream,
-    "openai": OpenAIStream,
-    "ollama": OllamaStream,
-}
-"""Protocol → its streams."""

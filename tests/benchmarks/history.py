@@ -38,8 +38,7 @@ from axe_nb.run_history.recorder import Recorder
 from axe_nb.run_history.store import Row, Store
 from axe_nb.run_history.writer import Writer
 from axe_nb.scripting.wire import Protocol
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+from tests.protocols import PROTOCOLS, provider_of
 
 KEPT = (RunStarted, TurnFinished, ToolFinished)
 
@@ -117,7 +116,9 @@ def define_form(form: Form) -> None:
 
 def collect(protocol: Protocol) -> list[Event]:
     """The events of one run."""
-    agent = Agent(name="chain", model=f"{protocol}/chain", system_prompt=TEXT, tools=("look",))
+    agent = Agent(
+        name="chain", model=f"{provider_of(protocol)}/chain", system_prompt=TEXT, tools=("look",)
+    )
 
     async def run() -> list[Event]:
         return [event async for event in axe_nb.stream(agent, "Go on", timeout=0)]

@@ -17,6 +17,7 @@ from axe_nb.messages import Message, ToolResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import Tool, ToolContext
+from tests.protocols import provider_of
 
 Model = Callable[[Request], Any]
 
@@ -106,7 +107,7 @@ def play(*agents: Agent, **overrides: Any) -> RunResult:
 
 def over(protocol: str, one: Agent) -> Agent:
     """The agent with its model behind the protocol's server."""
-    return replace(one, model=one.model.replace("script/", f"{protocol}/"))
+    return replace(one, model=one.model.replace("script/", f"{provider_of(protocol)}/"))
 
 
 def tool(name: str, fn: Callable[[ToolContext], Any]) -> Tool:

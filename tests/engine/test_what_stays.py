@@ -29,8 +29,7 @@ from axe_nb.messages import (
     WireCache,
 )
 from tests.engine.in_process import agent, ask, check_events, lead, play, stage, tool
-
-PROTOCOLS = ("anthropic", "openai", "ollama")
+from tests.protocols import PROTOCOLS, provider_of
 
 
 @pytest.mark.req("D-32")
@@ -48,7 +47,7 @@ def test_a_changed_message_in_continue_from_is_what_is_sent(
         return f"turn {len(heard)}"
 
     with script_server(protocol):
-        one = Agent("one", f"{protocol}/echo")
+        one = Agent("one", f"{provider_of(protocol)}/echo")
         first = play(one)
         changed = [replace(m, content="CHANGED") if m.role == "user" else m for m in first.messages]
         again = {

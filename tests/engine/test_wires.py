@@ -33,10 +33,9 @@ from tests.engine.in_process import (
     texts,
     tool,
 )
+from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 from tests.waiting import eventually
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 connections: list[Any] = []
 """Addresses that this process has connected to."""
@@ -105,7 +104,7 @@ def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
     assert len(server.requests) == 7
     assert all(body["stream"] for body in server.requests)
     assert shape(there) == shape(here)
-    assert as_text(there).replace(f"{protocol}/", "script/") == as_text(here)
+    assert as_text(there).replace(f"{provider_of(protocol)}/", "script/") == as_text(here)
     reasons = {"anthropic": ("tool_use", "end_turn"), "ollama": ("tool_calls", "stop")}
     assert [t.stop_reason for t in there.log] == [*reasons.get(protocol, ("tool_calls", "stop"))]
     for run in there.walk():
@@ -278,7 +277,8 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     boss = replace(boss, sub_agents=("child", "ghost", "html", "refused", "late"))
     with script_server(protocol) as server:
         played = stage(
-            over(protocol, boss), over(protocol, child), Agent("html", f"{protocol}/html"),
+            over(protocol, boss), over(protocol, child),
+            Agent("html", f"{provider_of(protocol)}/html"),
             Agent("refused", "openai/x" if protocol != "openai" else "ollama/x"),
             Agent("late", "script/late"),
         )  # fmt: skip

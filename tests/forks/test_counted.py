@@ -12,7 +12,8 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.forks.trees import PROTOCOLS, counted_tree, list_sources
+from tests.forks.trees import counted_tree, list_sources
+from tests.protocols import PROTOCOLS
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -75,7 +76,7 @@ def test_a_message_before_a_turn_follows_the_results_of_its_calls(protocol: Prot
         fork = run.fork("0/2", prompt="Be quick", display=False)
         assert counted.server
         body = counted.server.requests[0]
-    assert "Be quick" in str(body["messages"][-1])
+    assert "Be quick" in str(body["input" if protocol == "responses" else "messages"][-1])
     roles = [message.role for message in fork.messages]
     assert roles[:4] == ["user", "assistant", "tool", "user"]
     assert fork.messages[:3] == run.messages[:3]

@@ -12,8 +12,7 @@ from axe_nb import Agent, Request, RunResult, call, script, script_server, tool
 from axe_nb.messages import Delta
 from axe_nb.scripting.server import ScriptServer
 from axe_nb.scripting.wire import Protocol
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+from tests.protocols import provider_of
 
 
 @dataclass
@@ -62,12 +61,17 @@ def define_tree(protocol: str, counted: Counted, **fields: Any) -> None:
     note, file_report = define_tools(counted)
     axe_nb.define(
         Agent(
-            name="lead", model=f"{protocol}/lead", sub_agents=("town",), tools=(note, file_report),
-            system_prompt="You lead.", **fields,
+            name="lead", model=f"{provider_of(protocol)}/lead", sub_agents=("town",),
+            tools=(note, file_report), system_prompt="You lead.", **fields,
         )
     )  # fmt: skip
     axe_nb.define(
-        Agent(name="town", model=f"{protocol}/town", tools=(note,), system_prompt="You are a town.")
+        Agent(
+            name="town",
+            model=f"{provider_of(protocol)}/town",
+            tools=(note,),
+            system_prompt="You are a town.",
+        )
     )
 
     @script("lead")

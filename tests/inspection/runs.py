@@ -12,9 +12,7 @@ import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, RunResult, call, script, tool
 from axe_nb.events import RunFinished
 from axe_nb.messages import Delta
-from axe_nb.scripting.wire import Protocol
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+from tests.protocols import provider_of
 
 LONG = "You lead a group of guides, each of whom knows one town.\n" * 100
 """Long enough for Anthropic's prompt cache."""
@@ -31,11 +29,13 @@ def define_tree(protocol: str, **fields: Any) -> None:
     fields = {"system_prompt": LONG, "params": {"temperature": 0.5, "max_tokens": 900}, **fields}
     axe_nb.define(
         Agent(
-            name="lead", model=f"{protocol}/lead", sub_agents=("guide",),
+            name="lead", model=f"{provider_of(protocol)}/lead", sub_agents=("guide",),
             tools=(look_up, "subagent"), retry=Retry(max_retries=2), **fields,
         )
     )  # fmt: skip
-    axe_nb.define(Agent(name="guide", model=f"{protocol}/guide", system_prompt="You know Rome."))
+    axe_nb.define(
+        Agent(name="guide", model=f"{provider_of(protocol)}/guide", system_prompt="You know Rome.")
+    )
     failures = iter([ProviderError("rate_limit", "wait", status=429, retry_after=0.01)])
 
     @script("lead")

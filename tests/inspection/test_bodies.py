@@ -12,7 +12,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.inspection.runs import PROTOCOLS, as_lines, define_tree, look_up, run
+from tests.inspection.runs import as_lines, define_tree, look_up, run
+from tests.protocols import PROTOCOLS, provider_of
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -59,7 +60,10 @@ def test_the_body_of_a_long_run_is_that_of_its_last_request(
 ) -> None:
     axe_nb.define(
         Agent(
-            name="long", model=f"{protocol}/long", system_prompt="Go on." * 1000, tools=(look_up,)
+            name="long",
+            model=f"{provider_of(protocol)}/long",
+            system_prompt="Go on." * 1000,
+            tools=(look_up,),
         )
     )
 
@@ -116,7 +120,7 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
     for own in ("openai", protocol):
         define_tree(own)
         with script_server(own) as server:
-            result = run("lead", "Compare", model=f"{own}/lead")
+            result = run("lead", "Compare", model=f"{provider_of(own)}/lead")
             bodies[own] = server.requests[0]
         if own == "openai":
             asked = result.request("0/1", protocol)
@@ -153,7 +157,7 @@ def test_an_unknown_protocol_is_an_error(project: Path) -> None:
     with pytest.raises(axe_nb.ConfigError) as error:
         run("lead", "Compare").request(protocol="soap")
     assert error.value.lines() == [
-        'unknown protocol "soap"', "one of anthropic, openai, ollama",
+        'unknown protocol "soap"', "one of anthropic, openai, responses, ollama",
     ]  # fmt: skip
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from axe_nb import cli, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.inspection.runs import LONG, PROTOCOLS
+from tests.inspection.runs import LONG
+from tests.protocols import PROTOCOLS, provider_of
 
 AGENT = """\
 name = "lead"
-model = "{protocol}/lead"
+model = "{provider}/lead"
 system_prompt = "Lead {long} them."
 tools = ["list_directory"]
 [params]
@@ -26,7 +27,7 @@ temperature = 0.5
 def test_it_is_the_body_that_is_sent_then(
     protocol: Protocol, project: Path, capsys: pytest.CaptureFixture[str], piped: object
 ) -> None:
-    agent = AGENT.format(protocol=protocol, long=LONG.replace("\n", " "))
+    agent = AGENT.format(provider=provider_of(protocol), long=LONG.replace("\n", " "))
     (project / "axe" / "agents" / "lead.toml").write_text(agent)
     script("lead")(lambda request: "fine")
     words = ["run", "lead", "-p", "Who is there?", "--workdir", str(project)]
@@ -42,7 +43,7 @@ def test_it_is_the_body_that_is_sent_then(
     assert json.loads(body) == server.requests[0]
     lines = head.splitlines()
     assert lines[:2] == ["", "--- Request ---"]
-    assert lines[2].startswith(f"lead · {protocol}/lead · 0/1 · about 1,")
+    assert lines[2].startswith(f"lead · {provider_of(protocol)}/lead · 0/1 · about 1,")
     assert lines[2].endswith(" tokens · nothing was sent")
     assert [line.split("  ")[0] for line in lines[3:6]] == [
         "system prompt", "tool schemas", "prompt",
@@ -61,7 +62,7 @@ def test_full_is_for_dry_runs(
 def test_no_key_is_needed_where_nothing_is_sent(
     provider: str, project: Path, capsys: pytest.CaptureFixture[str], piped: object
 ) -> None:
-    agent = AGENT.format(protocol=provider, long=LONG.replace("\n", " "))
+    agent = AGENT.format(provider=provider, long=LONG.replace("\n", " "))
     (project / "axe" / "agents" / "lead.toml").write_text(agent)
     words = ["run", "lead", "-p", "Who is there?"]
     for more in ["--dry-run"], ["--dry-run", "--full"]:

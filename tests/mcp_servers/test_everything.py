@@ -17,6 +17,7 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.mcp_servers.servers import everything, processes_with, wait_until
 from tests.nb.kernels import started, text
+from tests.protocols import PROTOCOLS, provider_of
 
 pytestmark = [
     pytest.mark.req("D-46", "D-55"),
@@ -32,7 +33,7 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, project: Path) -> None:
     seen: list[Request] = []
 
@@ -42,7 +43,7 @@ def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, proj
         return list(CALLS) if request.turn == 1 else "done"
 
     agent = Agent(
-        "a", f"{protocol}/m", mode="auto", mcp_servers={"all": everything()},
+        "a", f"{provider_of(protocol)}/m", mode="auto", mcp_servers={"all": everything()},
         files=("mcp:all/demo://resource/static/document/features.md",),
     )  # fmt: skip
     try:

@@ -15,11 +15,10 @@ import pytest
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels, text
+from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 
 pytestmark = pytest.mark.req("D-32")
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 CALLS = """
 [[rule]]
@@ -60,7 +59,7 @@ def cells_and_server(
         (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")
         sub_agents = 'sub_agents = ["quick", "slow"]\n' if name in ("calls", "fails") else ""
         (project / "axe" / "agents" / f"{name}.toml").write_text(
-            f'name = "{name}"\nmodel = "{protocol}/{name}"\n{sub_agents}', "utf-8"
+            f'name = "{name}"\nmodel = "{provider_of(protocol)}/{name}"\n{sub_agents}', "utf-8"
         )
     with script_server(protocol) as server:
         running = kernels.at(python, project)
@@ -94,8 +93,12 @@ def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list
     """(ids of the calls, ids or names that results answer) of a request, in order."""
     calls: list[str] = []
     results: list[str] = []
-    for message in body["messages"]:
-        if protocol == "anthropic":
+    for message in body.get("messages") or body["input"]:
+        if protocol == "responses":
+            calls += [message["call_id"]] if message.get("type") == "function_call" else []
+            is_result = message.get("type") == "function_call_output"
+            results += [message["call_id"]] if is_result else []
+        elif protocol == "anthropic":
             blocks = message["content"] if isinstance(message["content"], list) else []
             calls += [block["id"] for block in blocks if block["type"] == "tool_use"]
             results += [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
@@ -114,7 +117,7 @@ def test_a_conversation_goes_on_after_every_end(
             make_it_end(cells)
             assert ended(cells) == status, end
             before = len(server.requests)
-            said = cells.run(f"%%axe {agent} -c -o s -m {protocol}/done -q\nand then?")
+            said = cells.run(f"%%axe {agent} -c -o s -m {provider_of(protocol)}/done -q\nand then?")
             # servers of OpenAI's protocol refuse two messages of the user's in a row
             is_one = protocol == "openai" and end == "an error at once"
             assert text(said) == f"Heard: {'begin' * is_one}{chr(10) * 2 * is_one}and then?", end
@@ -122,9 +125,10 @@ def test_a_conversation_goes_on_after_every_end(
 
             body = server.requests[-1]
             sdk.takes(protocol, json.loads(json.dumps(body)))
-            roles = [message["role"] for message in body["messages"]]
-            assert "and then?" in json.dumps(body["messages"][-1]), end
-            assert "begin" in json.dumps(body["messages"][0]), end
+            messages = body.get("messages") or body["input"]
+            roles = [message.get("role") for message in messages]
+            assert "and then?" in json.dumps(messages[-1]), end
+            assert "begin" in json.dumps(messages[0]), end
             if protocol == "anthropic":
                 assert not any(one == other for one, other in pairwise(roles))
             calls, results = calls_and_results(protocol, body)

@@ -16,10 +16,9 @@ from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, s
 from axe_nb.cli import main
 from axe_nb.scripting.wire import Protocol
 from axe_nb.views.transcript import as_text
+from tests.protocols import PROTOCOLS, address_of, provider_of
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -65,7 +64,7 @@ def test_an_answer_is_data_over_each_protocol(protocol: Protocol, project: Path)
         return [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
 
     with script_server(protocol):
-        agent = Agent("a", f"{protocol}/towns")
+        agent = Agent("a", f"{provider_of(protocol)}/towns")
         result = axe_nb.run(agent, "Two towns", output=list[Town])
     assert result.data == [Town("Ulm"), Town("Bonn", 2)]
     assert json.loads(result.text) == [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
@@ -78,6 +77,8 @@ FORMS = {
         "name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}}},
     "anthropic": {"output_config": {"format": {
         "type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}}},
+    "responses": {"text": {"format": {"type": "json_schema",
+        "name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}}},
     "ollama": {"format": SCHEMA},
 }  # fmt: skip
 
@@ -85,9 +86,9 @@ FORMS = {
 def connect(monkeypatch: pytest.MonkeyPatch, protocol: str, server: Replay, *replies: Any) -> Agent:
     """An agent whose server sends these replies, one after another."""
     server.replies = {"x": {"sequence": [*replies]}}
-    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url("x"))
-    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
-    return Agent("a", f"{protocol}/m")
+    for variable, value in address_of(protocol, server.url("x")).items():
+        monkeypatch.setenv(variable, value)
+    return Agent("a", f"{provider_of(protocol)}/m")
 
 
 def said(protocol: str, text: str, *calls: Any) -> dict[str, Any]:
@@ -114,6 +115,8 @@ def test_each_protocol_has_its_own_form(
 REFUSALS = {
     "openai": "Invalid parameter: 'response_format' of type 'json_schema' is not supported with "
     "this model.",
+    "responses": "Invalid parameter: 'text.format' of type 'json_schema' is not supported with "
+    "model version `m`.",
     "anthropic": "output_config.format: Extra inputs are not permitted",
     "ollama": "json: cannot unmarshal object into Go struct field ChatRequest.format of type "
     "string: field format of type string",
@@ -141,6 +144,8 @@ def test_a_server_without_a_form_gets_a_tool_for_the_answer_and_is_asked_once(
     if protocol == "openai":
         forced = {"type": "function", "function": {"name": "give_answer"}}
         assert sent[1]["tool_choice"] == forced
+    if protocol == "responses":
+        assert sent[1]["tool_choice"] == {"type": "function", "name": "give_answer"}
     if protocol == "anthropic":
         assert sent[1]["tool_choice"] == {"type": "tool", "name": "give_answer"}
     assert "give_answer" in json.dumps(result.request().body), "as it was sent"
@@ -272,8 +277,8 @@ def test_a_sub_agent_with_an_output_gives_its_parent_json(
             return "```json\n{}\n```"
         return {"name": "Ulm", "people": 3}
 
-    axe_nb.define(Agent("lead", f"{protocol}/lead", sub_agents=("town",)))
-    axe_nb.define(Agent("town", f"{protocol}/town", output=SCHEMA))
+    axe_nb.define(Agent("lead", f"{provider_of(protocol)}/lead", sub_agents=("town",)))
+    axe_nb.define(Agent("town", f"{provider_of(protocol)}/town", output=SCHEMA))
     with script_server(protocol):
         result = axe_nb.run("lead", "hi", output=int)
     assert (result.data, result.ok) == (6, True)
@@ -356,7 +361,7 @@ def test_data_is_recorded_replayed_and_kept(protocol: Protocol, project: Path) -
         turns.append(request.turn)
         return "{}" if request.turn == 1 else {"name": "Ulm", "people": 3}
 
-    agent = Agent("a", f"{protocol}/m", output=SCHEMA)
+    agent = Agent("a", f"{provider_of(protocol)}/m", output=SCHEMA)
     with script_server(protocol), axe_nb.cassette("c.axe", "record"):
         first = axe_nb.run(agent, "hi")
     with axe_nb.cassette("c.axe", "replay"):

@@ -28,10 +28,9 @@ from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin
 from axe_nb.views.transcript import as_text
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
+from tests.protocols import PROTOCOLS, provider_of
 from tests.run_history.rows import inflate, read_rows
 from tests.views.test_html import Page
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -54,7 +53,7 @@ def look(request: Request) -> Any:
 
 def run_look(protocol: str = "script", **options: Any) -> RunResult:
     script("look")(look)
-    agent = Agent("a", f"{protocol}/look", tools=(chart,))
+    agent = Agent("a", f"{provider_of(protocol)}/look", tools=(chart,))
     return axe_nb.run(agent, ["What is this?", FIRST.data], **options)
 
 
@@ -68,7 +67,7 @@ def test_pictures_of_prompt_and_tools_reach_the_model(protocol: Protocol, projec
         return look(request)
 
     with script_server(protocol) as server:
-        agent = Agent("a", f"{protocol}/see", tools=(chart,))
+        agent = Agent("a", f"{provider_of(protocol)}/see", tools=(chart,))
         result = axe_nb.run(agent, ["What is this?", FIRST.data])
     assert result.ok, result.error
     assert seen == [(FIRST,), (FIRST, SECOND)]
@@ -107,7 +106,7 @@ def test_a_document_is_sent_where_it_is_read(protocol: Protocol, project: Path) 
         return ",".join(one.format for one in request.pictures)
 
     with script_server(protocol):
-        result = axe_nb.run(Agent("a", f"{protocol}/see"), [PDF])
+        result = axe_nb.run(Agent("a", f"{provider_of(protocol)}/see"), [PDF])
     if protocol == "ollama":
         assert result.error == "bad_request: Ollama cannot read PDF files"
     else:
@@ -276,7 +275,7 @@ def test_a_cassette_knows_pictures_by_their_digests(protocol: Protocol, project:
     assert FIRST.base64 not in text
     with axe_nb.cassette("one.axe", "replay"):
         assert run_look(protocol).text == first.text
-        agent = Agent("a", f"{protocol}/look", tools=(chart,))
+        agent = Agent("a", f"{provider_of(protocol)}/look", tools=(chart,))
         other = axe_nb.run(agent, ["What is this?", png(40, 30, 201)])
     assert not other.ok
 

@@ -1,4 +1,4 @@
-"""A model server by others, `@copilotkit/aimock`, which speaks all three protocols.
+"""A model server by others, `@copilotkit/aimock`, which speaks all four protocols.
 
 It plays the conversations of `aimock.json`. Nobody here wrote it, so that what it says and accepts
 is not what our own servers of the same protocols say and accept.

@@ -1,4 +1,4 @@
-"""The three protocols as their servers speak them, for tests that say the same of each."""
+"""The four protocols as their servers speak them, for tests that say the same of each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
-from axe_nb.providers import anthropic, ollama, openai
+from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import Provider, Server
 from axe_nb.providers.secrets import Secrets
 
 KEY = "sk-canary-0123456789abcdef"
 
-MODULES = {"anthropic": anthropic, "openai": openai, "ollama": ollama}
+MODULES = {"anthropic": anthropic, "openai": openai, "responses": responses, "ollama": ollama}
 
 Call = tuple[str | None, str, Any]
 """(id, name, arguments)"""
@@ -93,6 +93,40 @@ def _openai_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]
     }  # fmt: skip
 
 
+def make_message(text: str, status: str = "completed") -> dict[str, Any]:
+    """A message among the items of a reply of the Responses API."""
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": status}
+    return {**item, "content": [part]}
+
+
+def make_call(number: int, id: object, name: str, arguments: object) -> dict[str, Any]:
+    """A call among them."""
+    item = {"type": "function_call", "id": f"fc_{number}", "call_id": id, "status": "completed"}
+    return {**item, "name": name, "arguments": arguments}
+
+
+def make_response(items: Sequence[dict[str, Any]], stop: str) -> dict[str, Any]:
+    """A whole reply of the Responses API."""
+    is_cut = stop == "length"
+    return {
+        "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "error": None,
+        "status": "incomplete" if is_cut else "completed", "parallel_tool_calls": True,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "output": [*items], "tool_choice": "auto", "tools": [],
+        "usage": {
+            "input_tokens": 5, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 7,
+            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 12,
+        },
+    }  # fmt: skip
+
+
+def _responses_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
+    said = [make_message(text)] if text else []
+    uses = [make_call(at, i, n, json.dumps(a)) for at, (i, n, a) in enumerate(calls)]
+    return make_response([*said, *uses], stop)
+
+
 def _ollama_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
@@ -113,6 +147,10 @@ DIALECTS = (
     ),
     Dialect(
         "openai", "/v1/chat/completions", openai.OpenAI, _openai_reply,
+        "stop", "tool_calls", "length",
+    ),
+    Dialect(
+        "responses", "/v1/responses", responses.Responses, _responses_reply,
         "stop", "tool_calls", "length",
     ),
     Dialect("ollama", "/api/chat", ollama.Ollama, _ollama_reply, "stop", "stop", "length"),

@@ -62,6 +62,9 @@ PIECES: Sequence[bytes] = (
     b'{"error": "x"}\n', b'{"done": true}\n', b"data: {", b"null", b"NaN", b"1e999", b"[" * 300,
     b'{"a":' * 1500, b'"\\ud83d"', b"9" * 5000, b"<html>", b"\xe2\x80\xa8", b"}", b"]", b'"',
     b'data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use"}}\n\n',
+    b'data: {"type":"response.output_item.done","item":{"type":"function_call"}}\n\n',
+    b'data: {"type":"response.completed","response":{"output":[]}}\n\n',
+    b'data: {"type":"response.output_text.delta","delta":"x"}\n\n',
     b'data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}\n\n',
 )  # fmt: skip
 """Bytes that are put between others."""

@@ -60,7 +60,8 @@ def _listen(
 
 def _without_params(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """The body without what the user has set, but with what every body has."""
-    given = {*request.params, "max_completion_tokens", "options"} if request.params else set()
+    renamed = {"max_completion_tokens", "max_output_tokens", "options"}
+    given = {*request.params, *renamed} if request.params else set()
     kept = {key: value for key, value in body.items() if key not in given}
     return {"max_tokens": 1, **kept} if "max_tokens" in body else kept
 
@@ -77,6 +78,13 @@ def _openai() -> TypeAdapter[Any]:
     from openai.types.chat.completion_create_params import CompletionCreateParams
 
     return TypeAdapter(CompletionCreateParams)
+
+
+@cache
+def _responses() -> TypeAdapter[Any]:
+    from openai.types.responses.response_create_params import ResponseCreateParams
+
+    return TypeAdapter(ResponseCreateParams)
 
 
 def _without_extensions(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,5 +144,6 @@ def _ollama(body: Mapping[str, Any]) -> None:
 CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "anthropic": lambda body: _as_typed(_anthropic(), body),
     "openai": lambda body: _as_typed(_openai(), _without_extensions(body)),
+    "responses": lambda body: _as_typed(_responses(), body),
     "ollama": _ollama,
 }

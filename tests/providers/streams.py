@@ -11,16 +11,24 @@ from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, Response
-from axe_nb.provider_table import PROVIDERS
-from axe_nb.providers import anthropic_stream, ollama_stream, openai_stream
+from axe_nb.provider_table import PROTOCOLS
+from axe_nb.providers import anthropic_stream, ollama_stream, openai_stream, responses_stream
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.providers.streamed_reply import StreamedReply
-from tests.providers.dialects import KEY, MODULES, secrets_of
+from tests.providers.dialects import (
+    KEY,
+    MODULES,
+    make_call,
+    make_message,
+    make_response,
+    secrets_of,
+)
 
 STREAMINGS = {
     "anthropic": anthropic_stream.STREAMING,
     "openai": openai_stream.STREAMING,
+    "responses": responses_stream.STREAMING,
     "ollama": ollama_stream.STREAMING,
 }
 
@@ -80,7 +88,7 @@ def read_whole(protocol: str, body: bytes, key: str = KEY) -> Outcome:
 
 def parse(protocol: str, body: bytes, key: str) -> Response:
     response: Response = MODULES[protocol].parse(
-        read_reply(PROVIDERS[protocol], 200, {}, body, secrets_of(protocol, key))
+        read_reply(PROTOCOLS[protocol], 200, {}, body, secrets_of(protocol, key))
     )
     return response
 
@@ -189,6 +197,43 @@ def _whole_anthropic(answer: Answer) -> dict[str, Any]:
     return {"id": "m", "content": blocks, "stop_reason": answer.stop, "usage": usage}
 
 
+def make_reasoning(*summary: str) -> dict[str, Any]:
+    """A reasoning item of the Responses API."""
+    parts = [{"type": "summary_text", "text": text} for text in summary]
+    return {"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "e"}
+
+
+def _list_items(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
+    """(item, event of its pieces, pieces)"""
+    if answer.reasoning:
+        item = make_reasoning("".join(answer.reasoning))
+        yield item, "response.reasoning_summary_text.delta", answer.reasoning
+    if answer.text:
+        yield make_message("".join(answer.text)), "response.output_text.delta", answer.text
+    for number, (id, name, pieces) in enumerate(answer.calls):
+        item = make_call(number, id, name, "".join(pieces))
+        yield item, "response.function_call_arguments.delta", pieces
+
+
+def _stream_responses(answer: Answer) -> bytes:
+    whole = _whole_responses(answer)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    for index, (item, kind, pieces) in enumerate(_list_items(answer)):
+        at = {"output_index": index, "item_id": item["id"]}
+        empty = {"content": [], "arguments": "", "summary": [], "encrypted_content": ""}
+        begun = {key: empty.get(key, value) for key, value in item.items()}
+        events.append({"type": "response.output_item.added", **at, "item": begun})
+        events += [{"type": kind, **at, "delta": piece} for piece in pieces]
+        events.append({"type": "response.output_item.done", **at, "item": item})
+    events.append({"type": f"response.{whole['status']}", "response": whole})
+    return sse(*events, named=True)
+
+
+def _whole_responses(answer: Answer) -> dict[str, Any]:
+    return make_response([item for item, _, _ in _list_items(answer)], answer.stop)
+
+
 def _ollama_calls(answer: Answer) -> list[dict[str, Any]]:
     return [
         {"id": id, "function": {"name": name, "arguments": json.loads("".join(pieces) or "{}")}}
@@ -219,6 +264,7 @@ def _whole_ollama(answer: Answer) -> dict[str, Any]:
 FORMS: Mapping[str, tuple[Callable[[Answer], bytes], Callable[[Answer], dict[str, Any]]]] = {
     "anthropic": (_stream_anthropic, _whole_anthropic),
     "openai": (_stream_openai, _whole_openai),
+    "responses": (_stream_responses, _whole_responses),
     "ollama": (_stream_ollama, _whole_ollama),
 }
 """Protocol → (answer → stream, answer → body of a whole reply)."""

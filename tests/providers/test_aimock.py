@@ -16,14 +16,19 @@ from axe_nb.commands.overrides import Overrides
 from axe_nb.errors import ProviderError
 from axe_nb.events import Event, RetryScheduled, TextDelta
 from axe_nb.messages import Delta, Message, Response
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import session
 from tests.engine.in_process import ask_session
 from tests.pictures.samples import FIRST, SECOND
+from tests.protocols import address_of, provider_of
 from tests.providers.aimock import Aimock, aimock
-from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, Dialect
+from tests.providers.dialects import CALL_AGENT, DIALECTS, Dialect
 
-MODEL = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-4o-mini", "ollama": "llama3.2"}
+MODEL = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-4o-mini",
+    "responses": "gpt-6.1-terra",
+    "ollama": "llama3.2",
+}
 TEXTS = ("plan the trip", "look north", "look süd", "think first", "tool before text")
 
 each_protocol = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
@@ -36,12 +41,10 @@ def server() -> Iterator[Aimock]:
 
 
 @pytest.fixture
-def addressed(server: Aimock, monkeypatch: pytest.MonkeyPatch) -> Aimock:
-    """The server, as the address of all three protocols."""
-    for info in PROVIDERS.values():
-        if info.name in BY_NAME:
-            monkeypatch.setenv(f"AXE_{info.name.upper()}_BASE_URL", server.url)
-            monkeypatch.setenv(f"{info.name.upper()}_API_KEY", "sk-none")
+def addressed(server: Aimock, dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> Aimock:
+    """The server, as the address of a protocol."""
+    for variable, value in address_of(dialect.name, server.url).items():
+        monkeypatch.setenv(variable, value)
     return server
 
 
@@ -75,7 +78,7 @@ def test_a_streamed_reply_says_the_same_as_a_whole_one(
 @pytest.mark.req("D-8")
 @each_protocol
 def test_an_agent_delegates_in_parallel_and_goes_on(addressed: Aimock, dialect: Dialect) -> None:
-    model = f"{dialect.name}/{MODEL[dialect.name]}"
+    model = f"{provider_of(dialect.name)}/{MODEL[dialect.name]}"
     session.define(Agent("guide", model))
     events: list[Event] = []
     lead = Agent("lead", model, sub_agents=("guide",))
@@ -113,7 +116,9 @@ def test_a_stream_that_breaks_off_is_an_error_with_the_text_so_far(
 @pytest.mark.req("D-23")
 @each_protocol
 def test_a_rate_limit_is_retried_as_the_agent_says(addressed: Aimock, dialect: Dialect) -> None:
-    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}", retry=Retry(max_retries=1))
+    agent = Agent(
+        "one", f"{provider_of(dialect.name)}/{MODEL[dialect.name]}", retry=Retry(max_retries=1)
+    )
     events: list[Event] = []
     result = asyncio.run(ask_session(session, agent, "too many", emit=events.append))
     assert (result.status, result.retries) == ("error", 1)
@@ -131,11 +136,11 @@ class Town(TypedDict):
 def test_an_answer_is_data_by_the_form_a_tool_or_a_repair(
     addressed: Aimock, dialect: Dialect, prompt: str
 ) -> None:
-    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}")
+    agent = Agent("one", f"{provider_of(dialect.name)}/{MODEL[dialect.name]}")
     events: list[Event] = []
     overrides = Overrides(output=Town)
     result = asyncio.run(ask_session(session, agent, prompt, overrides, events.append))
-    knows_form = dialect.name == "openai"  # of the three, the only form that aimock looks at
+    knows_form = dialect.name == "openai"  # of all, the only form that aimock looks at
     other = {"name": "Bonn", "people": 4}
     is_other = prompt == "name a town" and not knows_form
     assert result.data == (other if is_other else {"name": "Ulm", "people": 3}), result.error
@@ -152,7 +157,7 @@ def chart(town: str) -> list[object]:
 def test_pictures_of_a_prompt_and_of_a_tool_are_understood(
     addressed: Aimock, dialect: Dialect
 ) -> None:
-    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}", tools=(chart,))
+    agent = Agent("one", f"{provider_of(dialect.name)}/{MODEL[dialect.name]}", tools=(chart,))
     result = axe_nb.run(agent, ["look at this", FIRST.data])
     assert (result.text, result.turns) == ("Two pictures.", 2), result.error
     [first, second] = [json.dumps(entry["body"]) for entry in addressed.journal()[-2:]]

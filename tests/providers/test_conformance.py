@@ -1,4 +1,4 @@
-"""What the three protocols have in common: one table, run for each over loopback."""
+"""What the four protocols have in common: one table, run for each over loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers import sdk
 from tests.providers.dialects import (
@@ -30,8 +30,10 @@ from tests.providers.dialects import (
     MODULES,
     Dialect,
     ask,
+    make_message,
     secrets_of,
 )
+from tests.providers.streams import make_reasoning
 from tests.wire.replay import Replay
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -124,8 +126,8 @@ def test_text_and_calls_are_both_kept_in_order(dialect: Dialect) -> None:
     response = answer(dialect, dialect.reply("On it.", CALLS, dialect.calling))
     assert response.content == "On it."
     assert response.tool_calls == tuple(ToolCall(i, n, a) for i, n, a in CALLS)
-    expected = {"anthropic": "tool_use", "openai": "tool_calls", "ollama": "tool_calls"}
-    assert response.stop_reason == expected[dialect.name]
+    expected = "tool_use" if dialect.name == "anthropic" else "tool_calls"
+    assert response.stop_reason == expected
 
 
 @each
@@ -149,12 +151,21 @@ def test_arguments_go_back_json_equal(dialect: Dialect) -> None:
     assert arguments_in(body) == [arguments]
 
 
+def messages_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a request body, in whatever protocol; over Responses, its input items."""
+    found: list[dict[str, Any]] = body["input"] if "input" in body else body["messages"]
+    return found
+
+
 def arguments_in(body: dict[str, Any]) -> list[Any]:
     """The arguments of all calls of a request body, in whatever protocol."""
     found = []
-    for message in body["messages"]:
-        blocks = message["content"] if isinstance(message["content"], list) else ()
+    for message in messages_of(body):
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else ()
         found += [block["input"] for block in blocks if block["type"] == "tool_use"]
+        if message.get("type") == "function_call":
+            found.append(json.loads(message["arguments"]))
         for call in message.get("tool_calls", ()):
             arguments = call["function"]["arguments"]
             found.append(json.loads(arguments) if isinstance(arguments, str) else arguments)
@@ -204,7 +215,7 @@ def test_missing_ids_are_made_up_and_stay_unique(dialect: Dialect) -> None:
 @each
 @pytest.mark.req("D-29", "D-32", "A-2.6", "A-3.6", "A-4.4")
 def test_every_call_keeps_its_id_in_history(dialect: Dialect) -> None:
-    messages = sent(dialect, conversation())["messages"]
+    messages = messages_of(sent(dialect, conversation()))
     wire = json.dumps(messages)
     assert [wire.count(f'"{id}"') for id in ("call_1", "call_2")] == [2, 2]
 
@@ -221,7 +232,8 @@ def test_a_cut_reply_says_so(dialect: Dialect) -> None:
 def test_params_are_passed_on_also_when_they_are_zero(dialect: Dialect) -> None:
     body = sent(dialect, ask(params={"temperature": 0, "max_tokens": 0, "top_k": 3, "unset": None}))
     where = body.get("options", body)
-    limit = "num_predict" if dialect.name == "ollama" else "max_tokens"
+    limits = {"ollama": "num_predict", "responses": "max_output_tokens"}
+    limit = limits.get(dialect.name, "max_tokens")
     assert (where["temperature"], where[limit], where["top_k"]) == (0, 0, 3)
     assert "unset" not in where
     assert "temperature" not in json.dumps(sent(dialect, ask()))
@@ -256,12 +268,14 @@ def test_blank_texts_and_empty_turns_are_not_sent(dialect: Dialect) -> None:
         ),
     )
     sdk.takes(dialect.name, copy.deepcopy(body))
-    roles = [message["role"] for message in body["messages"]]
-    assert roles.count("assistant") == 1
+    said = messages_of(body)
+    calls = [one for one in said if one.get("type") == "function_call"]
+    assert len(calls) + [one.get("role") for one in said].count("assistant") == 1
+    contents = [message["content"] for message in said if "content" in message]
     texts = [
         block["text"]
-        for message in body["messages"]
-        for block in (message["content"] if isinstance(message["content"], list) else ())
+        for content in contents
+        for block in (content if isinstance(content, list) else ())
         if block["type"] == "text"
     ]
     assert all(text.strip() for text in texts)
@@ -274,6 +288,7 @@ def test_reasoning_is_for_its_own_protocol_alone(dialect: Dialect) -> None:
         "anthropic": [{"type": "thinking", "thinking": "secret", "signature": "s"},
                       {"type": "text", "text": "hello"}],
         "openai": {"reasoning_content": "secret"},
+        "responses": [make_reasoning("secret"), make_message("hello")],
         "ollama": "secret",
     }  # fmt: skip
     for name in echoes:
@@ -375,7 +390,7 @@ def test_two_turns_over_one_provider(dialect: Dialect) -> None:
 def test_any_text_can_be_sent(dialect: Dialect) -> None:
     text = 'lone \ud800 surrogate, nul \x00, "quotes" \\ \u2028 😀'
     body = sent(dialect, ask(Message("user", text)))
-    assert "lone \ufffd surrogate, nul \x00" in str(body["messages"][0]).replace("\\x00", "\x00")
+    assert "lone \ufffd surrogate, nul \x00" in str(messages_of(body)[0]).replace("\\x00", "\x00")
 
 
 ANY_JSON = st.recursive(
@@ -399,6 +414,19 @@ def rich(dialect: Dialect) -> dict[str, Any]:
             message = body["choices"][0]["message"]
             message |= {"reasoning_content": "hm", "refusal": None, "reasoning_details": [{}]}
             message["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "s"}}
+        case "responses":
+            searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+            body["output"][:0] = [make_reasoning("hm"), searched]
+            text = body["output"][2]["content"][0]
+            text["annotations"] = [{"type": "url_citation", "url": "https://a.example"}]
+            body["output"].append(
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "phase": "final_answer",
+                    "content": [{"type": "refusal", "refusal": ""}],
+                }
+            )
         case _:
             body["message"]["thinking"] = "hm"
     return body
@@ -467,7 +495,7 @@ def test_a_mutated_reply_gives_an_answer_or_a_provider_error(
         check(
             dialect,
             module.parse(
-                read_reply(PROVIDERS[dialect.name], status, {}, raw, secrets_of(dialect.name))
+                read_reply(PROTOCOLS[dialect.name], status, {}, raw, secrets_of(dialect.name))
             ),
         )
 
@@ -489,10 +517,10 @@ def check(dialect: Dialect, response: Response) -> None:
             MODULES[dialect.name].body(ask(*history)).decode(), parse_constant=pytest.fail
         )
         assert arguments_in(body) == [c.arguments for c in kept]
-        for message in body["messages"]:
-            assert message["role"] in ("user", "assistant", "tool")
-            assert isinstance(message["content"], (str, list, type(None)))
+        for message in messages_of(body):
+            assert "type" in message or message["role"] in ("user", "assistant", "tool")
+            assert isinstance(message.get("content"), (str, list, type(None)))
 
 
 def test_every_protocol_is_in_the_table() -> None:
-    assert set(BY_NAME) == set(MODULES) == {"anthropic", "openai", "ollama"}
+    assert set(BY_NAME) == set(MODULES) == set(PROTOCOLS)

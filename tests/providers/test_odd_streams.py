@@ -95,7 +95,7 @@ def test_a_failure_in_a_field_of_its_own_is_an_error(before: bytes, end: bytes) 
     assert outcome.error.partial_text == ("hi" if before else "")
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", FORMS)
 @pytest.mark.parametrize("event", ['{"detail": "the model is gone"}', '{"message": "gone"}'])
 def test_a_stream_that_ends_with_other_words_gives_them(protocol: str, event: str) -> None:
     stream = f"{event}\n" if protocol == "ollama" else f"data: {event}\n\n"

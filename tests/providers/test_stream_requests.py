@@ -67,7 +67,9 @@ def forms(server: Replay) -> list[tuple[object, object]]:
 
 
 USAGE = {"include_usage": True}
-WHOLE: Mapping[str, object] = {"anthropic": None, "openai": None, "ollama": False}
+WHOLE: Mapping[str, object] = {
+    "anthropic": None, "openai": None, "responses": None, "ollama": False
+}  # fmt: skip
 
 
 @each

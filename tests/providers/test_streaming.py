@@ -166,7 +166,10 @@ def test_surrogates_are_joined_before_they_are_repaired(dialect: Dialect) -> Non
 @pytest.mark.req("D-31")
 def test_a_stream_that_is_cut_is_an_error_with_its_text(dialect: Dialect) -> None:
     stream = FORMS[dialect.name][0](Answer(text=["one ", "two "] * 5, stop="stop"))
-    ends = {"anthropic": b"event: message_delta", "openai": b'"stop"', "ollama": b'"done": true'}
+    ends = {
+        "anthropic": b"event: message_delta", "openai": b'"stop"', "ollama": b'"done": true',
+        "responses": b"event: response.completed",
+    }  # fmt: skip
     last = stream.index(ends[dialect.name])
     seen = set()
     for at in range(len(stream)):
@@ -210,6 +213,20 @@ def test_an_error_in_a_stream_keeps_the_text_before_it(dialect: Dialect) -> None
             (b"data: nonsense\n\n", "server", "nonsense"),
             (b"data: [1]\n\n", "server", "not a JSON object"),
             (b'data: {"choices": 1}\n\n', "server", "choices"),
+        ],
+        "responses": [
+            (b'event: error\ndata: {"type": "error", "code": "rate_limit_exceeded", '
+             b'"message": "slow down", "param": null}\n\n', "rate_limit", "slow down"),
+            (b'data: {"type": "response.failed", "response": {"status": "failed", "error": '
+             b'{"code": "server_error", "message": "broken"}}}\n\n', "server", "broken"),
+            (b'data: {"type": "response.failed", "response": {"status": "failed", "error": '
+             b'{"code": "rate_limit_exceeded", "message": "wait"}}}\n\n', "rate_limit", "wait"),
+            (b'data: {"type": "response.failed", "response": {"error": {"code": "bio_policy", '
+             b'"message": "no"}}}\n\n', "refusal", "no"),
+            (b'data: {"type": "response.failed", "response": 1}\n\n', "server", "status failed"),
+            (b'{"error": {"message": "broken", "code": 429}}', "rate_limit", "broken"),
+            (b"data: nonsense\n\n", "server", "nonsense"),
+            (b"data: [DONE]\n\n", "server", "before the answer was complete"),
         ],
         "ollama": [
             (b'{"error": "out of memory"}\n', "server", "out of memory"),

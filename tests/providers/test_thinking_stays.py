@@ -11,11 +11,13 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.scripting.wire import Protocol
+from tests.protocols import PROTOCOLS, address_of, provider_of
+from tests.providers.dialects import make_message
 from tests.wire.replay import Replay
 
 pytestmark = pytest.mark.req("D-78")
 
-every_protocol = pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 THOUGHT = "bound to this server"
 
@@ -40,15 +42,20 @@ REPLIES: dict[str, dict[str, Any]] = {
         "stop_reason": "end_turn",
         "usage": SPENT,
     },
+    "responses": {
+        "status": "completed",
+        "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
+            make_message("Three."),
+        ],
+    },
     "ollama": {"message": {"content": "Three.", "thinking": THOUGHT}, "done": True},
 }
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+def server() -> Iterator[Replay]:
     with Replay({}) as replay:
-        for protocol in REPLIES:
-            monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
         yield replay
 
 
@@ -58,11 +65,12 @@ def agent(protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch) -
     reply = {"status": 200, "body": REPLIES[protocol]}
     server.replies = {name: {"sequence": [reply] * 3} for name in ("here", "there")}
     move_to("here", protocol, server, monkeypatch)
-    return Agent("a", f"{protocol}/m")
+    return Agent("a", f"{provider_of(protocol)}/m")
 
 
 def move_to(place: str, protocol: str, server: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url(place))
+    for variable, value in address_of(protocol, server.url(place)).items():
+        monkeypatch.setenv(variable, value)
 
 
 def ask(agent: Agent, prompt: str, **options: Any) -> RunResult:
@@ -102,7 +110,7 @@ def test_another_model_of_the_server_is_not(
     protocol: Protocol, agent: Agent, server: Replay
 ) -> None:
     first = ask(agent, "How many?")
-    ask(agent, "Sure?", continue_from=first, model=f"{protocol}/other")
+    ask(agent, "Sure?", continue_from=first, model=f"{provider_of(protocol)}/other")
     assert THOUGHT not in str(last_body(server))
     ask(agent, "Sure?", continue_from=first)
     assert THOUGHT in str(last_body(server))
@@ -118,7 +126,7 @@ def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     ask(agent, "Really?", continue_from=loaded)
     assert str(last_body(server)).count(THOUGHT) == 2
     server.replies["here"]["sequence"] *= 2
-    forked = loaded.fork("0/1", model=f"{protocol}/other", display=False)
+    forked = loaded.fork("0/1", model=f"{provider_of(protocol)}/other", display=False)
     assert forked.text == "Three."
     assert THOUGHT not in str(last_body(server))
     assert last_body(server)["model"] == "other"

@@ -13,8 +13,7 @@ import axe_nb
 from axe_nb import Agent, CassetteMiss, Request, Response, RunResult, call, script, script_server
 from axe_nb.messages import Usage
 from axe_nb.scripting.wire import Protocol
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+from tests.protocols import PROTOCOLS, provider_of
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -24,11 +23,13 @@ TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Riga", "Bonn", "Cork", "Nice")
 def define_tree(protocol: str, child_prompt: str = "You know\none town.\nBe brief.") -> None:
     axe_nb.define(
         Agent(
-            name="lead", model=f"{protocol}/lead", system_prompt="You lead.",
+            name="lead", model=f"{provider_of(protocol)}/lead", system_prompt="You lead.",
             sub_agents=("guide",),
         )
     )  # fmt: skip
-    axe_nb.define(Agent(name="guide", model=f"{protocol}/guide", system_prompt=child_prompt))
+    axe_nb.define(
+        Agent(name="guide", model=f"{provider_of(protocol)}/guide", system_prompt=child_prompt)
+    )
 
 
 def define_scripts(seed: int = 0) -> None:

@@ -20,11 +20,12 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from tests.protocols import provider_of
 from tests.recording.test_cassettes import every_protocol, without_times
 
 
 def define(protocol: str = "openai", **options: Any) -> None:
-    axe_nb.define(Agent(name="one", model=f"{protocol}/one", **options))
+    axe_nb.define(Agent(name="one", model=f"{provider_of(protocol)}/one", **options))
 
 
 def record(protocol: Protocol, prompt: str = "go", **options: Any) -> RunResult:

@@ -12,6 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, SubAgentsConfig, call, script, script_server
 from axe_nb.scripting.wire import Protocol
+from tests.protocols import provider_of
 from tests.recording.test_cassettes import every_protocol, without_times
 
 pytestmark = pytest.mark.req("D-10", "D-59")
@@ -54,12 +55,18 @@ def define_tree(calls: Any, config: SubAgentsConfig, protocol: str) -> None:
         return "lead goes on" if request.turn > 1 else calls(request)
 
     script("group")(three_children)
-    axe_nb.define(Agent("child", f"{protocol}/child"))
-    axe_nb.define(Agent("group", f"{protocol}/group", sub_agents=("child",)))
+    axe_nb.define(Agent("child", f"{provider_of(protocol)}/child"))
+    axe_nb.define(Agent("group", f"{provider_of(protocol)}/group", sub_agents=("child",)))
     tools = ("delegate_task",) if calls is a_plan else ()
     below = () if calls is a_plan else ("group", "child")
     axe_nb.define(
-        Agent("lead", f"{protocol}/lead", sub_agents=below, tools=tools, sub_agents_config=config)
+        Agent(
+            "lead",
+            f"{provider_of(protocol)}/lead",
+            sub_agents=below,
+            tools=tools,
+            sub_agents_config=config,
+        )
     )
 
 

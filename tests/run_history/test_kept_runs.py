@@ -19,6 +19,7 @@ from axe_nb.run_history.history import delete_run
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.chains import count_text, run_chain
+from tests.protocols import BRIEF
 from tests.run_history.rows import inflate, read_rows
 from tests.run_history.trees import define_tree
 
@@ -323,7 +324,7 @@ def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", BRIEF)
 def test_a_run_takes_little_more_room_than_its_texts(
     protocol: Protocol, streams: bool, kept: Path
 ) -> None:

@@ -26,6 +26,7 @@ from axe_nb.run_history.writer import Writer, find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.wire_log import WireReply, pack
 from tests.chains import count_text
+from tests.protocols import PROTOCOLS, provider_of
 from tests.run_history.rows import inflate, read_rows
 
 HEADER = "axe_nb history 3.0\n"
@@ -102,7 +103,7 @@ def test_a_run_of_a_later_version_says_what_to_do(kept: Path) -> None:
     assert refused.value.hint == "update axe-nb"
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept: Path) -> None:
     prose = " ".join(" ".join(topics.values()).split())
 
@@ -117,7 +118,7 @@ def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept
         if request.turn < 12:
             yield call("look", what=str(request.turn))
 
-    agent = Agent(name="talker", model=f"{protocol}/talker", tools=("look",))
+    agent = Agent(name="talker", model=f"{provider_of(protocol)}/talker", tools=("look",))
     with script_server(protocol):
         result = axe_nb.run(agent, "Talk", stream=True)
     assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)

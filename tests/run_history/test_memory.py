@@ -13,6 +13,7 @@ import pytest
 from axe_nb import RunResult
 from axe_nb.scripting.wire import Protocol
 from tests.chains import count_text, run_chain
+from tests.protocols import BRIEF
 
 
 def reach(roots: Iterable[Any]) -> dict[int, Any]:
@@ -36,7 +37,7 @@ def count_own(result: RunResult) -> int:
 
 @pytest.mark.req("D-59")
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", BRIEF)
 def test_exchanges_take_little_beside_the_messages_that_they_share(
     protocol: Protocol, streams: bool
 ) -> None:

@@ -19,9 +19,8 @@ from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResul
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
+from tests.protocols import PROTOCOLS, provider_of
 from tests.waiting import eventually
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 RULES = """
 [[rule]]
@@ -103,10 +102,10 @@ def scripts(project: Path) -> Iterator[None]:
 
 
 def send(provider: str, request: Request) -> Response:
-    """The answer as a run keeps it."""
+    """The answer as a run keeps it; a protocol means its provider."""
 
     async def sent() -> Response:
-        return await make(provider, Config.load()).send(replace(request, agent="lead"))
+        return await make(provider_of(provider), Config.load()).send(replace(request, agent="lead"))
 
     return asyncio.run(sent())
 
@@ -271,7 +270,7 @@ def test_a_cancelled_request_is_aborted_on_the_wire(project: Path, protocol: Pro
     (project / "axe" / "scripts" / "slow.toml").write_text('[[rule]]\nerror = "timeout"', "utf-8")
 
     async def cancelled() -> None:
-        provider = make(protocol, Config.load())
+        provider = make(provider_of(protocol), Config.load())
         task = asyncio.create_task(provider.send(Request("slow", (Message("user", "go"),))))
         assert await asyncio.to_thread(eventually, lambda: server.open_requests == 1)
         task.cancel()

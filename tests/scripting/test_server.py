@@ -26,12 +26,13 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Malformed
+from tests.protocols import PROTOCOLS, as_body, provider_of
 from tests.waiting import eventually
 
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 PATHS = {
     "anthropic": "/v1/messages",
     "openai": "/v1/chat/completions",
+    "responses": "/v1/responses",
     "ollama": "/api/chat",
 }
 
@@ -110,7 +111,7 @@ def body(text: str, **more: Any) -> dict[str, Any]:
 
 def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
     url = server.base_url + PATHS[server.protocol]
-    return httpx.post(url, json=body(text, **more), timeout=10)
+    return httpx.post(url, json=as_body(server.protocol, body(text, **more)), timeout=10)
 
 
 def test_anthropic_answers_as_its_server_does() -> None:
@@ -179,7 +180,8 @@ def test_ollama_answers_as_its_server_does() -> None:
 def test_ids_of_a_functions_own_are_sent(protocol: Protocol) -> None:
     axe_nb.script("own")(lambda request: Response(tool_calls=(ToolCall("mine", "look"),)))
     with script_server(protocol) as server:
-        assert '"id":"mine"' in post(server, "hi", model="own").text
+        key = "call_id" if protocol == "responses" else "id"
+        assert f'"{key}":"mine"' in post(server, "hi", model="own").text
 
 
 def test_the_vendors_own_clients_understand_the_servers() -> None:
@@ -228,6 +230,14 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "two"},
     ],
+    "responses": [
+        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
+        {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"at":"a"}'},
+        {"type": "function_call", "call_id": "2", "name": "look", "arguments": '{"at":"b"}'},
+        {"type": "function_call_output", "call_id": "1", "output": "one"},
+        {"type": "function_call_output", "call_id": "2",
+         "output": [{"type": "input_text", "text": "two"}]},
+    ],
     "ollama": [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "go"},
@@ -249,7 +259,8 @@ def test_a_conversation_is_read_as_the_provider_wrote_it(protocol: Protocol) -> 
         seen.append(request)
         return "fine"
 
-    top = {"system": "Be brief."} if protocol == "anthropic" else {}
+    keys = {"anthropic": "system", "responses": "instructions"}
+    top = {keys[protocol]: "Be brief."} if protocol in keys else {}
     with script_server(protocol) as server:
         said = post(server, "", messages=CONVERSATIONS[protocol], **top)
         post(server, "", messages=CONVERSATIONS[protocol], model="own", **top)
@@ -275,7 +286,7 @@ def test_the_agent_of_a_served_script_is_the_models_name(protocol: Protocol) -> 
         assert "lead in turn 1" in post(server, "agent").text
 
 
-ERRORS = {
+ERRORS: dict[str, Any] = {
     "anthropic": {
         "type": "error",
         "error": {"type": "rate_limit_error", "message": "slow down, please"},
@@ -286,6 +297,7 @@ ERRORS = {
     },
     "ollama": {"error": "slow down, please"},
 }  # fmt: skip
+ERRORS["responses"] = ERRORS["openai"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -562,14 +574,16 @@ def test_requests_may_be_sent_ahead_of_the_replies() -> None:
 def test_while_it_is_open_the_environment_names_it(
     protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, key = f"AXE_{protocol.upper()}_BASE_URL", f"{protocol.upper()}_API_KEY"
+    name = provider_of(protocol).upper()
+    url, key = f"AXE_{name}_BASE_URL", f"{name}_API_KEY"
+    path = "/v1/responses" if protocol == "responses" else ""
     before = dict(os.environ)
     with script_server(protocol) as server:
-        assert os.environ[url] == server.base_url
+        assert os.environ[url] == server.base_url + path
         assert os.environ[key]
         with script_server(protocol) as inner:
-            assert os.environ[url] == inner.base_url != server.base_url
-        assert os.environ[url] == server.base_url
+            assert os.environ[url] == inner.base_url + path != server.base_url + path
+        assert os.environ[url] == server.base_url + path
     assert dict(os.environ) == before
     monkeypatch.setenv(key, "own")
     monkeypatch.setenv(url, "http://elsewhere")
@@ -583,7 +597,7 @@ def test_another_protocol_is_refused() -> None:
     with pytest.raises(ConfigError) as raised, script_server("gemini"):  # type: ignore[arg-type]
         pass
     assert raised.value.message == 'no script server for protocol "gemini"'
-    assert raised.value.hint == "use one of anthropic, openai, ollama"
+    assert raised.value.hint == "use one of anthropic, openai, responses, ollama"
 
 
 def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,9 +17,8 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
+from tests.protocols import PROTOCOLS, provider_of
 from tests.waiting import eventually
-
-PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 TEXT = "Twenty-seven “keys”,\u2028\U0001f600 no less."
 
@@ -39,7 +38,9 @@ def look(at: str) -> str:
 
 
 def agent(protocol: str, **fields: Any) -> axe_nb.Agent:
-    return axe_nb.Agent(name="lead", model=f"{protocol}/talks", tools=(look,), **fields)
+    return axe_nb.Agent(
+        name="lead", model=f"{provider_of(protocol)}/talks", tools=(look,), **fields
+    )
 
 
 def watch(one: axe_nb.Agent, **options: Any) -> tuple[RunResult, list[Event]]:
@@ -230,9 +231,9 @@ def test_children_stream_too(protocol: Protocol) -> None:
         yield "A bird, "
         yield "two."
 
-    axe_nb.define(axe_nb.Agent("child", f"{protocol}/child"))
+    axe_nb.define(axe_nb.Agent("child", f"{provider_of(protocol)}/child"))
     with script_server(protocol):
-        one = axe_nb.Agent("lead", f"{protocol}/talks", sub_agents=("child",))
+        one = axe_nb.Agent("lead", f"{provider_of(protocol)}/talks", sub_agents=("child",))
         result, seen = watch(one)
     assert result.text == "It said: A bird, two."
     assert joined(seen, "text", run="0.1") == "A bird, two."

@@ -32,6 +32,7 @@ from tests.engine.in_process import (
     stage,
     tool,
 )  # fmt: skip
+from tests.protocols import PROTOCOLS
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 
 THINKS = 0.6
@@ -240,7 +241,7 @@ def test_where_no_one_can_be_asked_it_is_an_error_before_anything_is_sent() -> N
     assert made.events == []
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_given_replies_and_results_make_a_history_that_each_server_takes(protocol: str) -> None:
     decider = Decider(
         request1=lambda step: step.result([call("measure", town="A"), call("measure", town="B")]),

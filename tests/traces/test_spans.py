@@ -24,6 +24,7 @@ from axe_nb import Agent, Request, Response, ToolCall, Usage, call, script, scri
 from axe_nb.agents.config import config_path
 from axe_nb.scripting.wire import Protocol
 from axe_nb.traces import names
+from tests.protocols import PROTOCOLS, provider_of
 
 PROVIDER = TracerProvider()
 """OpenTelemetry takes one for the whole process."""
@@ -185,17 +186,17 @@ def test_long_texts_are_cut_and_stay_valid_json(
     assert len(json.loads(str(last.attributes[names.INPUT_MESSAGES]))) > 3, "the latest are there"
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_turns_over_each_protocol_name_provider_model_and_tokens(
     protocol: Protocol, project: Path, exported: InMemorySpanExporter
 ) -> None:
     usage = Usage(1000, 100, cached_tokens=600, reasoning_tokens=40)
     script("m")(lambda request: Response("x", (), "stop", usage))
     with script_server(protocol):
-        axe_nb.run(Agent("a", f"{protocol}/m"), "hi")
+        axe_nb.run(Agent("a", f"{provider_of(protocol)}/m"), "hi")
     turn, _ = exported.get_finished_spans()
     found = {key.removeprefix("gen_ai."): value for key, value in turn.attributes.items()}
-    assert (found["provider.name"], found["request.model"]) == (protocol, "m")
+    assert (found["provider.name"], found["request.model"]) == (provider_of(protocol), "m")
     assert (found["usage.input_tokens"], found["usage.output_tokens"]) == (1000, 100)
     apart = [
         found.get(f"usage.{k}") for k in ("cache_read.input_tokens", "reasoning.output_tokens")

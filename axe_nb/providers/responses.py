@@ -1,0 +1,284 @@
+"""OpenAI's Responses API, and compatible servers.
+
+The server keeps nothing: each request has the whole conversation, with the reasoning of earlier
+turns as the server has encrypted it.
+Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78; issue 26.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage, dump
+from axe_nb.model_table import UNKNOWN, find_facts
+from axe_nb.pictures.parts import split_parts
+from axe_nb.pictures.picture import Picture
+from axe_nb.provider_table import RESPONSES, ProviderInfo
+from axe_nb.providers import wire
+from axe_nb.providers.connections import show_server
+from axe_nb.providers.exchange import INCLUDE, exchange
+from axe_nb.providers.history import write_messages
+from axe_nb.providers.output_schema import make_strict
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import missing_part, refusal
+from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message
+from axe_nb.quick_dataclass import dataclass
+
+PATH = "/v1/responses"
+
+ENCRYPTED = "reasoning.encrypted_content"
+"""Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
+
+
+"""Separates the texts of several messages in one reply."""
+
+_REASONS = {"max_output_tokens": "length"}
+"""Reason of an incomplete reply → stop reason, as Chat Completions has it."""
+
+_UNFINISHED = ("failed", "cancelled", "queued", "in_progress")
+"""Statuses of a reply without a whole answer."""
+
+
+def encode(message: Message) -> list[dict[str, Any]]:
+    """Encodes a message as input items: one per text, call and result, none if it is empty."""
+    if message.tool_results:
+        return [*map(_encode_result, message.tool_results)]
+    if message.pictures:
+        return [{"role": "user", "content": [*_encode_parts(message.content, message.pictures)]}]
+    if message.role != "assistant":
+        return [{"role": "user", "content": message.content}]
+    if kept := message.echo.get("responses"):
+        return _restore_items(kept, message.tool_calls)
+    text = [{"role": "assistant", "content": message.content}] if message.content.strip() else []
+    return [*text, *map(_encode_call, message.tool_calls)]
+
+
+def _encode_result(result: ToolResult) -> dict[str, Any]:
+    output: Any = result.content
+    if result.pictures:
+        output = [*_encode_parts(result.content, result.pictures)]
+    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
+
+
+def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, Any]]:
+    for part in split_parts(text, pictures):
+        if not isinstance(part, Picture):
+            yield {"type": "input_text", "text": part}
+        elif part.is_document:
+            name = f"{part.digest[:8]}.pdf"
+            yield {"type": "input_file", "filename": name, "file_data": part.url}
+        else:
+            yield {"type": "input_image", "image_url": part.url, "detail": "auto"}
+
+
+def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Encodes a call; what the server has added to it, such as its own id, is in `kept`."""
+    return {
+        **(kept or {"type": "function_call"}),
+        "call_id": call.id,
+        "name": wire.tool_name(call.name),
+        "arguments": dump(dict(call.arguments)).decode(),
+    }
+
+
+def _restore_items(
+    kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
+) -> list[dict[str, Any]]:
+    """Restores the items of a reply in their original order.
+
+    Reasoning stays out where the call that it led to does: the API refuses it without the item that
+    followed it.
+    """
+    placed = _match_calls(kept, calls)
+    items: list[dict[str, Any]] = []
+    reasoning: list[dict[str, Any]] = []
+    for number, item in enumerate(kept):
+        match item["type"]:
+            case "reasoning":
+                reasoning.append(dict(item))
+                continue
+            case "function_call":
+                call = placed.pop(number, None)
+                found = [_encode_call(call, item)] if call else []
+            case _:
+                found = [dict(item)]
+        items += [*reasoning, *found] if found else []
+        reasoning.clear()
+    return [*items, *map(_encode_call, placed.values())]
+
+
+def _match_calls(
+    kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
+) -> dict[int, ToolCall]:
+    """Returns position among the items → call; calls that have none follow under other numbers."""
+    places = [number for number, item in enumerate(kept) if item["type"] == "function_call"]
+    if len(places) == len(calls):
+        return dict(zip(places, calls, strict=True))
+    by_id = {wire.text(kept[number].get("call_id")): number for number in places}
+    return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
+
+
+def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+    """Encodes the request as JSON; the system prompt is its instructions.
+
+    Args:
+        request: the request.
+        streaming: the fields that ask for a stream; none = a whole reply.
+    """
+    params = _make_params(request)
+    if not streaming:
+        params.pop("stream_options", None)
+    fields = {"model": request.model, "store": False, **params, **streaming}
+    if request.system.strip():
+        fields["instructions"] = request.system
+    if request.output is not None:
+        fields["text"] = {
+            **wire.table(params.get("text")),
+            "format": _encode_output(request.output),
+        }
+    past = () if request.tools else wire.list_past_tools(request)
+    if past:
+        fields["tool_choice"] = "none"
+    if request.must_call:
+        fields["tool_choice"] = {"type": "function", "name": request.must_call}
+    tools = wire.write_tools(request.tools or past, "responses", _encode_tool)
+    older, recent = write_messages(request, "responses", encode)
+    return wire.envelope(fields, tools, [older, *recent], key="input")
+
+
+body = wire.join_body(write_body)
+"""Like `write_body`, but returns the body in one piece."""
+
+
+def _make_params(request: Request) -> dict[str, Any]:
+    """Returns the params, with those that the API calls otherwise or needs besides."""
+    params = wire.own_params(request)
+    if "max_tokens" in params:
+        params.setdefault("max_output_tokens", params.pop("max_tokens"))
+    is_refused = request.params.get(INCLUDE, ()) is None
+    facts = find_facts("openai", request.model)
+    if not is_refused and (facts is UNKNOWN or facts.thinks != "never"):
+        own = params.get(INCLUDE, ())
+        own = own if isinstance(own, (list, tuple)) else (own,)
+        params[INCLUDE] = list(dict.fromkeys([*own, ENCRYPTED]))
+    return params
+
+
+def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
+    strict = make_strict(schema)
+    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
+    return {"type": "json_schema", **form}
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema(),
+        "strict": False,  # else the API requires every argument
+    }
+
+
+def parse(data: Mapping[str, Any]) -> Response:
+    """Parses the answer in a reply: its messages and calls.
+
+    Raises:
+        ProviderError: no output or a malformed one, a reply that has failed, or a refusal.
+    """
+    items = wire.tables(data.get("output"), "output")
+    if not isinstance(data.get("output"), list):
+        raise missing_part("output", data)
+    said = [read_message(item) for item in items if item.get("type") == "message"]
+    content = BETWEEN.join(text for text, _ in said if text)
+    status = wire.text(data.get("status"))
+    if status in _UNFINISHED:
+        lacks = "contains only part of an answer" if content.strip() else "contains no answer"
+        message = f"response {lacks} (status {status})"
+        raise ProviderError("server", message, partial_text=content)
+    uses = (item for item in items if item.get("type") == "function_call")
+    calls = tuple(
+        wire.call("responses", index, use.get("call_id"), use.get("name"), use.get("arguments"))
+        for index, use in enumerate(uses)
+    )
+    stop_reason = "tool_calls" if calls else "stop"
+    declined = next((reason for _, reason in said if reason), "")
+    if status == "incomplete":
+        details = wire.table(data.get("incomplete_details"))
+        reason = wire.text(details.get("reason")) or "incomplete"
+        stop_reason = _REASONS.get(reason, reason)
+        if reason not in _REASONS:
+            calls = ()  # one of them may be cut
+        if reason == "content_filter" and not content.strip():
+            declined = f"a content filter has removed the answer ({reason})"
+    if declined and not content.strip() and not calls:
+        raise refusal(declined)
+    if declined and content.strip():
+        stop_reason, calls = "refusal", ()
+    kept = [*_select_items_to_echo(items)] if any(map(_is_special, items)) else []
+    usage = _parse_usage(wire.table(data.get("usage")))
+    return Response(content, calls, stop_reason, usage, {"responses": kept} if kept else {})
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    details = wire.table(usage.get("input_tokens_details"))
+    return Usage(
+        wire.tokens(usage.get("input_tokens")),
+        wire.tokens(usage.get("output_tokens")),
+        cached_tokens=wire.tokens(details.get("cached_tokens")),
+        cache_write_tokens=wire.tokens(details.get("cache_write_tokens")),
+        reasoning_tokens=wire.tokens(
+            wire.table(usage.get("output_tokens_details")).get("reasoning_tokens")
+        ),
+    )
+
+
+def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields the items to send back for a reply with special ones; calls lack their arguments."""
+    for item in items:
+        match item.get("type"):
+            case "function_call":
+                yield {key: value for key, value in item.items() if key != "arguments"}
+            case "message" if not any(text.strip() for text in read_message(item)):
+                pass
+            case str():
+                yield dict(item)
+
+
+def _is_special(item: Mapping[str, Any]) -> bool:
+    """True for an item that has to be sent back unchanged to keep its meaning.
+
+    These are reasoning, tools that the server runs, and whatever the API adds; a message is one if
+    it cites their results, or has a phase.
+    """
+    match item.get("type"):
+        case "message":
+            content = item.get("content")
+            parts = content if isinstance(content, list) else ()
+            return bool(item.get("phase")) or any(part.get("annotations") for part in parts)
+        case "function_call":
+            return False
+        case kind:
+            return isinstance(kind, str)
+
+
+@dataclass(frozen=True)
+class Responses:
+    """The API at one URL, with one key."""
+
+    name = "responses"
+    base_url: str
+    key: str = field(repr=False)
+    info: ProviderInfo = field(default=RESPONSES, repr=False)
+    __repr__ = show_server
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider.send`."""
+        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+
+
+PROVIDER = Responses

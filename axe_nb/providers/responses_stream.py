@@ -1,0 +1,131 @@
+"""Streamed replies of OpenAI's Responses API, and of compatible servers.
+
+Source: D-24, D-31, D-73.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.providers import wire
+from axe_nb.providers.assembly import Deltas, check_parts
+from axe_nb.providers.decoders import SSEDecoder
+from axe_nb.providers.reply_errors import error_in_reply, missing_part
+from axe_nb.providers.streamed_reply import Streaming
+
+BETWEEN = "\n\n"
+"""Separates the texts of several messages in one reply, and parts of a summary."""
+
+
+def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the text of a message, and the model's reason for declining; each may be empty."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content, ""
+    parts = wire.tables(content, "content")
+    said = (wire.text(part.get("text")) for part in parts if part.get("type") == "output_text")
+    declined = (wire.text(part.get("refusal")) for part in parts if part.get("type") == "refusal")
+    return "".join(said), "".join(declined).strip()
+
+
+class ResponsesAssembly:
+    """The items of a streamed reply: whole ones of the last event, else of their own."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._response: dict[str, Any] = {}
+        self._items: dict[object, dict[str, Any]] = {}
+        """Position in the reply, or id → item, from its first event on."""
+        self._calls: dict[object, int] = {}
+        """The same → position among the calls, once the call has begun."""
+        self._shown: set[object] = set()
+        """Items of which a piece has been passed on."""
+        self._last_text: object = None
+        """The message that the last piece of text belongs to."""
+
+    def end(self) -> None:
+        """Notes the end mark of another protocol: an answer without its last event is not whole."""
+        self.has_ended = True
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds an event; unknown ones are ignored."""
+        key: object = data.get("output_index")
+        if not isinstance(key, int):
+            key = wire.text(data.get("item_id"))
+        match data.get("type", name):
+            case "response.output_text.delta":
+                self._show(key, "text", data.get("delta"))
+            case "response.function_call_arguments.delta":
+                self._show(key, "arguments", data.get("delta"))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._show(key, "reasoning", data.get("delta"))
+            case "response.reasoning_summary_part.added" if key in self._shown:
+                self._show(key, "reasoning", BETWEEN)
+            case "response.output_item.added":
+                self._begin(key, wire.table(data.get("item")))
+            case "response.output_item.done":
+                self._finish(key, wire.table(data.get("item")))
+            case "response.completed" | "response.incomplete":
+                self._response = wire.table(data.get("response"))
+                self.is_complete = self.has_ended = True
+            case "response.failed":
+                raise self._make_error(wire.table(data.get("response")))
+
+    def _make_error(self, response: dict[str, Any]) -> ProviderError:
+        if response.get("error"):
+            return error_in_reply(response, self._deltas.secrets)
+        return missing_part("answer (status failed)", response)
+
+    def _begin(self, key: object, item: dict[str, Any]) -> None:
+        if key not in self._items:
+            check_parts(len(self._items) + 1)
+        self._items[key] = item
+        if item.get("type") == "function_call" and key not in self._calls:
+            self._calls[key] = len(self._calls)
+            self._deltas.begin_call(self._calls[key], item.get("name"))
+
+    def _finish(self, key: object, item: dict[str, Any]) -> None:
+        """Keeps a whole item; a server may have sent no pieces of it."""
+        self._begin(key, item)
+        if key in self._shown:
+            return
+        match item.get("type"):
+            case "function_call":
+                self._show(key, "arguments", item.get("arguments"))
+            case "message":
+                self._show(key, "text", read_message(item)[0])
+            case "reasoning":
+                for part in wire.tables(item.get("summary"), "summary"):
+                    self._show(key, "reasoning", part.get("text"))
+
+    def _show(self, key: object, kind: str, piece: object) -> None:
+        if not isinstance(piece, str) or not piece:
+            return
+        self._shown.add(key)
+        match kind:
+            case "text":
+                if self._last_text not in (None, key):
+                    self._deltas.add(BETWEEN)
+                self._last_text = key
+                self._deltas.add(piece)
+            case "reasoning":
+                self._deltas.add(piece, "reasoning")
+            case "arguments" if key in self._calls:
+                self._deltas.add(piece, "arguments", self._calls[key])
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has; some servers leave its items out of it."""
+        if self._response.get("output") or not self._items:
+            return self._response
+        return {**self._response, "output": [*self._items.values()]}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True},),
+    decoder=SSEDecoder,
+    assembly=ResponsesAssembly,
+)
