@@ -633,8 +633,21 @@ def test_a_review_says_that_a_file_cannot_be_checked(repository: Path) -> None:
     assert "the agent file cannot be checked: " in shown
 
 
-def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(repository: Path) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{} = 1",
+        '"\\"".{} = 1',
+        "[{}]",
+        '[["\\\\". {}]]',
+        "x = {{'y' = 1, \t{} = 1}}",
+        'x = [{{"".{} = 1}}]',
+    ],
+)
+def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
+    repository: Path, written: str
+) -> None:
     agent = put_agent()
-    agent.write_text(agent.read_text() + ".".join(["a"] * 78_000) + " = 1\n")
+    agent.write_text(agent.read_text() + written.format(".".join(["a"] * 2_000)) + "\n")
     with pytest.raises(ConfigError, match=r"a key with more than 32 parts \(at line 3"):
         run()
