@@ -159,7 +159,7 @@ def test_a_bad_expression_is_an_error_that_says_why(tree: Path, pattern: str) ->
         "(?x)(?<x>a(?P >x)?b)",
         "(?x)(a(?- 1)?b)",
         "(?x)(a(?1 # )\n)?b)",
-    ],  # fmt: skip
+    ],
 )
 def test_an_expression_that_calls_itself_is_refused(tree: Path, pattern: str) -> None:
     """Matching it would take a gigabyte on a line of a megabyte."""
