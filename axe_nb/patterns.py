@@ -32,8 +32,8 @@ _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
 """A group without contents, which takes quadratic time to compile if it is repeated."""
 
-_RECURSION = re.compile(r"\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\)")
-"""A call of a group, whose matching takes memory without bound."""
+_RECURSION = re.compile(rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)")
+"""The start of a call of a group, whose matching takes memory without bound."""
 
 _PLAIN = re.compile(
     r"""

@@ -91,20 +91,18 @@ SHAPES: Mapping[str, tuple[str, str]] = {
             "hf_",
             "r8_",
             "nvapi-",
-            "ya29.",
         )
     },
-    **{
-        mark: (_begin(mark) + r"(?=[\w-]{0,200}\d)", _CODE)
-        for mark in ("xai-", "npm_", "pypi-", "pplx-")
-    },
+    "ya29.": (_begin("ya29."), r"[\w.-]{20,}"),
+    **{mark: (_begin(mark) + r"(?=[\w-]{0,200}\d)", _CODE) for mark in ("xai-", "pypi-", "pplx-")},
     **{
         mark: (_begin(mark), r"[0-9A-Za-z]{16,}")
-        for mark in ("sk_live_", "sk_test_", "rk_live_", "dop_v1_")
+        for mark in ("sk_live_", "sk_test_", "rk_live_", "dop_v1_", "npm_", "whsec_")
     },
     "SG.": (_begin("SG."), r"[\w-]{16,}\.[\w-]{16,}"),
     "hooks.slack.com/": (r"[a-z]{1,20}/", r"[\w/]{20,}"),
     "/api/webhooks/": (r"\d{1,30}/", r"[\w-]{20,}"),
+    "/IncomingWebhook/": ("", r"[\w/-]{20,}"),
     "xox": (_begin("xox") + "[a-z]-", r"[\w-]{10,}"),
     "eyJ": (
         _begin("eyJ"),
@@ -117,11 +115,21 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "pi-Key": (_HEADER, _VALUE),
     "PI-Key": (_HEADER, _VALUE),
     **dict.fromkeys(("uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)),
-    "ookie": (
-        r"""\\{0,3}["']?\s{0,4}:\s{0,4}\\{0,3}["']?""",
-        r"""[\w.-]{1,60}=[^\r\n"'\\*]{4,}""",
+    **dict.fromkeys(
+        ("ookie", "OOKIE"),
+        (
+            r"""\\{0,3}["']?\s{0,4}:\s{0,4}\\{0,3}["']?""",
+            r"""[\w.-]{1,60}=[^\r\n"'\\*]{4,}""",
+        ),
     ),
-    "assword": (r"""\\{0,3}["']\s{0,4}:\s{0,4}\\{0,3}["']""", r"""[^\r\n"'\\*]{4,}"""),
+    **dict.fromkeys(
+        ("assword", "ASSWORD"),
+        (
+            r"""\\{0,3}["']\s{0,4}:\s{0,4}\\{0,3}["']""",
+            r"""(?:(?<!\\["'])(?:(?<=")(?:[^"\\\r\n*]|\\.){4,}|(?<=')(?:[^'\\\r\n*]|\\.){4,})"""
+            r"""|[^\r\n"'\\*]{4,})""",
+        ),
+    ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
 """Beginning of a well-known key, login or header → (what else of it is kept, the secret).

@@ -344,6 +344,7 @@ def _pack(item: bytes, count: int) -> dict[str, str]:
 BOMBS: dict[str, Callable[[], tuple[list[object], object]]] = {
     "lists of lists": lambda: ([[""] * 400, *([{"|": n}] * 400 for n in range(2))], [{"|": 2}] * 4),
     "empty lists": lambda: ([_pack(b"[]", 20_000_000)], {"|": 0}),
+    "lists in lists": lambda: ([_pack(b"[" * 20 + b"]" * 20, 700_000)], {"|": 0}),
     "packed texts": lambda: ([_pack(b'"ab"', 4_000_000)] * 10, {"|": 0}),
 }
 """Name → the table of shared values, and the warnings that refer to it."""

@@ -184,7 +184,7 @@ class _Reader:
             plain = reader.decompress(b64decode(text, validate=True), self._most)
             if not reader.eof:
                 raise ValueError("too large or cut")
-            self._add(len(plain) + ITEM * (plain.count(b",") + 1))
+            self._add(len(plain) + ITEM * (1 + sum(map(plain.count, (b",", b"[", b"{")))))
             return json.loads(plain)
         except (ValueError, zlib.error, RecursionError):
             raise ConfigError("a compressed list of texts is damaged") from None

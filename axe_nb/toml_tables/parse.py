@@ -10,7 +10,7 @@ MAX_PARTS = 32
 """Parts of a dotted key: `tomllib` takes memory that grows with their square."""
 
 _LONG_KEY = re.compile(
-    r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     rf"{{{MAX_PARTS}}}",
     re.MULTILINE,
 )

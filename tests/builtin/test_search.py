@@ -147,7 +147,19 @@ def test_a_bad_expression_is_an_error_that_says_why(tree: Path, pattern: str) ->
 @pytest.mark.req("X-34", "X-38")
 @pytest.mark.parametrize(
     "pattern",
-    [r"^(.)(?:(?R)|.?)\1$", r"(a(?1)?b)", r"(?<x>a(?&x)?b)", "(a(?P>x))(?P<x>b)", "(?+1)(a)"],
+    [
+        r"^(.)(?:(?R)|.?)\1$",
+        r"(a(?1)?b)",
+        r"(?<x>a(?&x)?b)",
+        "(a(?P>x))(?P<x>b)",
+        "(?+1)(a)",
+        "(?x)(a(?R )?b)",
+        "(?x)(?<x>a(?& x)?b)",
+        "(?<x>a(?P&x)?b)",
+        "(?x)(?<x>a(?P >x)?b)",
+        "(?x)(a(?- 1)?b)",
+        "(?x)(a(?1 # )\n)?b)",
+    ],
 )
 def test_an_expression_that_calls_itself_is_refused(tree: Path, pattern: str) -> None:
     """Matching it would take a gigabyte on a line of a megabyte."""
