@@ -71,7 +71,7 @@ class ProviderInfo:
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
     first_model: str = ""
-    """Model for a new agent file, with the provider; empty if none is suggested."""
+    """Model for a new agent file, with the provider, if models.toml suggests none."""
 
     @property
     def has_server(self) -> bool:
@@ -139,7 +139,6 @@ PROVIDERS = _make_table(
         api_path="/v1",
         chat_path="/messages",
         models_path="/v1/models?limit=1000",
-        first_model="anthropic/claude-sonnet-4-5",
     ),
     ProviderInfo(
         name="openai",
@@ -152,7 +151,6 @@ PROVIDERS = _make_table(
         chat_path="/chat/completions",
         prefix_is_root=True,
         models_path="/v1/models",
-        first_model="openai/gpt-5",
     ),
     ProviderInfo(
         name="ollama",
@@ -169,9 +167,6 @@ PROVIDERS = _make_table(
     ProviderInfo(name="script"),
 )
 """Name → built-in provider, in the order that messages list them."""
-
-FIRST_MODEL = PROVIDERS["anthropic"].first_model
-"""Default model for a new agent file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +211,6 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         key_variable=table.get("api_key_env", "").strip() or own_variable,
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
-        first_model=base.first_model if is_built_in else "",
     )
 
 

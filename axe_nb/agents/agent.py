@@ -84,7 +84,7 @@ class Agent:
     name: str
     """Required; the file is `<name>.toml`."""
     model: str
-    """Required: provider/model, as in anthropic/claude-sonnet-4-5, ollama/llama3.2, script/lead."""
+    """Required: provider/model, as in anthropic/claude-sonnet-5-5, ollama/llama3.2, script/lead."""
     _: KW_ONLY
     description: str = ""
     """For people; never sent to a model."""
