@@ -6,6 +6,7 @@ Source: D-73, D-79; issue 26.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -14,6 +15,12 @@ from typing import Any, Literal
 
 SOON = timedelta(days=180)
 """Days before its end in which `doctor` warns of a model."""
+
+ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
+"""Keys of `[params]` by which servers are asked to let a model think."""
+
+OFF = (False, "none", "off", {"type": "disabled"}, {"effort": "none"}, {"enabled": False})
+"""Their values for a model that shall not."""
 
 LEVELS = ("off", "low", "medium", "high")
 """Words of `[params] thinking`."""
@@ -82,6 +89,22 @@ def suggest_model(provider: str) -> str:
     """Returns the model, with its provider, that is suggested for one; empty if there is none."""
     name = _load_table()["suggested"].get(provider, "")
     return f"{provider}/{name}" if name else ""
+
+
+def thinks(model: str, params: Mapping[str, Any]) -> bool:
+    """True if a model thinks before it answers: it is asked to, or does so by default.
+
+    Args:
+        model: the model's name.
+        params: the `[params]` of its agent, with `thinking` or keys in the vendor's own form.
+    """
+    facts = find_facts("", model)
+    nested = params.get("chat_template_kwargs")
+    tables = (params, nested) if isinstance(nested, Mapping) else (params,)
+    asked = [table[key] for table in tables for key in ASKING if table.get(key) is not None]
+    if any(value not in OFF for value in asked):
+        return True
+    return facts.thinks == "default" and (not asked or facts.off != "disabled")
 
 
 def list_suggested() -> list[str]:

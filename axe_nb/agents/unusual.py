@@ -41,7 +41,7 @@ HARMLESS = {
 USUAL_PARAMS = {
     *COMMON_PARAMS, "frequency_penalty", "max_completion_tokens", "min_p", "num_ctx",
     "num_predict", "presence_penalty", "prompt_cache", "reasoning_effort", "repeat_penalty",
-    "stop_sequences", "stream", "thinking", "verbosity",
+    "stop_sequences", "stream", "verbosity",
 }  # fmt: skip
 """Keys of `[params]` that only shape one answer."""
 

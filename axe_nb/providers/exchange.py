@@ -17,7 +17,7 @@ from axe_nb.answer_tool import take_answer, with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
-from axe_nb.providers.history import SERVER
+from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
@@ -130,7 +130,9 @@ async def exchange(
         if response.echo:
             if request.log:
                 request.log.server = request.server
-            response = replace(response, echo={**response.echo, SERVER: request.server})
+            marks = {SERVER: request.server, PREFIX: asked.wire.get(PREFIX)}
+            marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+            response = replace(response, echo=marked)
         return response
 
 

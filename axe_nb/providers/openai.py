@@ -24,6 +24,7 @@ from axe_nb.providers.openai_stream import STREAMING
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
+from axe_nb.providers.thinking import for_chat
 from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/chat/completions"
@@ -178,7 +179,7 @@ def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _make_params(request: Request) -> dict[str, Any]:
     """Returns the params, with the limit of tokens under the name that the model takes."""
-    params = wire.own_params(request)
+    params = for_chat(request.model, wire.own_params(request))
     if "max_tokens" in params and _REASONS.search(request.model):
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))
     return params
@@ -214,6 +215,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         stop_reason,
         _parse_usage(wire.table(data.get("usage"))),
         _select_parts_to_echo(message),
+        reasoning=_find_reasoning(message),
     )
 
 
@@ -269,6 +271,24 @@ def _join_text(content: object) -> str:
     if isinstance(content, str):
         return content
     return "".join(wire.text(part.get("text")) for part in wire.tables(content, "content"))
+
+
+def _find_reasoning(message: Mapping[str, Any]) -> str:
+    """Returns the reasoning as text; servers have it under one of several keys, or in parts."""
+    said = wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning"))
+    if said:
+        return said
+    parts = [
+        wire.text(part.get("text")) or wire.text(part.get("summary"))
+        for part in wire.tables(message.get("reasoning_details"), "reasoning_details")
+    ]
+    if isinstance(message.get("content"), list):
+        parts += [
+            wire.text(thought.get("text"))
+            for part in wire.tables(message["content"], "content")
+            for thought in wire.tables(part.get("thinking"), "thinking")
+        ]
+    return "".join(parts)
 
 
 def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
