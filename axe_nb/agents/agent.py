@@ -87,7 +87,7 @@ class Agent:
     """Required: provider/model, as in anthropic/claude-sonnet-5-5, ollama/llama3.2, script/lead."""
     _: KW_ONLY
     description: str = ""
-    """For people; never sent to a model."""
+    """Its purpose, for people and for the models that may call it."""
     system_prompt: str = ""
     """Instructions that are sent with every request."""
     skill: str = ""

@@ -127,7 +127,7 @@ def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
 
 SCAFFOLD = '''\
 name = {name}
-# description = "What this agent is for"
+description = "A careful assistant"   # what it is for: agents that may call it are told
 model = {model}   # provider/model: {providers}
 
 system_prompt = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -127,8 +128,9 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     offered = await _open_servers(scope, briefing)
     briefing = add_files(briefing, agent, offered.files, offered.warnings)
     toolset = assemble(
-        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools
-    )
+        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools,
+        partial(_describe, scope),
+    )  # fmt: skip
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
@@ -194,6 +196,14 @@ def _make_provider(scope: RunScope) -> tuple[Provider, str]:
         if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
             error.place = error.place or find_place(scope.agent, "model", model)
         raise
+
+
+def _describe(scope: RunScope, name: str) -> str:
+    """The description of an agent; empty if it has none, or cannot be loaded."""
+    try:
+        return scope.env.agents.load(name).description
+    except ConfigError:
+        return ""
 
 
 def _check_thinking(agent: Agent, protocol: str, model: str) -> None:
