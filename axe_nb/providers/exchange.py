@@ -126,7 +126,10 @@ async def exchange(
             if error.status in REFUSALS:
                 refusals.forget()  # the field was perhaps not what was wrong
             raise
-        response = take_answer(request, parse(data))
+        response = parse(data)
+        if asked.output is not None and _ignores_form(response):
+            refusals.add_ignored()
+        response = take_answer(request, response)
         if response.echo:
             if request.log:
                 request.log.server = request.server
@@ -176,6 +179,11 @@ class _Refusals:
         self._found[place] = self._found.get(place, NONE) | {field}
         _remember(place, self._found[place])
 
+    def add_ignored(self) -> None:
+        """Remembers that the server takes the form of an answer, but does not keep to it."""
+        self._found[self._wide] = self._found.get(self._wide, NONE) | {OUTPUT}
+        _remember(self._wide, self._found[self._wide])
+
     def forget(self) -> None:
         """Removes what this request has added."""
         for place, fields in self._found.items():
@@ -186,6 +194,12 @@ class _Refusals:
 def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, Any]:
     """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
+
+
+def _ignores_form(response: Response) -> bool:
+    """True if a whole answer that was to be a JSON object has none; the next try needs a tool."""
+    is_whole = not (response.tool_calls or response.is_cut or response.is_withheld)
+    return is_whole and bool(response.content.strip()) and "{" not in response.content
 
 
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:

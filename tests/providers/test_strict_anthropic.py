@@ -148,14 +148,18 @@ def test_a_temperature_is_taken_as_the_version_of_2023_is_asked_for(
 
 
 def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, piped: Callable[[bytes], None], project: Path
 ) -> None:
+    piped(b"")
+    Agent("a", MODEL).save()
     with StrictAnthropic(patience=0.2, silence=0.5) as strict:
         point_to(strict, monkeypatch)
         result = ask(make_agent(tools=[]), retries=0)
         assert strict.bodies[-1]["stream"] is True
         [mapped] = list(axe_nb.map(make_agent(tools=[]), ["How many?"], retries=0, display=False))
         assert (mapped.text, mapped.error) == (ANSWER, None)
+        assert main(["run", "a", "-p", "How many?", "--retries", "0"]) == 0, "piped"
+        assert strict.bodies[-1]["stream"] is True
         whole = axe_nb.run(
             make_agent(tools=[]), "How many?", stream=False, retries=0, display=False
         )
