@@ -6,13 +6,13 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
+from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
@@ -31,9 +31,6 @@ PATH = "/v1/chat/completions"
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
-
-_REASONS = re.compile(r"(^|/)(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))(?![a-z0-9])")
-"""OpenAI's models that refuse `max_tokens`, and those that are fine-tuned from them."""
 
 FILTERED = "content_filter"
 """Beginning of the finish reason of an answer that a content filter cut or removed."""
@@ -178,9 +175,12 @@ def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_params(request: Request) -> dict[str, Any]:
-    """Returns the params, with the limit of tokens under the name that the model takes."""
+    """Returns the params, with the limit of tokens under the name that the model takes.
+
+    OpenAI's models that think refuse `max_tokens`.
+    """
     params = for_chat(request.model, wire.own_params(request))
-    if "max_tokens" in params and _REASONS.search(request.model):
+    if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))
     return params
 
