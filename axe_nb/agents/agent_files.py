@@ -145,6 +145,7 @@ You are a careful assistant.
 # [params]
 # temperature = 0.2
 # max_tokens = 2048
+# thinking = "low"                      # off | low | medium | high
 
 # [sub_agents_config]
 # max_depth = 3
