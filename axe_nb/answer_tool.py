@@ -7,19 +7,12 @@ Source: product.md "Structured output"; D-65.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from axe_nb.messages import Request, Response, ToolSpec, dump
+from axe_nb.model_table import thinks
 
 NAME = "give_answer"
-THINKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
-"""Keys of `[params]` by which servers are asked to let a model think."""
-
-OFF = (None, False, "none", "off", {"type": "disabled"}, {"effort": "none"}, {"enabled": False})
-"""Their values for a model that shall not."""
-
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 
@@ -34,15 +27,9 @@ def with_answer_tool(request: Request, *, may_force: bool = True) -> Request:
         return request
     name = _choose_name(request)
     tool = ToolSpec(name, DESCRIPTION, {}, schema=request.output)
-    is_forced = may_force and not request.tools and not _thinks(request.params)
+    is_forced = may_force and not request.tools and not thinks(request.model, request.params)
     must_call = name if is_forced else ""
     return replace(request, tools=(*request.tools, tool), output=None, must_call=must_call)
-
-
-def _thinks(params: Mapping[str, Any]) -> bool:
-    nested = params.get("chat_template_kwargs")
-    tables = (params, nested) if isinstance(nested, Mapping) else (params,)
-    return any(table.get(key) not in OFF for table in tables for key in THINKING)
 
 
 def has_answer_tool_alone(request: Request) -> bool:

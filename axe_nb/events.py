@@ -117,6 +117,12 @@ class TurnFinished:
     """The requests of the turn with their outcomes; the last one is the response."""
     source: Source = ""
 
+    @property
+    def reasoning(self) -> str:
+        """As in `Response`; empty if the turn has no exchanges, as in a result without them."""
+        response = self.exchanges[-1].response if self.exchanges else None
+        return response.reasoning if response else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
@@ -204,11 +210,14 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt,
         result.pictures, result.origin,
     )  # fmt: skip
+    sent: dict[int, tuple[Exchange, ...]] = {}
+    for exchange in result.exchanges:
+        sent[exchange.turn] = (*sent.get(exchange.turn, ()), exchange)
     for turn in result.log:
         yield TurnStarted(run, turn.number, 0, 0, turn.closing, turn.asked)
         yield TurnFinished(
             run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
-            turn.closing, turn.asked, turn.question, source=turn.source,
+            turn.closing, turn.asked, turn.question, sent.get(turn.number, ()), turn.source,
         )  # fmt: skip
         results = {r.call_id: r for r in turn.results}
         begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}

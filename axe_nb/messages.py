@@ -149,7 +149,8 @@ class Message:
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Protocol → parts to return to the provider unchanged, such as thinking (D-32); `server` → the
-    server that they are from, as no other one is given them (D-78)."""
+    server that they are from, as no other one is given them; `prefix` → the digest of what stood
+    before them, if they are bound to that (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """The pictures of its text, in the order of their marks there: `[picture 1: …]`."""
 
@@ -254,6 +255,15 @@ class Response:
     """As in `Message.echo`."""
     seconds: float = 0.0
     """Virtual duration, for script models on the virtual clock (D-36); else 0."""
+    reasoning: str = field(default="", kw_only=True)
+    """The text of its thinking, or a summary of it, as far as the server sends it; for people."""
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if thinking left no room for an answer (D-79)."""
+        has_thought = bool(self.reasoning or self.echo or self.usage.reasoning_tokens)
+        says_nothing = not self.content.strip() and not self.tool_calls
+        return self.is_cut and not self.is_full and says_nothing and has_thought
 
     @property
     def is_cut(self) -> bool:

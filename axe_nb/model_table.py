@@ -6,6 +6,7 @@ Source: D-73, D-79; issue 26.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -14,6 +15,15 @@ from typing import Any, Literal
 
 SOON = timedelta(days=180)
 """Days before its end in which `doctor` warns of a model."""
+
+ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
+"""Keys of `[params]` by which servers are asked to let a model think."""
+
+OFF = (False, "none", "off", {"type": "disabled"}, {"effort": "none"}, {"enabled": False})
+"""Their values for a model that shall not."""
+
+LEVELS = ("off", "low", "medium", "high")
+"""Words of `[params] thinking`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,10 @@ class ModelFacts:
     """`asked` = only if `[params]` asks for it, `default` = also if nothing does."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     """Form in which thinking is asked for."""
+    levels: tuple[str, ...] = LEVELS
+    """Words of `[params] thinking` that it takes."""
+    off: str = "disabled"
+    """Anthropic's type of thinking for `off`."""
     summarized: bool = False
     """True if the text of its thinking is left out unless a summary is asked for."""
     output: int | None = None
@@ -41,6 +55,11 @@ class ModelFacts:
         """True if the vendor has ended the model, or ends it within `SOON`."""
         return self.retires is not None and self.retires - today <= SOON
 
+    @property
+    def is_known(self) -> bool:
+        """True if the model is in the table."""
+        return self is not UNKNOWN
+
 
 UNKNOWN = ModelFacts()
 """Facts about a model that is not in the table."""
@@ -51,23 +70,75 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
     """Returns the facts about a model, or `UNKNOWN`.
 
     Args:
-        vendor: `anthropic` or `openai`; the vendor whose model it is, not the endpoint's name.
+        vendor: `anthropic` or `openai`, the vendor whose model it is, not the endpoint's name;
+            empty = any.
         model: the model's name without the provider; what a gateway puts before it, as in
             `anthropic/claude-…`, does not count.
     """
     name = model.rpartition("/")[2].lower()
+    if name.startswith("claude-"):
+        name = name.replace(".", "-")  # as gateways write versions
     for family in _load_table()["family"]:
-        if family["provider"] == vendor and re.fullmatch(family["pattern"], name):
-            return ModelFacts(
-                **{k: v for k, v in family.items() if k not in ("provider", "pattern")}
-            )
+        if family["provider"].startswith(vendor) and re.fullmatch(family["pattern"], name):
+            facts = {k: v for k, v in family.items() if k not in ("provider", "pattern")}
+            return ModelFacts(**facts | {"levels": tuple(facts.get("levels", LEVELS))})
     return UNKNOWN
 
 
 def suggest_model(provider: str) -> str:
     """Returns the model, with its provider, that is suggested for one; empty if there is none."""
     name = _load_table()["suggested"].get(provider, "")
-    return f"{provider}/{name}" if name and "/" not in name else name
+    return f"{provider}/{name}" if name else ""
+
+
+def thinks(model: str, params: Mapping[str, Any]) -> bool:
+    """True if a model thinks before it answers: it is asked to, or does so by default.
+
+    Args:
+        model: the model's name.
+        params: the `[params]` of its agent, with `thinking` or keys in the vendor's own form.
+    """
+    facts = find_facts("", model)
+    nested = params.get("chat_template_kwargs")
+    tables = (params, nested) if isinstance(nested, Mapping) else (params,)
+    asked = [table[key] for table in tables for key in ASKING if table.get(key) is not None]
+    if any(value not in OFF for value in asked):
+        return True
+    return facts.thinks == "default" and (not asked or facts.off != "disabled")
+
+
+def list_suggested() -> list[str]:
+    """Lists all models that are suggested, with their providers."""
+    return [*map(suggest_model, _load_table()["suggested"]), suggest_small()]
+
+
+def suggest_small() -> str:
+    """Returns the model, with its provider, that is suggested where a small one is enough."""
+    name: str = _load_table()["small"]
+    return name
+
+
+def tell_end(model: str, today: date) -> tuple[str, str]:
+    """Returns the warning that a model ends soon, and the next step; empty if it does not.
+
+    Args:
+        model: provider/model.
+        today: the day to count from.
+    """
+    provider, _, name = model.partition("/")
+    vendor = provider if provider in _VENDORS else ""
+    facts = find_facts(vendor, name)
+    if facts.retires is None or not facts.retires_soon(today):
+        return "", ""
+    verb = "ended" if facts.retires <= today else "ends"
+    other = suggest_model(vendor)
+    return (
+        f"its vendor {verb} this model on {facts.retires.isoformat()}",
+        f"use {other}" if other else "use a newer model",
+    )
+
+
+_VENDORS = ("anthropic", "openai")
 
 
 @cache

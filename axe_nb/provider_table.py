@@ -84,7 +84,7 @@ class ProviderInfo:
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
     first_model: str = ""
-    """Model for a new agent file, with the provider; empty if none is suggested."""
+    """Model for a new agent file, with the provider, if models.toml suggests none."""
 
     @property
     def has_server(self) -> bool:
@@ -190,7 +190,6 @@ PROVIDERS = _make_table(
         api_path="/v1",
         chat_path="/messages",
         models_path="/v1/models?limit=1000",
-        first_model="anthropic/claude-sonnet-4-5",
     ),
     ProviderInfo(
         name="openai",
@@ -203,7 +202,6 @@ PROVIDERS = _make_table(
         chat_path="/chat/completions",
         prefix_is_root=True,
         models_path="/v1/models",
-        first_model="openai/gpt-5",
     ),
     ProviderInfo(
         name="ollama",
@@ -233,10 +231,6 @@ PROTOCOLS: Mapping[str, ProviderInfo] = MappingProxyType({
     "ollama": PROVIDERS["ollama"],
 })  # fmt: skip
 """Name → protocol on the wire, as the provider that it belongs to; `openai` is Chat Completions."""
-
-FIRST_MODEL = PROVIDERS["anthropic"].first_model
-"""Default model for a new agent file."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTable:
@@ -284,7 +278,6 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
         api=table.get("api", ""),
-        first_model=base.first_model if is_built_in else "",
     )
 
 

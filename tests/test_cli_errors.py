@@ -114,10 +114,10 @@ LINES = {
                                                "create it with `axe-nb agents init zzz`"]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',
-        "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
+        "for example anthropic/claude-sonnet-5-5, ollama/llama3.2 or script/lead"]),
     "no provider": (("a", "-m", "/gpt"), 1, [
         'invalid model format "/gpt": empty provider',
-        "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
+        "for example anthropic/claude-sonnet-5-5, ollama/llama3.2 or script/lead"]),
     "an unknown skill": (("a", "--skill", "/gone/x.md"), 2, [
         "skill not found: /gone/x.md",
         FIX_SKILL]),

@@ -81,7 +81,7 @@ def empty_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     folder = tmp_path / "mine"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    axe_nb.script("claude-sonnet-4-5")(lambda request: f"Answer to: {request.last}")
+    axe_nb.script("claude-sonnet-5-5")(lambda request: f"Answer to: {request.last}")
     with axe_nb.script_server("anthropic"):
         yield folder
 

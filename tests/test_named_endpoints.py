@@ -254,18 +254,18 @@ def test_a_key_in_the_file_is_no_part_of_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("keys", "file", "model"),
     [
-        ((), "", "anthropic/claude-sonnet-4-5"),
-        (("OPENAI_API_KEY",), "", "openai/gpt-5"),
-        (("ANTHROPIC_API_KEY",), "", "anthropic/claude-sonnet-4-5"),
-        (("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "", "anthropic/claude-sonnet-4-5"),
-        ((), '[providers.openai]\napi_key = "k"', "openai/gpt-5"),
+        ((), "", "anthropic/claude-sonnet-5-5"),
+        (("OPENAI_API_KEY",), "", "openai/gpt-6.1-terra"),
+        (("ANTHROPIC_API_KEY",), "", "anthropic/claude-sonnet-5-5"),
+        (("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "", "anthropic/claude-sonnet-5-5"),
+        ((), '[providers.openai]\napi_key = "k"', "openai/gpt-6.1-terra"),
         (
             ("ANTHROPIC_API_KEY",), '[providers.openai]\napi_key = "k"',
-            "anthropic/claude-sonnet-4-5",
+            "anthropic/claude-sonnet-5-5",
         ),
-        ((), '[providers.openai]\napi_key_env = "MINE"', "anthropic/claude-sonnet-4-5"),
-        (("MINE",), '[providers.openai]\napi_key_env = "MINE"', "openai/gpt-5"),
-        (("OPENAI_API_KEY",), "broken", "openai/gpt-5"),
+        ((), '[providers.openai]\napi_key_env = "MINE"', "anthropic/claude-sonnet-5-5"),
+        (("MINE",), '[providers.openai]\napi_key_env = "MINE"', "openai/gpt-6.1-terra"),
+        (("OPENAI_API_KEY",), "broken", "openai/gpt-6.1-terra"),
     ],
 )  # fmt: skip
 def test_the_first_agent_file_names_a_model_of_the_provider_that_has_a_key(

@@ -63,7 +63,7 @@ def test_one_line_of_the_notebook_asks_a_real_model(
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     main(["start", "--no-open"])
     sources = [cell.source for cell in nbformat.read("first.ipynb", as_version=4).cells]
-    assert '%load_ext axe_nb\n# %config AxeMagics.model_all = "openai/gpt-5"' in sources
+    assert '%load_ext axe_nb\n# %config AxeMagics.model_all = "openai/gpt-6.1-terra"' in sources
 
 
 def test_what_is_there_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,10 +84,10 @@ class Agent:
     name: str
     """Required; the file is `<name>.toml`."""
     model: str
-    """Required: provider/model, as in anthropic/claude-sonnet-4-5, ollama/llama3.2, script/lead."""
+    """Required: provider/model, as in anthropic/claude-sonnet-5-5, ollama/llama3.2, script/lead."""
     _: KW_ONLY
     description: str = ""
-    """For people; never sent to a model."""
+    """Its purpose, for people and for the models that may call it."""
     system_prompt: str = ""
     """Instructions that are sent with every request."""
     skill: str = ""
@@ -114,8 +114,9 @@ class Agent:
     vars: Mapping[str, Any] = field(default_factory=dict)
     """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
-    """`[params]` for the model: temperature, max_tokens; other keys are passed on unchanged, except
-    `prompt_cache`: false = no prompt caching by Anthropic."""
+    """`[params]` for the model: temperature, max_tokens, `thinking` (off, low, medium, high, or a
+    number of tokens); other keys are passed on unchanged, except `prompt_cache`: false = no prompt
+    caching by Anthropic."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)

@@ -128,7 +128,7 @@ def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
 
 SCAFFOLD = '''\
 name = {name}
-# description = "What this agent is for"
+description = "A careful assistant"   # what it is for: agents that may call it are told
 model = {model}   # provider/model: {providers}
 
 system_prompt = """
@@ -146,6 +146,7 @@ You are a careful assistant.
 # [params]
 # temperature = 0.2
 # max_tokens = 2048
+# thinking = "low"                      # off | low | medium | high
 
 # [sub_agents_config]
 # max_depth = 3

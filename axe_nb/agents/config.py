@@ -18,8 +18,8 @@ from axe_nb.agents.price_table import PriceTable, read_prices
 from axe_nb.agents.retries import DEFAULT_RETRIES, find_retries
 from axe_nb.agents.servers import KEY, McpServer, parse_server
 from axe_nb.errors import ConfigError
+from axe_nb.model_table import suggest_model
 from axe_nb.provider_table import (
-    FIRST_MODEL,
     PROVIDERS,
     ProviderInfo,
     check_table,
@@ -282,11 +282,13 @@ class Config:
     def first_model(self) -> str:
         """Returns the model for a new agent file: the only provider with a key, else Anthropic."""
         with_key = [
-            info.first_model
+            model
             for info in self.known.values()
-            if info.first_model and info.needs_key and self.key_source(info.name)
+            if (model := suggest_model(info.name) or info.first_model)
+            and info.needs_key
+            and self.key_source(info.name)
         ]
-        return with_key[0] if len(with_key) == 1 else FIRST_MODEL
+        return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 
     def _get_text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")

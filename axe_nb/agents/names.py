@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from axe_nb.errors import ConfigError
+from axe_nb.model_table import suggest_model
 from axe_nb.text import quote
 
 
@@ -95,9 +96,10 @@ def parse_model(model: str) -> tuple[str, str]:
         else ""
     )
     if problem:
+        examples = f"{suggest_model('anthropic')}, {suggest_model('ollama')} or script/lead"
         raise ConfigError(
             f"invalid model format {quote(model)}: {problem}",
-            hint="for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead",
+            hint=f"for example {examples}",
             exit_code=1,
         )
     return provider, name

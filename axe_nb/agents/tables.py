@@ -10,6 +10,7 @@ import keyword
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
+from axe_nb.model_table import LEVELS
 from axe_nb.provider_table import PROMPT_CACHE
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import (
@@ -25,7 +26,7 @@ MODES = ("plan", "ask", "auto")
 
 Ask = Literal["deny", "person"]
 
-COMMON_PARAMS = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop")
+COMMON_PARAMS = ("temperature", "max_tokens", "thinking", "top_p", "top_k", "seed", "stop")
 """Keys of `[params]` that many models take."""
 
 
@@ -194,6 +195,11 @@ def check_params(params: Mapping[str, Any]) -> None:
             raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
     if not isinstance(params.get(PROMPT_CACHE, True), bool):
         raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
+    asked = params.get("thinking")
+    if isinstance(asked, (str, float)) and asked not in LEVELS:
+        raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
+    if isinstance(asked, int) and (isinstance(asked, bool) or asked < 1):
+        raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
 
 
 def check_vars(values: Mapping[str, Any]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from axe_nb.model_table import suggest_model, suggest_small
+
 ABOUT: Mapping[str, tuple[str, ...]] = {
     "%%axe": (
         "Run an agent; the cell's body is the prompt. Returns the RunResult.",
@@ -81,7 +83,7 @@ OF_CELLS: Mapping[str, tuple[Example, ...]] = {
     "%%axe_agent": (
         Example(
             "Define an agent for this session",
-            '%%axe_agent critic\nmodel = "anthropic/claude-sonnet-4-5"\n'
+            f'%%axe_agent critic\nmodel = "{suggest_model("anthropic")}"\n'
             'system_prompt = "You find what is missing."',
         ),
         Example(
@@ -90,7 +92,7 @@ OF_CELLS: Mapping[str, tuple[Example, ...]] = {
         ),
         Example(
             "Define an agent that delegates to these two",
-            '%%axe_agent lead\nmodel = "anthropic/claude-sonnet-4-5"\n'
+            f'%%axe_agent lead\nmodel = "{suggest_model("anthropic")}"\n'
             'sub_agents = ["critic", "reader"]',
         ),
     ),
@@ -101,8 +103,8 @@ OF_CELLS: Mapping[str, tuple[Example, ...]] = {
         ),
         Example(
             "Compare two models on the rows of a file, three runs each",
-            "%%axe_grid critic --models openai/gpt-5,openai/gpt-5-mini --inputs cases.csv "
-            "--repeats 3\nWhat is missing in {{ text }}?",
+            f"%%axe_grid critic --models {suggest_model('openai')},{suggest_small()} "
+            "--inputs cases.csv --repeats 3\nWhat is missing in {{ text }}?",
         ),
         Example(
             "Show how many requests a grid would make, without sending any",

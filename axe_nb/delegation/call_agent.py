@@ -11,24 +11,36 @@ from typing import Any
 from axe_nb.errors import AxeError
 from axe_nb.limits import Limits
 from axe_nb.messages import ToolParameter
-from axe_nb.text import quote
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.text import one_line, quote
+from axe_nb.tools.tool import Describe, Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "call_agent"
 
 
-def tool(agents: Sequence[str]) -> Tool:
-    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4)."""
+MAX_DESCRIPTION = 300
+"""Characters of an agent's description: it is sent with every request of its callers."""
+
+
+def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
+    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4).
+
+    Args:
+        agents: names.
+        describe: name -> description of that agent; empty = it has none.
+    """
     names = ", ".join(agents)
+    described = {name: one_line(describe(name), MAX_DESCRIPTION) for name in agents}
+    lines = [f"\n- {name}: {about}" for name, about in described.items() if about]
     return Tool(
         NAME,
         "Delegate a task to a sub-agent. The sub-agent runs independently with its own context "
-        f"and returns only its final result. Available agents: {names}",
+        f"and returns only its final result. Available agents: {names}{''.join(lines)}",
         {
             "agent": ToolParameter(
                 "string",
                 f"Name of the sub-agent to invoke (must be one of: {names})",
                 required=True,
+                schema={"enum": list(described)} if described else {},
             ),
             "task": ToolParameter("string", "What you need the sub-agent to do", required=True),
             "context": ToolParameter(
@@ -38,7 +50,7 @@ def tool(agents: Sequence[str]) -> Tool:
         run,
         "delegate",
         default_depth=3,
-        adapt=lambda agent: tool(agent.sub_agents),
+        adapt=lambda agent, describe: tool(agent.sub_agents, describe),
         in_plan=True,
         is_one_child=True,
         calls_sub_agents=True,

@@ -71,7 +71,7 @@ def tool(budget: ChildBudget) -> Tool:
         run,
         "delegate",
         default_depth=2,
-        adapt=lambda agent: tool(agent.sub_agents_config.budget),
+        adapt=lambda agent, _: tool(agent.sub_agents_config.budget),
         is_one_child=True,
         copies_caller=True,
         is_budgeted=True,

@@ -70,7 +70,7 @@ def tool(config: SubAgentsConfig) -> Tool:
         run,
         "delegate",
         default_depth=3,
-        adapt=lambda agent: tool(agent.sub_agents_config),
+        adapt=lambda agent, _: tool(agent.sub_agents_config),
         in_plan=True,
         is_one_child=True,
         copies_caller=True,

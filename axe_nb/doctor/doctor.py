@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +30,7 @@ from axe_nb.doctor.servers import Tried, try_servers
 from axe_nb.doctor.session import check_cassette, check_files, check_history, check_prices
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import server
+from axe_nb.model_table import tell_end
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import listing
 from axe_nb.recording.cassette import Cassette
@@ -84,9 +86,10 @@ async def examine(
     files = await in_thread(check_files)
     recordings = [*check_cassette(cassette), await in_thread(check_history)]
     prices = check_prices(config)
+    ends = _list_ends(used)
     lab = await in_thread(check_lab)
     first = [_check_versions(), *lab, settings, sandbox, files, caps, prices, *recordings]
-    return [*first, *of_agents, *keys, *servers, *tried]
+    return [*first, *of_agents, *ends, *keys, *servers, *tried]
 
 
 def _check_versions() -> Finding:
@@ -214,6 +217,18 @@ def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
         if model.strip():
             used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
     return used
+
+
+def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
+    """Returns the models that their vendors end soon."""
+    findings = []
+    for provider, models in used.items():
+        for model, agents in models.items():
+            message, step = tell_end(f"{provider}/{model}", date.today())
+            if message:
+                needed = f"{message}, needed by {_format_agents({model: agents})}"
+                findings.append(Finding("note", f"model {provider}/{model}", needed, step))
+    return findings
 
 
 def _is_worth_checking(provider: str, used: Mapping[str, Models], config: Config) -> bool:

@@ -42,7 +42,7 @@ class Conversation:
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
         self._scope = plan.scope
-        self._model = ModelClient(plan.scope, plan.provider, streams=plan.streams)
+        self._model = ModelClient(plan)
         self._plan = plan
         self.messages = close_open_calls(plan.job.history)
         self._wire = WireCache()

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from axe_nb.messages import Response
 
+MORE_ROOM = "raise params.max_tokens, or lower params.thinking"
+"""Next step after an answer that is empty, because thinking took its room."""
+
 
 def tell_incomplete(response: Response) -> str:
     """The reason why an answer is not whole; empty if it is."""
@@ -21,6 +24,8 @@ def format_cut(response: Response, when: str = "") -> str:
     if response.is_full:
         step = "start a new conversation, or shorten the prompt, files and results of tools"
         return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+    if response.is_used_up:
+        return f"thinking used up the tokens of the answer ({reason}){when}; {MORE_ROOM}"
     return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
 
 

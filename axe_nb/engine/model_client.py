@@ -20,27 +20,27 @@ from axe_nb.engine.given import make_given
 from axe_nb.engine.given_up import make_last_error, make_late_error
 from axe_nb.engine.payment import hold, price, settle
 from axe_nb.engine.pieces import Pieces
+from axe_nb.engine.plan import Plan
 from axe_nb.engine.retry_wait import add_jitter, compute_wait
-from axe_nb.engine.scope import RunScope
 from axe_nb.engine.stepping import step_reply, step_request
 from axe_nb.engine.tape import play
 from axe_nb.errors import ProviderError
-from axe_nb.events import RetryScheduled
+from axe_nb.events import RetryScheduled, discard
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.make_provider import find_player
 from axe_nb.messages import Request, Response
-from axe_nb.providers.protocol import Provider
 from axe_nb.wire_log import WireLog
 
 
 class ModelClient:
     """Sends the requests of one run."""
 
-    def __init__(self, scope: RunScope, provider: Provider, *, streams: bool = False) -> None:
-        self._scope = scope
-        self._provider = provider
-        self._streams = streams
+    def __init__(self, plan: Plan) -> None:
+        self._scope = plan.scope
+        self._provider = plan.provider
+        self._streams = plan.is_streamed
+        self._emit = plan.scope.env.emit if plan.streams else discard
         self._pieces: Pieces | None = None
         """Those of the reply that is streamed now, or was cut."""
         self._partial = ""
@@ -318,7 +318,7 @@ class ModelClient:
             send = find_player(self._provider, recorded.protocol).send
         self._pieces = None
         if self._streams:
-            self._pieces = Pieces(scope.env.emit, scope.id, turn, request.attempt)
+            self._pieces = Pieces(self._emit, scope.id, turn, request.attempt)
         try:
             return await (send(request, self._pieces.add) if self._pieces else send(request))
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
+from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
@@ -65,8 +67,16 @@ class Plan:
 
     @property
     def streams(self) -> bool:
-        """True if the model's replies are streamed; children stream as their root does."""
+        """True if the model's replies are shown as they arrive; children do as their root."""
         return self.scope.env.streams and self.agent.stream
+
+    @property
+    def is_streamed(self) -> bool:
+        """True if replies come as streams: they are shown, or take long (D-79)."""
+        may_be = self.agent.stream and not self.scope.env.wants_whole
+        return self.streams or (
+            may_be and takes_long(self.provider.name, self.model, self.agent.params)
+        )
 
     @property
     def asks_at_end(self) -> bool:
@@ -108,6 +118,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     """
     agent = scope.agent
     provider, model = _make_provider(scope)
+    _check_thinking(agent, provider.name, model)
     await _check_price(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
@@ -115,8 +126,9 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     offered = await _open_servers(scope, briefing)
     briefing = add_files(briefing, agent, offered.files, offered.warnings)
     toolset = assemble(
-        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools
-    )
+        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools,
+        partial(_describe, scope),
+    )  # fmt: skip
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
@@ -181,6 +193,27 @@ def _make_provider(scope: RunScope) -> tuple[Provider, str]:
     except ConfigError as error:
         if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
             error.place = error.place or find_place(scope.agent, "model", model)
+        raise
+
+
+def _describe(scope: RunScope, name: str) -> str:
+    """The description of an agent; empty if it has none, or cannot be loaded."""
+    try:
+        return scope.env.agents.load(name).description
+    except ConfigError:
+        return ""
+
+
+def _check_thinking(agent: Agent, protocol: str, model: str) -> None:
+    """Checks that the model takes the value of `[params] thinking`.
+
+    Raises:
+        ConfigError: it does not; a mistake in the agent's file has its place.
+    """
+    try:
+        check_thinking(protocol, model, agent.params)
+    except ConfigError as error:
+        error.place = find_place(agent, "params", THINKING)
         raise
 
 

@@ -124,7 +124,10 @@ class Env:
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
     """Name → table of the MCP servers in the settings, as they were when the root started."""
     streams: bool = False
-    """True if replies are streamed: someone watches the tree, and its root does not forbid it."""
+    """True if replies are shown as they arrive: someone watches the tree, and its root does not
+    forbid it."""
+    wants_whole: bool = False
+    """True if the root asks for whole replies."""
     tape: Tape | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
     origin: Origin | None = None

@@ -20,7 +20,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, quote
 from axe_nb.toolbox import REGISTRY, registry_of
 from axe_nb.tools.registry import Registry, ToolTable
-from axe_nb.tools.tool import Tool
+from axe_nb.tools.tool import Describe, Tool
 
 MAX_NAMED = 20
 """Tools that an error names."""
@@ -88,6 +88,7 @@ def assemble(
     policy: PermissionPolicy,
     handed: Sequence[Tool] = (),
     of_servers: Sequence[Tool] | None = None,
+    describe: Describe = lambda _: "",
 ) -> Toolset:
     """Builds the toolset of `agent`; a delegation tool is offered iff `depth` is below its maximum.
 
@@ -95,6 +96,7 @@ def assemble(
         handed: tools passed to the run as objects.
         of_servers: tools of the agent's MCP servers; None = these have not been started, so that
             their tools are not known.
+        describe: name of another agent -> its description; empty = it has none.
 
     Raises:
         ConfigError: the agent names an unknown tool, or a function cannot be used as a tool.
@@ -114,7 +116,7 @@ def assemble(
         if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
             raise _make_unknown_error(name, agent, registry)
         if agent.sub_agents_config.enabled or tool.effect != "delegate":
-            tools[name] = tool.for_agent(agent)
+            tools[name] = tool.for_agent(agent, describe)
     for name in agent.permissions:
         is_of_server = name.partition("__")[0] in servers
         if name not in tools and name not in registry.known and not is_of_server:

@@ -124,7 +124,7 @@ def preview_request(plan: Plan) -> SentRequest:
     request = talk.make_request(plan.toolset.offered, output=not plan.asks_at_end)
     own = plan.provider.name
     streaming = {}
-    if plan.streams and own in PROTOCOLS:
+    if plan.is_streamed and own in PROTOCOLS:
         streaming = import_module(PROTOCOLS[own].module).STREAMING.fields[0]
     return _make(
         request, plan.agent.model, own=own, streaming=streaming,

@@ -15,7 +15,8 @@ from typing import Any
 
 from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
+from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
@@ -28,12 +29,10 @@ from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.prompt_cache import ROLE, Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
+from axe_nb.providers.thinking import for_anthropic
 from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/messages"
-
-MAX_TOKENS = 4096
-"""Sent if the agent sets none, as the API requires a value."""
 
 THINKING = ("thinking", "redacted_thinking")
 
@@ -129,14 +128,16 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     past = () if request.tools else wire.list_past_tools(request)
     tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
     system = request.system if request.system.strip() else ""
-    prefix = mark_prefix(request, Prefix(tools, system, _encode_turns(request)))
+    turns = _encode_turns(request, b"\n".join([*tools, dump(system)]))
+    prefix = mark_prefix(request, Prefix(tools, system, turns))
+    params = for_anthropic(request.model, wire.own_params(request))
     fields = {
         "model": request.model,
-        "max_tokens": MAX_TOKENS,
-        **wire.own_params(request),
+        "max_tokens": params.pop("max_tokens"),
+        **params,
         **streaming,
         **({"tool_choice": {"type": "none"}} if past else {}),
-        **_encode_output(request, form),
+        **_encode_output(request, form, wire.table(params.get("output_config"))),
         **({"system": prefix.system} if prefix.system else {}),
     }
     return wire.envelope(fields, prefix.tools, prefix.turns)
@@ -146,10 +147,17 @@ body = wire.join_body(write_body)
 """Like `write_body`, but returns the body in one piece."""
 
 
-def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Encodes the schema of an answer, or the tool that takes it."""
+def _encode_output(
+    request: Request, form: Mapping[str, Any] | None, own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Encodes the schema of an answer, or the tool that takes it.
+
+    Args:
+        request: the request.
+        form: the schema; None = text is asked for.
+        own: the other settings of the output.
+    """
     if form is not None:
-        own = wire.table(request.params.get("output_config"))
         return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
     if request.must_call:
         return {"tool_choice": {"type": "tool", "name": request.must_call}}
@@ -161,9 +169,14 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
 
-def _encode_turns(request: Request) -> list[bytes]:
-    """Encodes the messages as turns; the older ones are one part."""
-    older, recent = write_messages(request, "anthropic", encode, _join_turns)
+def _encode_turns(request: Request, before: bytes) -> list[bytes]:
+    """Encodes the messages as turns; the older ones are one part.
+
+    Models with a budget for thinking do not bind it to what stood before it, and demand it back.
+    """
+    is_bound = find_facts("", request.model).thinking != "budget"
+    bound_to = before if is_bound else None
+    older, recent = write_messages(request, "anthropic", encode, _join_turns, bound_to)
     return list(filter(None, [older, *_merge(recent)]))
 
 
@@ -210,6 +223,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         stop_reason,
         _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
+        reasoning="\n\n".join(filter(None, (wire.text(b.get("thinking")) for b in blocks))),
     )
 
 

@@ -17,7 +17,7 @@ from axe_nb.answer_tool import take_answer, with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
-from axe_nb.providers.history import SERVER
+from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
@@ -132,11 +132,16 @@ async def exchange(
             if error.status in REFUSALS:
                 refusals.forget()  # the field was perhaps not what was wrong
             raise
-        response = take_answer(request, parse(data))
+        response = parse(data)
+        if asked.output is not None and _ignores_form(response):
+            refusals.add_ignored()
+        response = take_answer(request, response)
         if response.echo:
             if request.log:
                 request.log.server = request.server
-            response = replace(response, echo={**response.echo, SERVER: request.server})
+            marks = {SERVER: request.server, PREFIX: asked.wire.get(PREFIX)}
+            marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+            response = replace(response, echo=marked)
         return response
 
 
@@ -180,6 +185,11 @@ class _Refusals:
         self._found[place] = self._found.get(place, NONE) | {field}
         _remember(place, self._found[place])
 
+    def add_ignored(self) -> None:
+        """Remembers that the server takes the form of an answer, but does not keep to it."""
+        self._found[self._wide] = self._found.get(self._wide, NONE) | {OUTPUT}
+        _remember(self._wide, self._found[self._wide])
+
     def forget(self) -> None:
         """Removes what this request has added."""
         for place, fields in self._found.items():
@@ -199,6 +209,12 @@ def _leave_out(refused: Set[str], request: Request) -> Request:
     if INCLUDE in refused:
         request = replace(request, params={**request.params, INCLUDE: None})
     return request
+
+
+def _ignores_form(response: Response) -> bool:
+    """True if a whole answer that was to be a JSON object has none; the next try needs a tool."""
+    is_whole = not (response.tool_calls or response.is_cut or response.is_withheld)
+    return is_whole and bool(response.content.strip()) and "{" not in response.content
 
 
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:

@@ -5,8 +5,10 @@ Source: D-32; goals.md "turn 1000 against turn 10".
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,6 +16,10 @@ from axe_nb.messages import Message, Request, dump
 
 SERVER = "server"
 """Key of `Message.echo`."""
+
+PREFIX = "prefix"
+"""Key of `Message.echo`: digest of what stood before the reply; and of `Request.wire`: of what is
+sent with the request."""
 
 RECENT = 8
 """Messages at the end that stay apart, at least: protocols merge and mark the last ones."""
@@ -41,27 +47,64 @@ def join_objects(objects: Iterable[bytes]) -> bytes:
 
 
 def write_messages(
-    request: Request, protocol: str, encode: Encode, join: Join = join_objects
+    request: Request,
+    protocol: str,
+    encode: Encode,
+    join: Join = join_objects,
+    before: bytes | None = None,
 ) -> Written:
-    """Encodes the messages of a request, except those encoded for an earlier request."""
-    known = f"{protocol} {request.server}"
+    """Encodes the messages of a request, except those encoded for an earlier request.
+
+    Args:
+        request: the request.
+        protocol: name of the protocol.
+        encode: encodes one message.
+        join: joins encoded messages.
+        before: what stands before the messages, if the server refuses its own parts behind another
+            beginning than that which they followed (D-78).
+    """
+    start = None if before is None else hashlib.sha256(before)
+    known = f"{protocol} {request.server} {start.hexdigest() if start else ''}"
     history: History | None = request.wire.get(known)
     if history is None or not history.begins(request.messages):
-        history = request.wire[known] = History()
-    return history.write(request.messages, lambda one: encode(drop_foreign(one, request)), join)
+        history = request.wire[known] = History(start)
+    written = history.write(request.messages, partial(_encode_own, request, encode), join)
+    request.wire[PREFIX] = history.digest
+    return written
 
 
-def drop_foreign(message: Message, request: Request) -> Message:
-    """Returns a message without the parts that only another server may be given (D-78)."""
-    is_foreign = message.echo.get(SERVER, request.server) != request.server
-    return replace(message, echo={}) if request.server and is_foreign else message
+def _encode_own(
+    request: Request, encode: Encode, message: Message, prefix: str
+) -> Iterable[Mapping[str, Any]]:
+    """Encodes a message without the parts that its server must not be given (D-78).
+
+    Args:
+        request: the request.
+        encode: encodes one message.
+        message: the message.
+        prefix: digest of all that stands before it; empty = it does not matter.
+    """
+    echo = message.echo
+    is_foreign = request.server and echo.get(SERVER, request.server) != request.server
+    if echo and (is_foreign or (prefix and echo.get(PREFIX, prefix) != prefix)):
+        message = replace(message, echo={})
+    return encode(message)
 
 
 class History:
     """The messages of one conversation that have been written so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: hashlib._Hash | None = None) -> None:
+        """Creates an empty one.
+
+        Args:
+            start: the hash of what stands before the messages; None = it does not matter.
+        """
         self._joined = b""
+        self._start = start
+        """The hash of all that stands before the recent messages."""
+        self._hashes: list[hashlib._Hash] = []
+        """The same with each recent message, if there is a start."""
         self._older: list[Message] = []
         self._recent: list[Message] = []
         self._written: list[bytes] = []
@@ -74,14 +117,35 @@ class History:
         """
         return len(messages) >= len(self._older) and all(map(is_, self._older, messages))
 
-    def write(self, messages: Sequence[Message], encode: Encode, join: Join) -> Written:
-        """Encodes the messages that are new."""
+    @property
+    def digest(self) -> str:
+        """Digest of the messages and of what stands before them; empty if it does not matter."""
+        latest = self._hashes[-1] if self._hashes else self._start
+        return latest.hexdigest()[:16] if latest else ""
+
+    def write(
+        self,
+        messages: Sequence[Message],
+        encode: Callable[[Message, str], Iterable[Mapping[str, Any]]],
+        join: Join,
+    ) -> Written:
+        """Encodes the messages that are new.
+
+        Args:
+            messages: all messages.
+            encode: (message, digest of what stands before it) -> its objects.
+            join: as in `write_messages`.
+        """
         recent = messages[len(self._older) :]
         known = [*map(is_, self._recent, recent), False].index(False)
-        del self._recent[known:], self._written[known:]
+        del self._recent[known:], self._written[known:], self._hashes[known:]
         for message in recent[known:]:
-            self._written.append(b",".join(map(dump, encode(message))))
+            written = b",".join(map(dump, encode(message, self.digest)))
+            self._written.append(written)
             self._recent.append(message)
+            if latest := self._hashes[-1] if self._hashes else self._start:
+                self._hashes.append(latest.copy())
+                self._hashes[-1].update(written + b"\n")
         if len(self._recent) >= 2 * RECENT:
             self._join_older(join)
         return Written(self._joined, self._written.copy())
@@ -96,4 +160,6 @@ class History:
             return
         self._joined = join_objects([self._joined, join(self._written[:cut])])
         self._older += self._recent[:cut]
-        del self._recent[:cut], self._written[:cut]
+        if self._hashes:
+            self._start = self._hashes[cut - 1]
+        del self._recent[:cut], self._written[:cut], self._hashes[:cut]

@@ -21,6 +21,7 @@ from axe_nb.providers.history import write_messages
 from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
+from axe_nb.providers.thinking import for_ollama
 from axe_nb.quick_dataclass import dataclass
 
 PATH = "/api/chat"
@@ -96,7 +97,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         request: the request.
         streaming: the fields that ask for a stream; none = a whole reply.
     """
-    params = wire.own_params(request)
+    params = for_ollama(wire.own_params(request))
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
     if "max_tokens" in options:
@@ -139,6 +140,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         "tool_calls" if calls and reason == "stop" else reason,  # A-1.9
         Usage(wire.tokens(data.get("prompt_eval_count")), wire.tokens(data.get("eval_count"))),
         {"ollama": thinking} if thinking else {},
+        reasoning=thinking,
     )
 
 

@@ -6,13 +6,13 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
+from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
@@ -24,15 +24,13 @@ from axe_nb.providers.openai_stream import STREAMING
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
+from axe_nb.providers.thinking import for_chat
 from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/chat/completions"
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
-
-_REASONS = re.compile(r"(^|/)(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))(?![a-z0-9])")
-"""OpenAI's models that refuse `max_tokens`, and those that are fine-tuned from them."""
 
 FILTERED = "content_filter"
 """Beginning of the finish reason of an answer that a content filter cut or removed."""
@@ -177,9 +175,12 @@ def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_params(request: Request) -> dict[str, Any]:
-    """Returns the params, with the limit of tokens under the name that the model takes."""
-    params = wire.own_params(request)
-    if "max_tokens" in params and _REASONS.search(request.model):
+    """Returns the params, with the limit of tokens under the name that the model takes.
+
+    OpenAI's models that think refuse `max_tokens`.
+    """
+    params = for_chat(request.model, wire.own_params(request))
+    if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))
     return params
 
@@ -214,6 +215,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         stop_reason,
         _parse_usage(wire.table(data.get("usage"))),
         _select_parts_to_echo(message),
+        reasoning=_find_reasoning(message),
     )
 
 
@@ -269,6 +271,24 @@ def _join_text(content: object) -> str:
     if isinstance(content, str):
         return content
     return "".join(wire.text(part.get("text")) for part in wire.tables(content, "content"))
+
+
+def _find_reasoning(message: Mapping[str, Any]) -> str:
+    """Returns the reasoning as text; servers have it under one of several keys, or in parts."""
+    said = wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning"))
+    if said:
+        return said
+    parts = [
+        wire.text(part.get("text")) or wire.text(part.get("summary"))
+        for part in wire.tables(message.get("reasoning_details"), "reasoning_details")
+    ]
+    if isinstance(message.get("content"), list):
+        parts += [
+            wire.text(thought.get("text"))
+            for part in wire.tables(message["content"], "content")
+            for thought in wire.tables(part.get("thinking"), "thinking")
+        ]
+    return "".join(parts)
 
 
 def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import inspect
 import traceback
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ class ScriptProvider:
                     on_delta(delta)
         if playback.fault:
             raise _make_error(request.model, playback.fault, has_begun=has_begun)
+        if playback.reasoning:
+            return replace(playback.response, reasoning=playback.reasoning)
         return playback.response
 
 

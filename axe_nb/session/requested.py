@@ -17,6 +17,7 @@ from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.limits import Limits
+from axe_nb.model_table import suggest_model
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import list_some, quote, suggestion
 from axe_nb.tools.tool import Job
@@ -54,7 +55,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
         if not model:
             raise ConfigError(
                 "neither an agent nor a model is named",
-                hint='for example axe_nb.run(None, prompt, model="openai/gpt-5")',
+                hint=f'for example axe_nb.run(None, prompt, model="{suggest_model("anthropic")}")',
             )
         return NoAgent(name="", model=model)
     try:

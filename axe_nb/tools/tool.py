@@ -222,6 +222,9 @@ class ToolContext:
         return await self.delegation(self, task, wish)
 
 
+Describe: TypeAlias = Callable[[str], str]
+"""Name of an agent → its description; empty if it has none."""
+
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
 
 
@@ -247,8 +250,9 @@ class Tool:
     """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
     shown_whole: str = field(default="", kw_only=True)
     """The argument that the approval prompt shows completely, with its line breaks."""
-    adapt: Callable[[Agent], Tool] | None = field(default=None, kw_only=True)
-    """(agent) -> this tool as that agent has it, if its description depends on the agent."""
+    adapt: Callable[[Agent, Describe], Tool] | None = field(default=None, kw_only=True)
+    """(agent, descriptions of other agents) -> this tool as that agent has it, if its description
+    depends on the agent."""
     in_plan: bool = field(default=False, kw_only=True)
     """Allowed in plan mode although it is not read-only; its children run in plan mode too."""
     denied_below: str = field(default="", kw_only=True)
@@ -277,9 +281,9 @@ class Tool:
             calls_sub_agents=self.calls_sub_agents,
         )
 
-    def for_agent(self, agent: Agent) -> Tool:
+    def for_agent(self, agent: Agent, describe: Describe) -> Tool:
         """Returns this tool adapted to an agent."""
-        return self.adapt(agent) if self.adapt else self
+        return self.adapt(agent, describe) if self.adapt else self
 
     @property
     def spec(self) -> ToolSpec:

@@ -6,6 +6,7 @@ Source: A-5.7; D-19, D-20; product.md "Notebook" (`%%axe_agent`, `%axe show`, `%
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.servers import names_of_servers
@@ -14,6 +15,7 @@ from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import dump
+from axe_nb.model_table import tell_end
 from axe_nb.text import format_dollars, format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool, Verdict
@@ -41,6 +43,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
     """(label, value) of the settings in its file, without those it omits."""
     settings = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
+        ("Model Ends", ": ".join(filter(None, tell_end(agent.model, date.today())))),
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
         ("Tools", ", ".join(agent.tools)),
         ("MCP Servers", ", ".join(names_of_servers(agent.mcp_servers))), ("Mode", agent.mode),

@@ -130,7 +130,7 @@ def _format_setup(plan: Plan, *, model: bool) -> str:
 
 def _format_streaming(plan: Plan) -> str:
     """A line on streaming; empty for whole replies that no one asked for."""
-    if plan.streams:
+    if plan.is_streamed:
         return "\nStream:   yes"
     return "" if plan.agent.stream else "\nStream:   no"
 

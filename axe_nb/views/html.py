@@ -41,7 +41,7 @@ from axe_nb.views.data_table import format_data
 from axe_nb.views.folds import choose_folds, title_of
 from axe_nb.views.head_html import format_facts, format_strip
 from axe_nb.views.markdown import render
-from axe_nb.views.outline import Block, Entry, Outline, as_lines
+from axe_nb.views.outline import THOUGHT, Block, Entry, Outline, as_lines
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.summary import Fact, states_of
 from axe_nb.views.transcript import Transcript, group_of
@@ -248,7 +248,11 @@ class _Page:
         """A text with its pictures, each of which is drawn once on a page; a long one is folded."""
         urls = (self._find_thumbnail(picture) for picture in block.pictures)
         images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
-        fold = _format_fold(block) if id(block) in self._folds else ""
+        is_whole = id(block) in self._folds
+        if block.label == THOUGHT:
+            thought = replace(block, text=block.whole, more=0) if is_whole else block
+            return _format_fold(THOUGHT, thought)
+        fold = _format_fold(title_of(block), Block("", block.whole)) if is_whole else ""
         if fold:
             block = replace(block, more=0)
         shown = _format_block(block, alone and not (images or fold)) if block.text else ""
@@ -284,13 +288,14 @@ def _format_sign(row: Row) -> str:
     return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
 
 
-def _format_fold(block: Block) -> str:
-    """The whole of a long text."""
-    text = _escape(block.whole)
+def _format_fold(title: str, block: Block) -> str:
+    """A text that a line is clicked for."""
+    text = _escape(block.text)
+    rest = f"<small>… {_escape(block.rest)}</small>" if block.rest else ""
     return (
         f"<details style=margin-left:{TEXT_MARGIN}><summary><small style=opacity:{MUTED}>"
-        f"{title_of(block)}</small></summary>"
-        f"<pre{bidi.direction(text)} style='{TEXT}'>{text}</pre></details>"
+        f"{title}</small></summary>"
+        f"<pre{bidi.direction(text)} style='{TEXT}'>{text}</pre>{rest}</details>"
     )
 
 

@@ -52,7 +52,10 @@ WIDE = 120
 """Maximum length of a text beside its label in characters."""
 
 
-MINOR = frozenset({"said", "arguments", "result"})
+THOUGHT = "thought"
+"""Label of what a model thought: folded, and not in the text twin."""
+
+MINOR = frozenset({"said", "arguments", "result", THOUGHT})
 """Labels of texts that a long run only points to, and that its text twin omits."""
 
 
@@ -122,7 +125,9 @@ class Outline:
         self._rows = 0
         if not self.max_chars:
             runs = [self.root, *self.root.below()]
-            texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
+            texts = sum(
+                2 + sum(1 + len(t.calls) + bool(t.reasoning) for t in n.turns) for n in runs
+            )
             rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
             share = min(MOST, rooms * MAX_CHARS // texts)
             self.is_long = share < ENOUGH
@@ -192,6 +197,7 @@ class Outline:
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
+        before += map(self._make_thought, (turn for turn in node.turns if turn.is_hidden))
         before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
         after = self._collect_answers(node, call, answered) if node.depth else []
@@ -235,7 +241,8 @@ class Outline:
             "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
         )
         question = "" if turn.asked == "output" else turn.question
-        spoken = [self._make_block("asked", question, f"{turn.path}.question"), said]
+        asked = self._make_block("asked", question, f"{turn.path}.question")
+        spoken = [asked, self._make_thought(turn), said]
         if not turn.only_call:
             return spoken, []
         before, after = self._collect_call(turn.only_call, doing_of(turn))
@@ -282,6 +289,10 @@ class Outline:
             return block
         return replace(block, pictures=pictures[:MAX_PICTURES])
 
+    def _make_thought(self, turn: TurnNode) -> Block:
+        at = f"{turn.run.path}.exchanges[{turn.exchanges - 1}]"
+        return self._make_block(THOUGHT, turn.reasoning, f"{at}.response.reasoning")
+
     def _make_block(self, label: str, text: str, path: str) -> Block:
         shown, more = excerpts.cut_beginning(text, self.max_chars)
         if more and label in MINOR and self.is_long:
@@ -311,7 +322,7 @@ def as_lines(outline: Outline) -> Iterator[str]:
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
         yield from _format_block(warning, "")
-    left_out = MINOR if outline.is_long else frozenset[str]()
+    left_out = MINOR if outline.is_long else frozenset({THOUGHT})
     yield from _format_inside(root, "  ", left_out)
 
 

@@ -206,6 +206,9 @@ class Transcript:
         turn = node.turns[-1]
         clean = self._filter
         turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
+        turn.reasoning = clean.text(event.reasoning)
+        earlier = node.turns[-2].exchanges if len(node.turns) > 1 else 0
+        turn.exchanges = earlier + len(event.exchanges)
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)

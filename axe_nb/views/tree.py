@@ -126,6 +126,10 @@ class TurnNode:
     """As in `TurnStarted`; live only."""
     state: State = "running"
     text: str = ""
+    reasoning: str = ""
+    """The text of its thinking."""
+    exchanges: int = 0
+    """Exchanges of its run up to its response."""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
     pauses: list[Pause] = field(default_factory=list)

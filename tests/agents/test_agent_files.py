@@ -133,7 +133,7 @@ def test_the_scaffold_is_an_agent_and_shows_the_delegation_settings() -> None:
     text = scaffold("lead")
     assert "# [sub_agents_config]\n# max_depth = 3\n# parallel = true\n# timeout = 120" in text
     agent = Agent.from_toml(text, name="lead")
-    assert (agent.name, agent.model) == ("lead", "anthropic/claude-sonnet-4-5")
+    assert (agent.name, agent.model) == ("lead", "anthropic/claude-sonnet-5-5")
     assert agent.warnings == ()
 
 

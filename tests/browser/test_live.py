@@ -96,7 +96,7 @@ LAID_OUT = """
 
 
 @pytest.mark.req("D-24")
-def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_end(
+def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the_end(
     lab: Lab,
 ) -> None:
     start(
@@ -125,7 +125,9 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_e
     assert "27</i> keys, 3 of them required." in shown
     assert live == lab.page.evaluate(LAID_OUT), "nothing jumps, and nothing looks different"
     assert "Keys and defaults" not in shown
-    assert "Keys and defaults" not in str(lab.save().cells[0].outputs)
+    saved = str(lab.save().cells[0].outputs)
+    assert "thought</small></summary><pre" in saved
+    assert "Keys and defaults, then. &lt;b&gt;Who&lt;/b&gt; reads them?" in saved
 
 
 @pytest.mark.req("D-65")

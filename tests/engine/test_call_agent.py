@@ -65,6 +65,7 @@ def test_an_agent_with_sub_agents_is_offered_call_agent() -> None:
                 "type": "string",
                 "description": "Name of the sub-agent to invoke "
                 "(must be one of: test-runner, lint checker)",
+                "enum": ["test-runner", "lint checker"],
             },
             "task": {"type": "string", "description": "What you need the sub-agent to do"},
             "context": {
@@ -74,6 +75,24 @@ def test_an_agent_with_sub_agents_is_offered_call_agent() -> None:
         },
         "required": ["agent", "task"],
     }
+
+
+@pytest.mark.req("D-71")
+def test_the_model_is_told_what_each_sub_agent_is_for() -> None:
+    sent, boss = keeping("boss", sub_agents=("tester", "linter", "plain", "gone"))
+    tester = agent("tester", "ok", description="Runs the tests\nof one folder")
+    linter = agent("linter", "ok", description="Finds " + "mistakes " * 100)
+    play(boss, tester, linter, agent("plain", "ok"))
+    [offered] = sent[0].tools
+    names, *lines = offered.description.split("\n")
+    assert names.endswith("Available agents: tester, linter, plain, gone")
+    assert lines[0] == "- tester: Runs the tests of one folder"
+    assert lines[1].startswith("- linter: Finds mistakes mistakes")
+    assert len(lines[1]) <= len("- linter: ") + 300
+    assert len(lines) == 2
+    assert offered.input_schema()["properties"]["agent"]["enum"] == [
+        "tester", "linter", "plain", "gone",
+    ]  # fmt: skip
 
 
 @pytest.mark.req("A-6.4")

@@ -97,7 +97,7 @@ def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: K
     said = text(cells.run("%axe init fresh"))
     assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` opens it in a cell\n"
     cells.run("%axe edit fresh")
-    assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\n# description')
+    assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\ndescription = "')
     [error] = cells.run("%axe init fresh")
     assert error["evalue"] == "axe/agents/fresh.toml already exists"
 

@@ -204,3 +204,25 @@ def test_a_preview_has_the_form_of_the_answer(
     (project / "axe" / "agents" / "t.toml").write_text(text)
     assert main(["run", "t", "-p", "hi", "--dry-run", "--full"]) == 0
     assert '"response_format"' in capsys.readouterr().out
+
+
+def test_a_server_that_ignores_the_form_in_silence_is_offered_a_tool_in_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Third-party servers of Anthropic's protocol take `output_config`, and do nothing with it."""
+    said = {"content": [{"type": "text", "text": "There are three."}], "stop_reason": "end_turn"}
+    call = {"type": "tool_use", "id": "t", "name": "give_answer", "input": {"n": 3}}
+    called = {"content": [call], "stop_reason": "tool_use"}
+    replies = [{"status": 200, "body": {"role": "assistant", **one}} for one in (said, called)]
+    with Replay({"x": {"sequence": replies}}) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        for _ in range(2):
+            result = axe_nb.run(Agent("a", "anthropic/local"), "How many?", output=schema)
+            assert (result.data, result.error) == ({"n": 3}, None)
+        first, second, third = (one.body for one in server.log("x"))
+    assert "output_config" in first
+    for body in (second, third):
+        assert "output_config" not in body
+        assert body["tool_choice"] == {"type": "tool", "name": "give_answer"}

@@ -359,7 +359,7 @@ function texts(box, blocks, copyOne) {
     put(name, label);
     put(body, text);
     put(more, rest ? `… ${rest}` : "");
-    fold(block, label === "thinks");
+    fold(block, label === "thinks" || label === "thought");
     block.classList.toggle("axe-nb-warning", label === "warning");
     block.classList.toggle("axe-nb-lines", text.includes("\n"));
   });

@@ -1,0 +1,162 @@
+"""`[params] thinking`, and the room for it, in the form of each protocol. Pure.
+
+Each function takes the parameters of a request and returns those to send. A key in the vendor's own
+form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it is.
+Source: D-79; issue 26.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from axe_nb.errors import ConfigError
+from axe_nb.model_table import find_facts, thinks
+from axe_nb.text import quote
+
+THINKING = "thinking"
+"""Key of `[params]`."""
+
+PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
+"""Largest answers of models that the table does not know, without and with thinking."""
+
+LONG = 21_333
+"""Tokens of an answer that takes so long that it is streamed in any case, as the SDKs do."""
+
+LEAST_BUDGET = 1024
+"""Tokens; the least that Anthropic takes for thinking."""
+
+BUDGETS: Mapping[str, int] = {"low": 2048, "medium": 8192, "high": 24_576}
+"""Word → tokens for thinking, for models that count them."""
+
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+"""Keys of `[params]` that limit an answer."""
+
+
+def find_room(model: str, params: Mapping[str, Any]) -> int:
+    """Returns the largest answer in tokens: as set, else that of the table, else a default."""
+    given = params.get("max_tokens")
+    if isinstance(given, int):
+        return given
+    default = THINKING_OUTPUT if thinks(model, params) else PLAIN_OUTPUT
+    return find_facts("", model).output or default
+
+
+def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
+    """True for a reply that a proxy would give up on, were it silent until it is whole."""
+    if thinks(model, params):
+        return True
+    if protocol == "anthropic":
+        return find_room(model, params) > LONG
+    return any(isinstance(n := params.get(key), int) and n > LONG for key in LIMITS)
+
+
+def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
+    """Checks that a model takes the value of `[params] thinking`.
+
+    Args:
+        protocol: protocol of its server; `script` takes any.
+        model: the model's name without the provider.
+        params: the parameters of the agent.
+
+    Raises:
+        ConfigError: it does not, or there is no room for it.
+    """
+    asked = params.get(THINKING)
+    if protocol == "script" or not isinstance(asked, (str, int)):
+        return
+    facts = find_facts("", model)
+    counts = protocol == "anthropic" and facts.thinking in ("", "budget")
+    levels = facts.levels if _may_think(model) else ("off",)
+    if (isinstance(asked, int) and not counts) or (isinstance(asked, str) and asked not in levels):
+        choices = ", ".join([*levels, *(["a number of tokens"] if counts else [])])
+        raise ConfigError(
+            f"params.{THINKING}: model {quote(model)} does not take {_format(asked)}",
+            hint=f"choose one of: {choices}",
+        )
+    if not counts or asked == "off":
+        return
+    room = find_room(model, params)
+    if room <= LEAST_BUDGET:
+        raise ConfigError(
+            f"params.max_tokens: {room} leaves no room for thinking",
+            hint=f"set it above {LEAST_BUDGET}, or params.{THINKING} to off",
+        )
+    if isinstance(asked, int) and not LEAST_BUDGET <= asked < room:
+        raise ConfigError(
+            f"params.{THINKING}: {asked} tokens are not between {LEAST_BUDGET} and the largest "
+            f"answer, {room}",
+            hint="lower it, or raise params.max_tokens",
+        )
+
+
+def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters for Anthropic's Messages API, which needs `max_tokens`."""
+    sent = {**params, "max_tokens": params.get("max_tokens", find_room(model, params))}
+    asked, facts = params.get(THINKING), find_facts("", model)
+    display = {"display": "summarized"} if facts.summarized else {}
+    if asked is None:
+        if facts.thinks == "default" and display:
+            sent[THINKING] = {"type": "adaptive", **display}
+    elif asked == "off":
+        del sent[THINKING]
+        if facts.thinks == "default" or not facts.is_known:
+            sent[THINKING] = {"type": facts.off}
+    elif isinstance(asked, (str, int)) and facts.thinking == "adaptive":
+        sent[THINKING] = {"type": "adaptive", **display}
+        sent["output_config"] = {"effort": asked, **_table(params.get("output_config"))}
+    elif isinstance(asked, (str, int)):
+        tokens = asked if isinstance(asked, int) else BUDGETS.get(asked, LEAST_BUDGET)
+        most = max(LEAST_BUDGET, find_room(model, params) // 2)
+        sent[THINKING] = {
+            "type": "enabled",
+            "budget_tokens": tokens if isinstance(asked, int) else min(tokens, most),
+        }
+    return sent
+
+
+def for_chat(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters for OpenAI's Chat Completions API."""
+    asked = params.get(THINKING)
+    if not isinstance(asked, (str, int)):
+        return dict(params)
+    sent = {key: value for key, value in params.items() if key != THINKING}
+    if _may_think(model):
+        sent.setdefault("reasoning_effort", "none" if asked == "off" else asked)
+    return sent
+
+
+def for_responses(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters for OpenAI's Responses API; what it thinks is asked for as well."""
+    asked = params.get(THINKING)
+    if not isinstance(asked, (str, int)):
+        return dict(params)
+    sent = {key: value for key, value in params.items() if key != THINKING}
+    if _may_think(model):
+        form = {"effort": "none"} if asked == "off" else {"effort": asked, "summary": "auto"}
+        sent["reasoning"] = {**form, **_table(params.get("reasoning"))}
+    return sent
+
+
+def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters for Ollama's API."""
+    asked = params.get(THINKING)
+    if not isinstance(asked, (str, int)):
+        return dict(params)
+    sent = {key: value for key, value in params.items() if key != THINKING}
+    sent.setdefault("think", False if asked == "off" else asked)
+    return sent
+
+
+def _may_think(model: str) -> bool:
+    """True unless the model is known not to think; such ones refuse to be told not to."""
+    facts = find_facts("", model)
+    return facts.thinks != "never" or not facts.is_known
+
+
+def _format(asked: str | int) -> str:
+    return quote(asked) if isinstance(asked, str) else f"a number of tokens ({asked})"
+
+
+def _table(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}

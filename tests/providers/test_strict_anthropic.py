@@ -1,0 +1,194 @@
+"""Models that think, over a server that refuses what Anthropic's API refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, RunResult
+from axe_nb.cli import main
+from tests.providers.strict_anthropic import ANSWER, THOUGHT, StrictAnthropic
+
+MODEL = "anthropic/claude-opus-5-5"
+
+
+@axe_nb.tool
+def look() -> str:
+    """Looks at the map."""
+    return "a map"
+
+
+@axe_nb.tool
+def listen() -> str:
+    """Listens."""
+    return "nothing"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictAnthropic]:
+    with StrictAnthropic() as strict:
+        point_to(strict, monkeypatch)
+        yield strict
+
+
+def point_to(strict: StrictAnthropic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-canary-0123456789")
+    monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", strict.url)
+
+
+def make_agent(**keys: Any) -> Agent:
+    return Agent("a", MODEL, **{"system_prompt": "Count.", "tools": [look, listen], **keys})
+
+
+def ask(agent: Agent, prompt: str = "How many?", **options: Any) -> RunResult:
+    result = axe_nb.run(agent, prompt, display=False, **options)
+    assert (result.text, result.error) == (ANSWER, None)
+    return result
+
+
+def count_thoughts(body: dict[str, Any]) -> int:
+    return sum(b["type"] == "thinking" for m in body["messages"] for b in m["content"])
+
+
+@pytest.mark.req("D-78")
+def test_a_conversation_gives_all_thinking_back(server: StrictAnthropic) -> None:
+    result = ask(make_agent())
+    for _ in range(12):
+        result = ask(make_agent(), "Sure?", continue_from=result)
+    assert [count_thoughts(body) for body in server.bodies] == list(range(26))
+    assert result.request().body == server.bodies[-1]
+
+
+@pytest.mark.req("D-78")
+def test_a_fork_with_another_system_prompt_gives_none_back(server: StrictAnthropic) -> None:
+    first = ask(make_agent())
+    forked = first.fork("0/2", system_prompt="Count twice.", display=False)
+    assert (forked.text, forked.error) == (ANSWER, None)
+    assert server.bodies[-1]["system"] == "Count twice."
+    assert count_thoughts(server.bodies[-1]) == 0
+    assert forked.request().body == server.bodies[-1]
+    later = ask(make_agent(system_prompt="Count twice."), "Sure?", continue_from=forked)
+    assert later.request().body == server.bodies[-1]
+    assert count_thoughts(server.bodies[-1]) == 2, "that of the fork, not that of the run before"
+
+
+@pytest.mark.req("D-78")
+def test_a_run_that_continues_with_another_prompt_or_fewer_tools_gives_none_back(
+    server: StrictAnthropic, tmp_path: Path
+) -> None:
+    first = ask(make_agent())
+    first.save(tmp_path / "run.axe")
+    for earlier in (first, axe_nb.load(tmp_path / "run.axe")):
+        assert isinstance(earlier, RunResult)
+        ask(make_agent(system_prompt="Count twice."), "Sure?", continue_from=earlier)
+        assert [count_thoughts(body) for body in server.bodies[-2:]] == [0, 1]
+        ask(make_agent(tools=[look]), "Sure?", continue_from=earlier)
+        assert [count_thoughts(body) for body in server.bodies[-2:]] == [0, 1]
+        ask(make_agent(), "Sure?", continue_from=earlier)
+        assert [count_thoughts(body) for body in server.bodies[-2:]] == [2, 3]
+
+
+@pytest.mark.req("D-78")
+def test_a_recorded_conversation_is_played_with_all_thinking(
+    server: StrictAnthropic, tmp_path: Path
+) -> None:
+    with axe_nb.cassette(tmp_path / "c.axe", mode="record"):
+        ask(make_agent(), "Sure?", continue_from=ask(make_agent()))
+    sent = len(server.bodies)
+    with axe_nb.cassette(tmp_path / "c.axe", mode="replay"):
+        again = ask(make_agent(), "Sure?", continue_from=ask(make_agent()))
+    assert len(server.bodies) == sent
+    assert again.request().body == server.bodies[-1]
+
+
+def test_the_thinking_is_asked_for_and_shown(server: StrictAnthropic) -> None:
+    result = ask(make_agent())
+    assert [one.response.reasoning for one in result.exchanges if one.response] == [THOUGHT] * 2
+    assert server.bodies[-1]["thinking"] == {"type": "adaptive", "display": "summarized"}
+    ask(make_agent(params={"thinking": {"type": "adaptive", "display": "omitted"}}))
+
+
+@pytest.mark.req("D-79")
+def test_the_room_for_an_answer_is_that_of_the_model(server: StrictAnthropic) -> None:
+    ask(make_agent(tools=[]))
+    assert server.bodies[-1]["max_tokens"] == 128_000
+
+
+@pytest.mark.req("D-79")
+def test_an_answer_whose_room_thinking_has_used_up_says_so(server: StrictAnthropic) -> None:
+    agent = make_agent(tools=[], params={"max_tokens": 1500})
+    result = axe_nb.run(agent, "How many?", display=False)
+    told = (
+        "thinking used up the tokens of the answer (max_tokens); "
+        "raise params.max_tokens, or lower params.thinking"
+    )
+    assert (result.text, result.warnings) == ("", (told,))
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    result = axe_nb.run(agent, "How many?", output=schema, display=False)
+    assert result.error == f"the answer is not complete: {told}"
+
+
+def test_a_tool_for_the_answer_is_offered_and_never_forced(server: StrictAnthropic) -> None:
+    schema = {"type": "object", "properties": {"n": {}}, "additionalProperties": True}
+    result = axe_nb.run(make_agent(tools=[]), "How many?", output=schema, display=False)
+    assert "tool_choice" not in server.bodies[0]
+    assert [tool["name"] for tool in server.bodies[0]["tools"]] == ["give_answer"]
+    assert result.error is not None
+    assert "does not match its schema" in result.error
+
+
+def test_a_temperature_is_taken_as_the_version_of_2023_is_asked_for(
+    server: StrictAnthropic,
+) -> None:
+    ask(make_agent(tools=[], params={"temperature": 1}))
+
+
+def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch, piped: Callable[[bytes], None], project: Path
+) -> None:
+    piped(b"")
+    Agent("a", MODEL).save()
+    with StrictAnthropic(patience=0.2, silence=0.5) as strict:
+        point_to(strict, monkeypatch)
+        result = ask(make_agent(tools=[]), retries=0)
+        assert strict.bodies[-1]["stream"] is True
+        [mapped] = list(axe_nb.map(make_agent(tools=[]), ["How many?"], retries=0, display=False))
+        assert (mapped.text, mapped.error) == (ANSWER, None)
+        assert main(["run", "a", "-p", "How many?", "--retries", "0"]) == 0, "piped"
+        assert strict.bodies[-1]["stream"] is True
+        whole = axe_nb.run(
+            make_agent(tools=[]), "How many?", stream=False, retries=0, display=False
+        )
+        assert whole.status == "error", "the proxy gave it up"
+        assert "stream" not in strict.bodies[-1]
+        strict.patience = None
+        plain = ask(make_agent(tools=[]), stream=False)
+    streamed = [one.response for one in result.exchanges]
+    assert streamed == [one.response for one in plain.exchanges]
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "streamed"),
+    [
+        ("anthropic/claude-haiku-4-5", {}, True),
+        ("anthropic/claude-haiku-4-5", {"max_tokens": 4096}, False),
+        ("anthropic/claude-haiku-4-5", {"max_tokens": 40_000}, True),
+        ("anthropic/unheard-of", {}, False),
+        ("openai/unheard-of", {}, False),
+        ("openai/unheard-of", {"max_tokens": 40_000}, True),
+        ("openai/unheard-of", {"reasoning_effort": "low"}, True),
+        ("openai/unheard-of", {"thinking": "off"}, False),
+    ],
+)
+def test_the_dry_run_says_whether_a_reply_is_streamed(
+    model: str, params: dict[str, Any], streamed: bool, capsys: pytest.CaptureFixture[str],
+    piped: Callable[[bytes], None], project: Path,
+) -> None:  # fmt: skip
+    piped(b"")
+    Agent("a", model, params=params).save()
+    assert main(["run", "a", "-p", "hi", "--dry-run"]) == 0
+    assert ("Stream:   yes" in capsys.readouterr().out) == streamed

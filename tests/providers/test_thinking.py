@@ -1,0 +1,247 @@
+"""`[params] thinking` over each protocol, and the room for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError
+from axe_nb.providers.thinking import for_responses
+from tests.wire.replay import Replay
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "One, two.", "signature": "c2ln"},
+            {"type": "text", "text": "Three."},
+        ],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 5, "output_tokens": 2},
+    },
+    "openai": {
+        "choices": [
+            {
+                "finish_reason": "stop",
+                "message": {
+                    "role": "assistant", "content": "Three.", "reasoning_content": "One, two.",
+                },
+            }
+        ]
+    },
+    "ollama": {"message": {"content": "Three.", "thinking": "One, two."}, "done": True},
+}  # fmt: skip
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    scenarios = {name: {"status": 200, "body": body} for name, body in REPLIES.items()}
+    with Replay(scenarios) as replay:
+        for protocol in REPLIES:
+            monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
+            monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", replay.url(protocol))
+        yield replay
+
+
+def send(server: Replay, model: str, **params: Any) -> dict[str, Any]:
+    """The body that is sent, without what does not matter here."""
+    result = axe_nb.run(Agent("a", model, params=params), "How many?", display=False)
+    assert result.text == "Three."
+    body: dict[str, Any] = server.log(model.partition("/")[0])[-1].body
+    dull = ("model", "messages", "stream", "stream_options")
+    return {key: value for key, value in body.items() if key not in dull}
+
+
+SUMMARIZED = {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "sent"),
+    [
+        (
+            "claude-sonnet-5-5", "low",
+            {"max_tokens": 128_000, "thinking": SUMMARIZED, "output_config": {"effort": "low"}},
+        ),
+        ("claude-sonnet-5-5", None, {"max_tokens": 128_000, "thinking": SUMMARIZED}),
+        (
+            "claude-sonnet-5-5", "off",
+            {"max_tokens": 128_000, "thinking": {"type": "between_tools"}},
+        ),
+        ("claude-opus-5", "off", {"max_tokens": 128_000, "thinking": {"type": "disabled"}}),
+        (
+            "claude-opus-4-6", "high",
+            {
+                "max_tokens": 64_000, "thinking": {"type": "adaptive"},
+                "output_config": {"effort": "high"},
+            },
+        ),
+        ("claude-opus-4-6", "off", {"max_tokens": 64_000}),
+        ("claude-opus-4-6", None, {"max_tokens": 64_000}),
+        (
+            "claude-haiku-4-5", "medium",
+            {"max_tokens": 64_000, "thinking": {"type": "enabled", "budget_tokens": 8192}},
+        ),
+        (
+            "claude-haiku-4-5", 5000,
+            {"max_tokens": 64_000, "thinking": {"type": "enabled", "budget_tokens": 5000}},
+        ),
+        (
+            "unheard-of", "low",
+            {"max_tokens": 32_000, "thinking": {"type": "enabled", "budget_tokens": 2048}},
+        ),
+        ("unheard-of", "off", {"max_tokens": 4096, "thinking": {"type": "disabled"}}),
+        ("unheard-of", None, {"max_tokens": 4096}),
+        (
+            "claude-sonnet-5-5", {"type": "adaptive", "display": "omitted"},
+            {"max_tokens": 128_000, "thinking": {"type": "adaptive", "display": "omitted"}},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.req("D-79")
+def test_anthropic_is_asked_in_the_form_of_the_model(
+    server: Replay, model: str, asked: Any, sent: Mapping[str, Any]
+) -> None:
+    params = {} if asked is None else {"thinking": asked}
+    assert send(server, f"anthropic/{model}", **params) == sent
+
+
+def test_a_word_is_a_budget_below_the_largest_answer(server: Replay) -> None:
+    sent = send(server, "anthropic/claude-haiku-4-5", thinking="high", max_tokens=4000)
+    assert sent == {
+        "max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000},
+    }  # fmt: skip
+
+
+def test_effort_and_form_of_the_answer_are_sent_together(server: Replay) -> None:
+    body = {**REPLIES["anthropic"], "content": [{"type": "text", "text": '{"n": 3}'}]}
+    server.replies["anthropic"] = {"status": 200, "body": body}
+    schema = {
+        "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+        "additionalProperties": False,
+    }  # fmt: skip
+    agent = Agent("a", "anthropic/claude-sonnet-5-5", params={"thinking": "high"}, output=schema)
+    assert axe_nb.run(agent, "How many?", display=False).data == {"n": 3}
+    sent = server.log("anthropic")[-1].body["output_config"]
+    assert sent["effort"] == "high"
+    assert sent["format"]["schema"]["properties"] == {"n": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "sent"),
+    [
+        ("gpt-6.1-terra", {"thinking": "high"}, {"reasoning_effort": "high"}),
+        ("gpt-6.1-terra", {"thinking": "off"}, {"reasoning_effort": "none"}),
+        ("gpt-6.1-terra", {}, {}),
+        ("gpt-6.1-terra", {"reasoning_effort": "xhigh"}, {"reasoning_effort": "xhigh"}),
+        ("gpt-4.1", {"thinking": "off"}, {}),
+        ("qwen4", {"thinking": "low"}, {"reasoning_effort": "low"}),
+        ("glm", {"thinking": {"type": "enabled"}}, {"thinking": {"type": "enabled"}}),
+    ],
+)
+def test_chat_completions_is_asked_for_an_effort(
+    server: Replay, model: str, params: dict[str, Any], sent: Mapping[str, Any]
+) -> None:
+    agent = Agent("a", f"openai/{model}", params=params)
+    body = axe_nb.run(agent, "How many?", display=False).request(protocol="openai").body
+    assert {k: v for k, v in body.items() if k in ("thinking", "reasoning_effort")} == sent
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "sent"),
+    [
+        (
+            "gpt-6.1-terra", {"thinking": "high"},
+            {"reasoning": {"effort": "high", "summary": "auto"}},
+        ),
+        ("gpt-6.1-terra", {"thinking": "off"}, {"reasoning": {"effort": "none"}}),
+        ("gpt-6.1-terra", {"top_p": 1}, {"top_p": 1}),
+        (
+            "gpt-6.1-terra", {"thinking": "low", "reasoning": {"summary": "detailed"}},
+            {"reasoning": {"effort": "low", "summary": "detailed"}},
+        ),
+    ],
+)  # fmt: skip
+def test_responses_is_asked_for_an_effort_and_a_summary(
+    model: str, params: dict[str, Any], sent: Mapping[str, Any]
+) -> None:
+    assert for_responses(model, params) == sent
+
+
+@pytest.mark.parametrize(("asked", "sent"), [("off", False), ("low", "low"), ("high", "high")])
+def test_ollama_is_told_to_think(server: Replay, asked: str, sent: object) -> None:
+    assert send(server, "ollama/qwen4", thinking=asked) == {"think": sent}
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "message", "hint"),
+    [
+        (
+            "anthropic/claude-opus-5-5", {"thinking": "off"},
+            'params.thinking: model "claude-opus-5-5" does not take "off"',
+            "choose one of: low, medium, high",
+        ),
+        (
+            "anthropic/claude-sonnet-5-5", {"thinking": 5000},
+            'params.thinking: model "claude-sonnet-5-5" does not take a number of tokens (5000)',
+            "choose one of: off, low, medium, high",
+        ),
+        (
+            "openai/gpt-4.1", {"thinking": "low"},
+            'params.thinking: model "gpt-4.1" does not take "low"',
+            "choose one of: off",
+        ),
+        (
+            "ollama/qwen4", {"thinking": 2000},
+            'params.thinking: model "qwen4" does not take a number of tokens (2000)',
+            "choose one of: off, low, medium, high",
+        ),
+        (
+            "anthropic/claude-haiku-4-5", {"thinking": "low", "max_tokens": 1000},
+            "params.max_tokens: 1000 leaves no room for thinking",
+            "set it above 1024, or params.thinking to off",
+        ),
+        (
+            "anthropic/claude-haiku-4-5", {"thinking": 5000, "max_tokens": 5000},
+            "params.thinking: 5000 tokens are not between 1024 and the largest answer, 5000",
+            "lower it, or raise params.max_tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_model_does_not_take_is_an_error_before_anything_is_sent(
+    server: Replay, model: str, params: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run(Agent("a", model, params=params), "How many?", display=False)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert not any(server.log(name) for name in REPLIES)
+
+
+def test_the_error_has_the_line_of_the_file(server: Replay, project: Any) -> None:
+    source = 'name = "a"\nmodel = "anthropic/claude-opus-5-5"\n\n[params]\nthinking = "off"\n'
+    (project / "axe" / "agents" / "a.toml").write_text(source, "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run("a", "How many?", display=False)
+    assert caught.value.place == "in axe/agents/a.toml, line 5"
+
+
+@pytest.mark.parametrize("asked", ["hihg", True, 1.5, 0])
+def test_a_word_that_no_vendor_has_is_an_error_of_the_agent(asked: object) -> None:
+    with pytest.raises(ConfigError, match="must be off, low, medium, high or a whole number"):
+        Agent("a", "anthropic/claude-sonnet-5-5", params={"thinking": asked})
+
+
+def test_a_tool_for_the_answer_is_never_forced_on_a_model_that_thinks_by_default(
+    server: Replay,
+) -> None:
+    answer = {"type": "tool_use", "id": "t", "name": "give_answer", "input": {"n": 3}}
+    body = {**REPLIES["anthropic"], "content": [answer], "stop_reason": "tool_use"}
+    server.replies["anthropic"] = {"status": 200, "body": body}
+    schema = {"type": "object", "properties": {"n": {}}, "additionalProperties": True}
+    agent = Agent("a", "anthropic/claude-sonnet-5-5", output=schema)
+    assert axe_nb.run(agent, "How many?", display=False).data == {"n": 3}
+    sent = server.log("anthropic")[-1].body
+    assert "tool_choice" not in sent, json.dumps(sent)

@@ -1,0 +1,130 @@
+"""The table of models, and the models that we suggest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from axe_nb.actions import format_agent
+from axe_nb.agents.agent import Agent
+from axe_nb.doctor.doctor import examine
+from axe_nb.model_table import find_facts, list_suggested, suggest_model, tell_end
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.session.session import Session
+from tests import models
+
+ROOT = Path(__file__).parent.parent
+
+MODEL = re.compile(
+    r"\b(?:(anthropic|openai)/)?((?:claude|gpt|o\d)-[\w.-]*\w|chatgpt-[\w-]+)|\bopenai/([\w.-]+\w)"
+)
+"""A vendor's model, with or without its provider."""
+
+NO_MODEL = {"gpt-oss", "claude-code", "openai/v1", "openai/deployments"}
+"""What looks like one."""
+
+OF_TESTS = {"openai/parrot", "openai/NAME"}
+"""Models of scripts that are served in OpenAI's protocol."""
+
+WRONG = {"gpt-4o"}
+"""Models in examples of mistakes, which are never asked."""
+
+
+def test_the_comparison_finds_what_the_table_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [("anthropic", "claude-sonnet-5-5", date(2027, 5, 1)), ("openai", "new-1", date.max)]
+    monkeypatch.setattr(models, "list_models", lambda: iter(()))
+    monkeypatch.setattr(models, "list_ends", lambda: iter(ends))
+    monkeypatch.setattr(models, "list_contexts", lambda: iter([("openai", "new-1", 5)]))
+    assert list(models.find_differences()) == [
+        "anthropic/claude-sonnet-5-5: ends on 2027-05-01 in the SDK, on None in the table",
+        "openai/new-1: no family fits it",
+        "openai/new-1: context of 5 in genai-prices, None in the table",
+    ]
+
+
+def find_released() -> date:
+    """The date of the newest release; before it, the day on which the table was compared."""
+    dated = re.findall(r"^## \S+ - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    checked = re.search(r"^checked = (\S+)", (ROOT / "axe_nb" / "models.toml").read_text(), re.M)
+    assert checked
+    return max(map(date.fromisoformat, [*dated, checked[1]]))
+
+
+def list_texts() -> Iterator[tuple[Path, str]]:
+    """Yields the texts that users read or copy."""
+    yield ROOT / "README.md", (ROOT / "README.md").read_text("utf-8")
+    for folder in ("axe_nb", "docs", "notebooks"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".md", ".toml", ".js", ".ipy") and path.name != "models.toml":
+                yield path, path.read_text("utf-8")
+            elif path.suffix == ".ipynb":
+                cells = json.loads(path.read_text("utf-8"))["cells"]
+                yield path, "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def find_named() -> Iterator[tuple[str, str]]:
+    """Yields (place, model) for each model of a vendor that a text names."""
+    for path, text in list_texts():
+        for number, line in enumerate(text.split("\n"), 1):
+            for found in MODEL.finditer(line):
+                name = found[0].rstrip(".")
+                plain = name.rpartition("/")[2]
+                if not {name, plain} & (NO_MODEL | OF_TESTS | WRONG):
+                    yield f"{path.relative_to(ROOT)}:{number}", plain
+
+
+def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
+    released, named = find_released(), list(find_named())
+    assert len(named) > 10
+    unknown = [f"{place}: {m}" for place, m in named if not find_facts("", m).is_known]
+    ending = [f"{place}: {m}" for place, m in named if find_facts("", m).retires_soon(released)]
+    assert (unknown, ending) == ([], [])
+
+
+def test_the_suggested_models_are_known_and_stay() -> None:
+    suggested = [name for name in list_suggested() if not name.startswith("ollama/")]
+    assert suggested
+    for model in suggested:
+        vendor, _, name = model.partition("/")
+        assert find_facts(vendor, name).is_known
+        assert tell_end(model, find_released()) == ("", "")
+    for name, info in PROVIDERS.items():
+        assert bool(suggest_model(name)) == info.has_server
+
+
+def test_a_model_that_ends_is_told_with_its_date_and_the_next_step() -> None:
+    told = tell_end("anthropic/claude-opus-4-5", date(2026, 11, 26))
+    step = f"use {suggest_model('anthropic')}"
+    assert told == ("its vendor ends this model on 2027-01-22", step)
+    assert tell_end("anthropic/claude-opus-4-5", date(2026, 3, 1)) == ("", "")
+    told = tell_end("gateway/anthropic/claude-opus-4.5", date(2027, 1, 22))
+    assert told == ("its vendor ended this model on 2027-01-22", "use a newer model")
+
+
+def test_doctor_and_show_say_that_a_model_is_about_to_end(project: Path) -> None:
+    agent = Agent("a", "openai/gpt-3.5-turbo")
+    session = Session()
+    session.agents["a"] = agent
+    found = asyncio.run(examine(None, session.agents, session.find))
+    told = [(f.state, f.message, f.next_step) for f in found if f.what == f"model {agent.model}"]
+    message, step = "its vendor ended this model on 2026-10-23", f"use {suggest_model('openai')}"
+    assert told == [("note", f"{message}, needed by agent a", step)]
+    assert f"{'Model Ends:':<16}{message}: {step}" in format_agent(agent)
+
+
+def test_the_table_has_what_the_sdks_and_genai_prices_have() -> None:
+    pytest.importorskip("anthropic._data")
+    pytest.importorskip("openai.types.shared.responses_model")
+    pytest.importorskip("genai_prices")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.models"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "no difference\n"), done.stderr
