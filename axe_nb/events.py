@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from axe_nb.exchanges import Exchange, Source
-from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
+from axe_nb.messages import DeltaKind, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult
@@ -116,6 +116,9 @@ class TurnFinished:
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests of the turn with their outcomes; the last one is the response."""
     source: Source = ""
+    server_calls: tuple[ServerCall, ...] = ()
+    sources: tuple[Page, ...] = ()
+    """As in `Response`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         yield TurnFinished(
             run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
             turn.closing, turn.asked, turn.question, source=turn.source,
+            server_calls=turn.server_calls, sources=turn.sources,
         )  # fmt: skip
         results = {r.call_id: r for r in turn.results}
         begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}

@@ -65,6 +65,8 @@ class ToolSpec:
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The JSON Schema of the arguments as another system wrote it, sent unchanged ($defs, anyOf);
     None = made of `parameters`."""
+    entry: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """The tool as its protocol writes it, sent unchanged, if the model's server runs it (D-76)."""
     wire: WireCache = field(default_factory=WireCache, init=False, repr=False, compare=False)
     """The serialised tool: offered on every turn, serialised once. Changed copies have their own.
     """
@@ -136,6 +138,28 @@ class ToolResult:
     """The arguments that the person gave instead of the model's; None = the call ran as it was."""
     is_skipped: bool = field(default=False, kw_only=True)
     """True if the person had the call skipped, so that it did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the web that the model's server has found, or that an answer cites."""
+
+    title: str
+    """As the server sent it; empty if it sent none."""
+    url: str
+    """Begins with http:// or https://."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A call of a tool that the model's server has run within a reply (D-76)."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Page, ...] = ()
+    """The pages that it has found."""
+    error: str = ""
+    """The failure in the server's own words; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +278,10 @@ class Response:
     """As in `Message.echo`."""
     seconds: float = 0.0
     """Virtual duration, for script models on the virtual clock (D-36); else 0."""
+    server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
+    """Calls that the model's server has made itself; none of them is run here."""
+    sources: tuple[Page, ...] = field(default=(), kw_only=True)
+    """The pages that the text cites, each once."""
 
     @property
     def is_cut(self) -> bool:

@@ -30,6 +30,9 @@ FRAMING = frozenset({"content-length", "transfer-encoding"})
 PROMPT_CACHE = "prompt_cache"
 """Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
 
+SERVER_TOOLS = "server_tools"
+"""Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 

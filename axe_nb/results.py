@@ -20,7 +20,7 @@ from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
 from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, ToolCall, ToolResult, Usage
+from axe_nb.messages import Message, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass, freeze
 from axe_nb.records.convert import from_json, to_json
@@ -67,6 +67,10 @@ class Turn:
     question: str = ""
     """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
     source: Source = ""
+    server_calls: tuple[ServerCall, ...] = ()
+    """Calls that the model's server has made itself, of its own tools."""
+    sources: tuple[Page, ...] = ()
+    """The pages that the text cites, each once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +163,11 @@ class RunResult:
     def ok(self) -> bool:
         """True if the run completed."""
         return self.status == "completed"
+
+    @property
+    def sources(self) -> tuple[Page, ...]:
+        """The pages that the answer cites, each with `title` and `url`."""
+        return self.log[-1].sources if self.log else ()
 
     @property
     def total_usage(self) -> Usage:

@@ -28,6 +28,7 @@ FREE = {
     "terminal": "runs commands without asking you",
     "fetch": "reaches the network without asking you",
     "url_fetch": "reaches the network without asking you",
+    "web_search": "reaches the network without asking you",
 }
 """Name of a built-in tool, or its alias → effect of allowing it."""
 

@@ -19,7 +19,7 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usag
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.providers import wire
+from axe_nb.providers import server_tools, wire
 from axe_nb.providers.anthropic_stream import STREAMING
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
@@ -157,6 +157,8 @@ def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    if spec.entry is not None:
+        return dict(spec.entry)
     schema = spec.input_schema()
     return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
@@ -203,13 +205,17 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    kept = list(_select_blocks_to_echo(blocks)) if any(map(_is_special, blocks)) else []
+    whole = _drop_cut_calls(blocks) if stop_reason in _AT_LIMIT else blocks
+    kept = list(_select_blocks_to_echo(whole)) if any(map(_is_special, whole)) else []
+    server_calls, sources = server_tools.read_anthropic(blocks)
     return Response(
         content,
         tuple(calls),
         stop_reason,
         _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
+        server_calls=server_calls,
+        sources=sources,
     )
 
 
@@ -233,6 +239,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         cached_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
+        searches=wire.tokens(wire.table(usage.get("server_tool_use")).get("web_search_requests")),
     )
 
 
@@ -246,6 +253,15 @@ def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapp
                 yield from _encode_text(wire.text(block.get("text")))
             case str():
                 yield block
+
+
+def _drop_cut_calls(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the blocks without the server's calls that a limit cut off from their results.
+
+    The API rejects them, unless it has paused the reply or waits for the results of other calls.
+    """
+    answered = {block.get("tool_use_id") for block in blocks}
+    return [b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered]
 
 
 def _is_special(block: Mapping[str, Any]) -> bool:
