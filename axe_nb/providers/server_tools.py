@@ -196,7 +196,7 @@ def _read_source(page: Mapping[str, Any]) -> Page | None:
 
 def is_link(url: str) -> bool:
     """True for an address of the web that can be shown and opened as it is."""
-    if len(url) > MAX_URL or not url.isprintable() or " " in url:
+    if len(url) > MAX_URL or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
         parts = urlsplit(url)

@@ -127,6 +127,8 @@ def size_of(text: str) -> str:
 
 def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
+    if call.served:
+        return "by the server"
     if call.result is None:
         return CUT_SHORT.get(call.state, call.waits)
     note = excerpts.line(call.result.note)

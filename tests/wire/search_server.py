@@ -62,9 +62,7 @@ ANSWER: Sequence[Mapping[str, Any]] = (
 """The blocks of a reply with a search."""
 
 
-def reply(
-    *content: Mapping[str, Any], stop: str = "end_turn", searches: int = 1
-) -> dict[str, Any]:
+def reply(*content: Mapping[str, Any], stop: str = "end_turn", searches: int = 1) -> dict[str, Any]:
     """A whole reply."""
     usage = {
         "input_tokens": 1000, "output_tokens": 100,
@@ -97,7 +95,10 @@ class SearchServer(Replay):
         if asked.body.get("stream"):
             events = "".join(map(event, stream(sent["body"])))
             head = {"content-type": "text/event-stream"}
-            return {"headers": head, "stream": [events[i : i + 700] for i in range(0, len(events), 700)]}
+            return {
+                "headers": head,
+                "stream": [events[i : i + 700] for i in range(0, len(events), 700)],
+            }
         return sent
 
     def problem(self, body: Mapping[str, Any]) -> str:
@@ -147,7 +148,10 @@ def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str,
             words = block["text"]
             return begun, [
                 *({"type": "citations_delta", "citation": one} for one in citations),
-                *({"type": "text_delta", "text": words[i : i + 5]} for i in range(0, len(words), 5)),
+                *(
+                    {"type": "text_delta", "text": words[i : i + 5]}
+                    for i in range(0, len(words), 5)
+                ),
             ]
         case "server_tool_use" | "tool_use":
             written = json.dumps(block["input"])

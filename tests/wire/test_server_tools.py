@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,16 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
+from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
-from axe_nb.events import Event, TurnFinished
-from axe_nb.session.session import Session
+from axe_nb.events import Event, RunStarted, TurnFinished
+from axe_nb.messages import Usage
+from axe_nb.prices import Prices
+from axe_nb.records.convert import from_json, to_json
+from axe_nb.run_history.story import RunStory
+from axe_nb.session.session import Session, session
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
 from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
@@ -78,7 +83,9 @@ def test_a_search_is_offered_kept_and_sent_back_unchanged(
     with serve(monkeypatch, reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
         first = run(searcher(), streams=is_streamed)
         assert (first.status, first.error, server.refused) == ("completed", None, [])
-        again = ask_session(Session(), searcher(), "Sure?", continue_from=first, streams=is_streamed)
+        again = ask_session(
+            Session(), searcher(), "Sure?", continue_from=first, streams=is_streamed
+        )
         second = asyncio.run(again)
     assert second.text == "Yes.", (second.error, server.refused)
     assert server.bodies[0]["tools"] == [ENTRY]
@@ -164,12 +171,10 @@ def test_server_tools_of_another_form_are_an_error(wrong: Any) -> None:
 @pytest.mark.parametrize("mode", ["plan", "ask"])
 def test_a_yes_holds_for_the_session(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     asked: list[ApprovalRequest] = []
-    session = Session()
+    own = Session()
     with serve(monkeypatch, reply(*ANSWER)) as server:
         for _ in range(2):
-            result = run(
-                searcher(mode=mode), answers=[Decision("yes")], session=session, asked=asked
-            )
+            result = run(searcher(mode=mode), answers=[Decision("yes")], session=own, asked=asked)
             assert result.ok
     (question,) = asked
     assert (question.tool, question.host) == ("web_search", "any host through web_search")
@@ -249,17 +254,17 @@ def test_a_child_searches_no_more_than_its_parent_may(
     below: dict[str, Any],
     offered: list[str] | None,
 ) -> None:
-    session = Session()
+    own = Session()
 
     @axe_nb.script("lead")
     def lead(request: Any) -> Any:
         delegates = axe_nb.call("call_agent", agent="scout", task="Look.")
         return delegates if request.turn == 1 else "Done."
 
-    session.agents["scout"] = searcher(**below)
+    own.agents["scout"] = searcher(**below)
     root = Agent("lead", "script/lead", sub_agents=("scout",), **above)
     with serve(monkeypatch, reply(text("ok"), searches=0)) as server:
-        assert run(root, session=session).ok
+        assert run(root, session=own).ok
     (body,) = server.bodies
     expected = {**ENTRY, "allowed_domains": offered} if offered else ENTRY
     assert body.get("tools") == (None if offered is None else [expected])
@@ -292,13 +297,25 @@ def test_a_model_that_calls_the_tool_itself_hears_that_it_cannot(
 
 
 @pytest.mark.req("D-64")
-def test_a_search_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(monkeypatch, reply(*ANSWER, searches=2), reply(text("ok"), searches=0)):
-        dear, cheap = run(searcher()), run(searcher())
-    assert (dear.usage.searches, cheap.usage.searches) == (2, 0)
-    assert dear.cost is not None
-    assert cheap.cost is not None
-    assert dear.cost - cheap.cost == pytest.approx(0.02)
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [("anthropic/claude-sonnet-4-5", 0.02), ("openai/gpt-5", 0.02), ("openai/gpt-4o-mini", 0.02)],
+)
+def test_a_search_is_paid_for(model: str, more: float) -> None:
+    prices = Prices()
+    tokens = prices.cost_of(model, Usage(1000, 100))
+    whole = prices.cost_of(model, Usage(1000, 100, searches=2))
+    assert tokens is not None
+    assert whole is not None
+    assert whole - tokens == pytest.approx(more)
+
+
+@pytest.mark.req("D-64")
+def test_a_search_that_the_table_has_no_price_for_makes_the_cost_unknown() -> None:
+    tables = {"openrouter": {"protocol": "openai", "base_url": "https://openrouter.ai/api/v1"}}
+    prices, model = Prices(Config(tables)), "openrouter/anthropic/claude-sonnet-4.5"
+    assert prices.cost_of(model, Usage(1000, 100)) is not None
+    assert prices.cost_of(model, Usage(1000, 100, searches=1)) is None
 
 
 def test_without_a_price_of_searches_the_cost_is_unknown(
@@ -329,19 +346,74 @@ def test_a_tool_whose_price_nobody_counts_makes_the_cost_unknown(
     assert result.log[0].server_calls[0].name == "code_execution"
 
 
+SEARCHES_AND_CALLS = reply(
+    *ANSWER[:3],
+    {"type": "tool_use", "id": "toolu_1", "name": "list_dir", "input": {"path": "."}},
+    stop="tool_use",
+)
+"""A reply with a search and a call of a tool that runs here."""
+
+
 @each
-@pytest.mark.req("D-60")
-def test_files_history_and_forks_keep_all_of_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_streamed: bool
+@pytest.mark.req("D-60", "D-66")
+def test_files_and_forks_keep_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, project: Path, is_streamed: bool
 ) -> None:
-    with serve(monkeypatch, reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
-        result = run(searcher(), streams=is_streamed)
-        path = tmp_path / "run.axe"
-        result.save(path)
-        loaded = axe_nb.load(str(path))
+    scout = searcher(tools=("web_search", "list_dir"))
+    axe_nb.define(scout)
+    replies = SEARCHES_AND_CALLS, reply(*ANSWER[3:], searches=0), reply(text("New."), searches=0)
+    with serve(monkeypatch, *replies) as server:
+        result = run(scout, streams=is_streamed)
+        result.save("run.axe")
+        loaded = axe_nb.load("run.axe")
         assert (loaded.log, loaded.sources) == (result.log, result.sources)
         assert loaded.messages == result.messages
         assert RunResult.from_dict(json.loads(json.dumps(result.to_dict(full=True)))) == result
-        forked = loaded.fork("0/2", prompt="Sure?") if False else loaded.fork(reply="No idea.")
-        assert (forked.text, forked.sources) == ("No idea.", ())
+        forked = loaded.fork("0/2", prompt="Sure?")
+    assert (forked.text, server.refused) == ("New.", [])
+    assert forked.log[0].server_calls == result.log[0].server_calls
+    sent = server.bodies[2]["messages"]
+    assert sent[1]["content"] == SEARCHES_AND_CALLS["body"]["content"]
+
+
+@pytest.mark.req("D-76", "D-60")
+def test_a_cassette_plays_it_without_the_server(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    axe_nb.define(searcher())
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        with axe_nb.cassette("a.axe", "record"):
+            first = axe_nb.run("scout", "How high?")
+        with axe_nb.cassette("a.axe", "replay"):
+            second = axe_nb.run("scout", "How high?")
         assert len(server.bodies) == 1
+    assert (second.text, second.sources, second.log) == (first.text, first.sources, first.log)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with axe_nb.cassette("a.axe", "replay"):
+        assert axe_nb.run("scout", "How high?").sources == first.sources
+
+
+@pytest.mark.req("D-48", "D-76")
+def test_a_cassette_plays_the_yes_too(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    agent, asked = searcher(mode="ask"), list[ApprovalRequest]()
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        with axe_nb.cassette("a.axe", "record"):
+            first = run(agent, answers=[Decision("yes")], session=session, asked=asked)
+        with axe_nb.cassette("a.axe", "replay"):
+            second = run(agent, session=session)
+    assert len(asked) == 1
+    assert (first.warnings, second.warnings, second.log) == ((), (), first.log)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.req("D-60")
+def test_a_killed_run_is_told_with_its_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = run(searcher(), events=events)
+    started, finished = (e for e in events if isinstance(e, RunStarted | TurnFinished))
+    assert isinstance(started, RunStarted)
+    assert isinstance(finished, TurnFinished)
+    told = RunStory(started, turns=[finished]).tell("killed")
+    assert (told.log, told.sources) == (result.log, result.sources)
+    assert from_json(TurnFinished, to_json(finished)) == finished
