@@ -11,10 +11,11 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from axe_nb.exchanges import Exchange, Source
-from axe_nb.messages import DeltaKind, Page, ServerCall, ToolCall, ToolResult, Usage
+from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult
+from axe_nb.server_calls import Page, ServerCall
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Data that is an object, or that an object only holds as its `value`; empty = a text."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.server_calls import Page, ServerCall
 from axe_nb.usage import Usage as Usage
 from axe_nb.wire_log import WireLog
 
@@ -138,28 +139,6 @@ class ToolResult:
     """The arguments that the person gave instead of the model's; None = the call ran as it was."""
     is_skipped: bool = field(default=False, kw_only=True)
     """True if the person had the call skipped, so that it did not run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of the web that the model's server has found, or that an answer cites."""
-
-    title: str
-    """As the server sent it; empty if it sent none."""
-    url: str
-    """Begins with http:// or https://."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerCall:
-    """A call of a tool that the model's server has run within a reply (D-76)."""
-
-    name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    sources: tuple[Page, ...] = ()
-    """The pages that it has found."""
-    error: str = ""
-    """The failure in the server's own words; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)

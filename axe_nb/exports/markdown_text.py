@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from axe_nb.exports.html_page import MAX_CHARS, MAX_ROWS, Shown
-from axe_nb.messages import Page
 from axe_nb.results import RunResult
+from axe_nb.server_calls import Page
 from axe_nb.text import clean, one_line
 from axe_nb.views.outline import Block, Entry, Outline
 from axe_nb.views.sources import MAX_LISTED, TITLE, count_more

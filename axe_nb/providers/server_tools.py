@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from axe_nb.messages import Page, ServerCall
 from axe_nb.providers import wire
+from axe_nb.server_calls import Page, ServerCall, is_link
 
 SEARCH = "web_search"
 """The tool that an agent's `tools` names, for every vendor."""
@@ -38,6 +38,9 @@ CHAT: Mapping[str, str] = {
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
 
+PASSED_ON = ("openai", "responses", "script")
+"""Protocols that take an entry with any type. A script is a model that only plays a server."""
+
 RESPONSES: Mapping[str, str] = {
     "web_search_call": SEARCH,
     "file_search_call": "file_search",
@@ -49,9 +52,6 @@ RESPONSES: Mapping[str, str] = {
 
 RESPONSES_INCLUDE = "web_search_call.action.sources"
 """Value of `include` with which a server of Responses sends the pages that it has found."""
-
-MAX_URL = 2000
-"""Characters of a URL; a longer one is not kept as a source."""
 
 _DATE = re.compile(r"_\d{8}$")
 
@@ -72,25 +72,25 @@ def make_entry(
         options: further keys of the entry.
         domains: the only hosts to search; empty = all. The server searches below them too.
     """
-    match protocol:
-        case "anthropic":
-            kind = ANTHROPIC.get(name, name)
-            direct = DIRECT if name == SEARCH else {}
-            only = {"allowed_domains": list(domains)} if domains else {}
-            return {"type": kind, "name": _DATE.sub("", kind), **direct, **options, **only}
-        case "responses":
-            only = {"allowed_domains": list(domains)} if domains else {}
-            filters = {"filters": {**wire.table(options.get("filters")), **only}} if only else {}
-            return {"type": name, **options, **filters}
-        case "openai" if name == SEARCH:
-            kind = CHAT.get(urlsplit(base_url).hostname or "", "")
-            return {"type": kind, **options} if kind and not domains else None
-        case "openai":
-            return {"type": name, **options}
-        case "script":
-            return {"type": name, **options}
-        case _:
-            return None
+    if protocol == "anthropic":
+        kind = ANTHROPIC.get(name, name)
+        direct = DIRECT if name == SEARCH else {}
+        entry = {"type": kind, "name": _DATE.sub("", kind), **direct, **options}
+        return {**entry, "allowed_domains": _limit(options, domains)} if domains else entry
+    if protocol == "responses" and domains:
+        filters = wire.table(options.get("filters"))
+        limited = {**filters, "allowed_domains": _limit(filters, domains)}
+        return {"type": name, **options, "filters": limited}
+    if protocol == "openai" and name == SEARCH:
+        kind = CHAT.get(urlsplit(base_url).hostname or "", "")
+        return {"type": kind, **options} if kind and not domains else None
+    return {"type": name, **options} if protocol in PASSED_ON else None
+
+
+def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
+    """Returns the domains to search: those that the options list too, if they list any of them."""
+    own = options.get("allowed_domains")
+    return [one for one in domains if isinstance(own, list) and one in own] or list(domains)
 
 
 def read_anthropic(
@@ -150,11 +150,11 @@ def _read_item(name: str, item: Mapping[str, Any]) -> ServerCall:
     given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
     if "query" in given:
         given.pop("queries", None)  # which begin with it
-    failed = "" if item.get("status") != "failed" else "failed"
-    error = wire.text(item.get("error")) or failed
-    return ServerCall(
-        name, given, _each_once(map(_read_source, _tables(action.get("sources")))), error
-    )
+    told = wire.table(item.get("error"))
+    error = wire.text(told.get("message")) or wire.text(told.get("type"))
+    error = error or ("failed" if item.get("status") == "failed" else "")
+    pages = _each_once(map(_read_source, _tables(action.get("sources"))))
+    return ServerCall(name, given, pages, error)
 
 
 def read_chat(
@@ -172,7 +172,9 @@ def read_chat(
         wire.table(one.get("url_citation")) for one in _tables(message.get("annotations"))
     )
     cited = _each_once(map(_read_source, annotations))
-    calls = tuple(map(_read_executed, _tables(message.get("executed_tools"))))
+    # in a stream, the entry of a call is sent again with its result
+    executed = {str(one.get("index", one)): one for one in _tables(message.get("executed_tools"))}
+    calls = tuple(map(_read_executed, executed.values()))
     if not calls and searches:
         calls = (ServerCall(SEARCH, sources=cited),)
     return calls, cited
@@ -192,17 +194,6 @@ def _read_source(page: Mapping[str, Any]) -> Page | None:
     """Returns the page of a result or a citation; None if it has no address to open."""
     url = wire.text(page.get("url"))
     return Page(wire.text(page.get("title")), url) if is_link(url) else None
-
-
-def is_link(url: str) -> bool:
-    """True for an address of the web that can be shown and opened as it is."""
-    if len(url) > MAX_URL or not url.isprintable() or set(url) & set(' <>"'):
-        return False
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
 
 
 def _each_once(sources: Iterable[Page | None]) -> tuple[Page, ...]:

@@ -41,10 +41,11 @@ from axe_nb.views.data_table import format_data
 from axe_nb.views.folds import choose_folds, title_of
 from axe_nb.views.head_html import format_facts, format_strip
 from axe_nb.views.markdown import render
-from axe_nb.views.outline import Block, Entry, Outline, as_lines
+from axe_nb.views.outline import Block, Entry, Outline
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.sources import format_links, format_sources
 from axe_nb.views.summary import Fact, states_of
+from axe_nb.views.text_tree import as_lines
 from axe_nb.views.transcript import Transcript, group_of
 from axe_nb.views.tree import Node
 

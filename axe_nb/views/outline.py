@@ -1,17 +1,16 @@
-"""The tree in rows and texts, the same words for every view; and the text twin of it. Pure.
+"""The tree in rows and texts, the same words for every view. Pure.
 
 Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6, D-34.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field, replace
 
-from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
+from axe_nb.server_calls import Page
 from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Draft, DraftCall, Growing
@@ -320,50 +319,3 @@ def _name_arguments(draft: Draft, call: DraftCall) -> str:
 
 def _has_text(block: Block) -> bool:
     return bool(block.text or block.more)
-
-
-def as_lines(outline: Outline) -> Iterator[str]:
-    """The text twin: the answer, then the tree, two spaces a level."""
-    answer = outline.answer()
-    if answer.text:
-        yield answer.text
-        if answer.rest:
-            yield f"… {answer.rest}"
-        yield ""
-    if (sources := outline.sources()).text:
-        yield from _format_block(sources, "")
-        yield ""
-    root = outline.entry(outline.root)
-    yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
-    for warning in outline.warnings(outline.root):
-        yield from _format_block(warning, "")
-    left_out = MINOR if outline.is_long else frozenset[str]()
-    yield from _format_inside(root, "  ", left_out)
-
-
-def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
-    for block in entry.before:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
-    for inner in entry.rows:
-        row = inner.row
-        facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
-        yield f"{indent}{row.look.sign} {facts}"
-        yield from _format_inside(inner, indent + "  ", left_out)
-    if entry.left_out:
-        yield f"{indent}… {plural(entry.left_out, 'more row')}"
-    for block in entry.after:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
-
-
-def _format_block(block: Block, indent: str) -> Iterator[str]:
-    label = f"! {block.label}" if block.label == "warning" else block.label
-    if block.is_line and not block.rest:
-        yield f"{indent}{label}: {block.text}"
-        return
-    yield f"{indent}{label}:"
-    for line in block.text.split("\n"):
-        yield f"{indent}  {line}".rstrip()
-    if block.rest:
-        yield f"{indent}  … {block.rest}"

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult
-from axe_nb.providers.server_tools import is_link
+from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.reports import REPORT
 from axe_nb.results import RunResult
+from axe_nb.server_calls import Page, ServerCall, is_link
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from urllib.parse import urlsplit
 
-from axe_nb.messages import Page
+from axe_nb.server_calls import Page
 from axe_nb.text import one_line
 from axe_nb.views import bidi
 from axe_nb.views.appearance import MUTED

@@ -24,14 +24,15 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.messages import ServerCall, ToolCall, ToolResult
+from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.reports import find_reports
 from axe_nb.results import RunResult
+from axe_nb.server_calls import ServerCall
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
-from axe_nb.views.outline import Outline, as_lines
+from axe_nb.views.outline import Outline
 from axe_nb.views.shown import (
     TreeFilter,
     show_call,
@@ -40,6 +41,7 @@ from axe_nb.views.shown import (
     show_run,
     show_server_call,
 )
+from axe_nb.views.text_tree import as_lines
 from axe_nb.views.tree import (
     WAITS,
     CallNode,

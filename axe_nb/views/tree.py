@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 
 from axe_nb.events import DataForm, PersonAsked
 from axe_nb.exchanges import Source
-from axe_nb.messages import CallTraits, Page, ServerCall, ToolCall, ToolResult, Usage
+from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult, Status
+from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]

@@ -1,4 +1,4 @@
-"""A server of Anthropic's Messages that searches the web itself, and refuses what the real one does.
+"""A server of Anthropic's Messages that searches the web, and refuses what the real one refuses.
 
 It holds every body against the SDK's types, and wants its blocks back as it has sent them, in
 order: each call beside its result, the encrypted contents unchanged.
@@ -134,9 +134,8 @@ def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         for delta in deltas:
             yield {"type": "content_block_delta", **at, "delta": delta}
         yield {"type": "content_block_stop", **at}
-    yield {
-        "type": "message_delta", "delta": {"stop_reason": body["stop_reason"]}, "usage": body["usage"],
-    }  # fmt: skip
+    stop = {"stop_reason": body["stop_reason"]}
+    yield {"type": "message_delta", "delta": stop, "usage": body["usage"]}
     yield {"type": "message_stop"}
 
 
