@@ -20,7 +20,7 @@ from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
-from axe_nb.providers.anthropic_stream import STREAMING
+from axe_nb.providers.anthropic_stream import GAP, STREAMING, ends_work
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
@@ -195,7 +195,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
-    content = "".join(wire.text(b.get("text")) for b in blocks if b.get("type") == "text")
+    content = _join_texts(blocks)
     if stop_reason == "refusal":
         blocks = _check_refusal(content, blocks, wire.table(data.get("stop_details")))
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
@@ -217,6 +217,18 @@ def parse(data: Mapping[str, Any]) -> Response:
         server_calls=server_calls,
         sources=sources,
     )
+
+
+def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Joins the text of a reply; what the model says after a search is a paragraph of its own."""
+    texts: list[str] = []
+    before = ""
+    for block in blocks:
+        kind = wire.text(block.get("type"))
+        if kind == "text" and (text := wire.text(block.get("text"))):
+            texts += [GAP, text] if texts and ends_work(before) else [text]
+        before = kind
+    return "".join(texts)
 
 
 def _make_empty_error(stop_reason: str, data: Mapping[str, Any]) -> ProviderError:

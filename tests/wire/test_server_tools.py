@@ -16,7 +16,7 @@ from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
-from axe_nb.events import Event, RunStarted, TurnFinished
+from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.prices import Prices
 from axe_nb.records.convert import from_json, to_json
@@ -90,12 +90,22 @@ def test_a_search_is_offered_kept_and_sent_back_unchanged(
     assert second.text == "Yes.", (second.error, server.refused)
     assert server.bodies[0]["tools"] == [ENTRY]
     assert server.bodies[1]["messages"][1] == {"role": "assistant", "content": list(ANSWER)}
-    assert first.text == "I will search.The tallest is the Burj. It is 828 m high."
+    assert first.text == "I will search.\n\nThe tallest is the Burj. It is 828 m high."
     assert [one.url for one in first.sources] == CITED
     assert first.sources[0].title == "Towers of the world"
     (call,) = first.log[0].server_calls
     assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
     assert [one.title for one in call.sources] == ["Towers of the world", "Old towers"]
+
+
+@pytest.mark.req("D-24")
+def test_a_streamed_reply_spells_out_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = run(searcher(), events=events, streams=True)
+    deltas = [event for event in events if isinstance(event, TextDelta)]
+    assert len(deltas) > 1
+    assert "".join(delta.text for delta in deltas) == result.text
 
 
 @pytest.mark.req("D-76")
