@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,15 @@ from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
+from axe_nb.nb.complete import matcher
 from axe_nb.prices import Prices
 from axe_nb.records.convert import from_json, to_json
+from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.story import RunStory
+from axe_nb.run_history.writer import find_writer
+from axe_nb.session.question import format_question
 from axe_nb.session.session import Session, session
+from axe_nb.views import agent_summary
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
 from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
@@ -150,7 +156,7 @@ def test_a_call_that_a_limit_cut_off_from_its_result_does_not_go_back(
 ) -> None:
     cut = reply(text("Let me look."), use("a"), stop="max_tokens", searches=0)
     with serve(monkeypatch, cut, reply(text("Well."), searches=0)) as server:
-        first = run(searcher())
+        first = run(searcher(), streams=is_streamed)
         second = asyncio.run(ask_session(Session(), searcher(), "Go on.", continue_from=first))
     assert (second.text, server.refused) == ("Well.", [])
 
@@ -427,3 +433,71 @@ def test_a_killed_run_is_told_with_its_searches(monkeypatch: pytest.MonkeyPatch)
     told = RunStory(started, turns=[finished]).tell("killed")
     assert (told.log, told.sources) == (result.log, result.sources)
     assert from_json(TurnFinished, to_json(finished)) == finished
+
+
+@pytest.mark.req("D-60")
+def test_the_history_keeps_it(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    axe_nb.define(searcher())
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = axe_nb.run("scout", "How high?")
+    try:
+        (row,) = axe_nb.history()
+        loaded = axe_nb.load(row.id)
+    finally:
+        find_writer(history_path()).close()
+    assert (loaded.log, loaded.sources) == (result.log, result.sources)
+    assert loaded.messages == result.messages
+
+
+def test_the_prompt_says_who_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ApprovalRequest] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        run(searcher(mode="ask"), answers=[Decision("yes")], asked=asked)
+    question = format_question(asked[0])
+    assert question.text == (
+        "scout wants to call web_search({})\n"
+        "The model's server runs it, as often as the model wants, and asks no one."
+    )
+    assert question.choices.startswith(
+        "[y]es, any host through web_search until the session ends  [n]o"
+    )
+
+
+def test_a_person_may_stop_the_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        result = run(searcher(mode="ask"), answers=[Decision("stop")])
+    assert (result.status, server.bodies) == ("cancelled", [])
+
+
+def test_an_option_gives_any_agent_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        run(searcher(tools=()), tools=("web_search",))
+    assert server.bodies[0]["tools"] == [ENTRY]
+
+
+def test_the_request_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        result = run(searcher())
+    assert result.request().body == server.bodies[0]
+
+
+@pytest.mark.any_body  # of other servers than OpenAI's own
+@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+def test_a_served_script_takes_the_entry(protocol: str) -> None:
+    @axe_nb.script("m")
+    def model(request: Any) -> str:
+        return ", ".join(tool.name for tool in request.tools)
+
+    with axe_nb.script_server(protocol):
+        given = {"server_tools": ["code_execution"]}
+        result = run(searcher(model=f"{protocol}/m", tools=("list_dir",), params=given))
+    assert result.ok, result.error
+    assert result.text.startswith("list_dir")
+
+
+def test_it_is_offered_wherever_tools_are() -> None:
+    line = "%%axe scout --tools web"
+    typed = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
+    assert [offer.text for offer in matcher(typed)["completions"]] == ["web_search"]
+    assert "web_search     connects" in agent_summary.all_tools()
