@@ -15,6 +15,7 @@ from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult
+from axe_nb.server_calls import Page, ServerCall
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Data that is an object, or that an object only holds as its `value`; empty = a text."""
@@ -116,6 +117,9 @@ class TurnFinished:
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests of the turn with their outcomes; the last one is the response."""
     source: Source = ""
+    server_calls: tuple[ServerCall, ...] = ()
+    sources: tuple[Page, ...] = ()
+    """As in `Response`."""
 
     @property
     def reasoning(self) -> str:
@@ -218,6 +222,7 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         yield TurnFinished(
             run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
             turn.closing, turn.asked, turn.question, sent.get(turn.number, ()), turn.source,
+            turn.server_calls, turn.sources,
         )  # fmt: skip
         results = {r.call_id: r for r in turn.results}
         begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}

@@ -1,4 +1,4 @@
-"""One exchange with a model: what it was asked, and what came back, as data.
+"""One exchange with a model: what it was asked, and what came back, as data; the turn of a run.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
 Source: D-59, D-60; product.md "Runs are recordings".
@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
+from axe_nb.messages import Delta, Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
+from axe_nb.server_calls import Page, ServerCall
 from axe_nb.spelled import join_texts
 from axe_nb.wire_log import AnswerTool, WireReply
 
@@ -28,6 +29,9 @@ Cut = Literal["", "timeout", "cancelled", "abandoned"]
 Source = Literal["", "recorded", "given", "edited", "skipped"]
 """The source of an answer: its model, the run that this one forks, or the person, who gave it,
 edited that of the model, or had the request skipped."""
+
+Asked = Literal["", "output", "repair"]
+"""Request of a turn at the end of a run: the answer as data, or its repair."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
 """Sources of answers for which no model was ever asked."""
@@ -146,3 +150,29 @@ class Exchange:
         if not self.answer_tool:
             return request
         return with_answer_tool(request, may_force=self.answer_tool == "forced")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a run, its response, and the results of its calls."""
+
+    number: int
+    """From 1."""
+    text: str
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+    """One per call, in call order; fewer only if the run was stopped in this turn."""
+    stop_reason: str
+    usage: Usage
+    parallel: bool = True
+    """True if the calls ran in parallel."""
+    closing: bool = False
+    """True for the final summary that a subagent is asked for (D-17)."""
+    asked: Asked = ""
+    question: str = ""
+    """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
+    source: Source = ""
+    server_calls: tuple[ServerCall, ...] = ()
+    """Calls that the model's server has made itself, of its own tools."""
+    sources: tuple[Page, ...] = ()
+    """The pages that the text cites, each once."""

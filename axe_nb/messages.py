@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.server_calls import Page, ServerCall
 from axe_nb.usage import Usage as Usage
 from axe_nb.wire_log import WireLog
 
@@ -65,6 +66,8 @@ class ToolSpec:
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The JSON Schema of the arguments as another system wrote it, sent unchanged ($defs, anyOf);
     None = made of `parameters`."""
+    entry: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """The tool as its protocol writes it, sent unchanged, if the model's server runs it (D-76)."""
     wire: WireCache = field(default_factory=WireCache, init=False, repr=False, compare=False)
     """The serialised tool: offered on every turn, serialised once. Changed copies have their own.
     """
@@ -257,6 +260,10 @@ class Response:
     """Virtual duration, for script models on the virtual clock (D-36); else 0."""
     reasoning: str = field(default="", kw_only=True)
     """The text of its thinking, or a summary of it, as far as the server sends it; for people."""
+    server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
+    """Calls that the model's server has made itself; none of them is run here."""
+    sources: tuple[Page, ...] = field(default=(), kw_only=True)
+    """The pages that the text cites, each once."""
 
     @property
     def is_used_up(self) -> bool:

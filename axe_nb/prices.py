@@ -24,6 +24,12 @@ EXTRA = "axe-nb[prices]"
 """Installs the table."""
 
 
+SEARCH = "web_search"
+
+COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
+"""Tools of a model's server that cost nothing but tokens, or are counted in `Usage`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """The prices of models, as the settings were when the root of a tree started."""
@@ -63,6 +69,11 @@ class Prices:
     def knows(self, model: str) -> bool:
         """True if the model has a price, after `load`."""
         return self.cost_of(model, Usage(1, 1)) is not None
+
+    def knows_call(self, model: str, tool: str) -> bool:
+        """True if a call of a tool of the model's server has a price, after `load`."""
+        usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
+        return tool in COUNTED and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
         """The address of the company that sells a model; empty if its price is not in the table.
@@ -115,6 +126,11 @@ def _look_up(name: str, address: str, usage: Usage) -> float | None:
             cache_write_tokens=usage.cache_write_tokens,
         )
         found = table.calc_price(counts, name, provider_api_url=address)
+        if usage.searches:
+            tokens, counts.web_searches = found.total_price, usage.searches
+            found = table.calc_price(counts, name, provider_api_url=address)
+            if found.total_price == tokens:
+                return None  # the table leaves out what it has no price for
     except Exception as error:
         if type(error) is LookupError:
             raise

@@ -37,6 +37,9 @@ OPENAI_HOST = ".api.openai.com"
 APIS = ("responses", "chat")
 """OpenAI's two APIs, as `[providers.NAME]` calls them."""
 
+SERVER_TOOLS = "server_tools"
+"""Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 
@@ -231,6 +234,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = MappingProxyType({
     "ollama": PROVIDERS["ollama"],
 })  # fmt: skip
 """Name → protocol on the wire, as the provider that it belongs to; `openai` is Chat Completions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTable:

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,14 +18,17 @@ from axe_nb.agents.definitions import Definitions
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
+from axe_nb.exchanges import UNASKED, Exchange, drop_spelled
+from axe_nb.exchanges import Asked as Asked
+from axe_nb.exchanges import Turn as Turn
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, ToolCall, ToolResult, Usage
+from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass, freeze
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.result_actions import Difference, Sent, find_actions
+from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
 from axe_nb.times import Lap
 from axe_nb.usage import add_costs
@@ -34,10 +37,6 @@ Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
 ]
 
-Asked = Literal["", "output", "repair"]
-"""Request of a turn at the end of a run: the answer as data, or its repair."""
-
-
 NO_AGENT = "(no agent)"
 """Stands for the agent of a run without one, beside its model."""
 
@@ -45,28 +44,6 @@ NO_AGENT = "(no agent)"
 def name_run(agent: str, model: str) -> str:
     """Returns the name of a run for people: that of its agent, without one that of its model."""
     return agent or model or NO_AGENT
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One request of a run, its response, and the results of its calls."""
-
-    number: int
-    """From 1."""
-    text: str
-    calls: tuple[ToolCall, ...]
-    results: tuple[ToolResult, ...]
-    """One per call, in call order; fewer only if the run was stopped in this turn."""
-    stop_reason: str
-    usage: Usage
-    parallel: bool = True
-    """True if the calls ran in parallel."""
-    closing: bool = False
-    """True for the final summary that a subagent is asked for (D-17)."""
-    asked: Asked = ""
-    question: str = ""
-    """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
-    source: Source = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +136,11 @@ class RunResult:
     def ok(self) -> bool:
         """True if the run completed."""
         return self.status == "completed"
+
+    @property
+    def sources(self) -> tuple[Page, ...]:
+        """The pages that the answer cites, each with `title` and `url`."""
+        return self.log[-1].sources if self.log else ()
 
     @property
     def total_usage(self) -> Usage:
@@ -287,6 +269,7 @@ class RunResult:
             "status": self.status,
             "text": self.text,
             **({} if self.data is None else {"data": jsonable(self.data)}),
+            **({"sources": list(map(asdict, self.sources))} if self.sources else {}),
             "error": self.error,
             "stop_reason": self.stop_reason,
             "turns": self.turns,

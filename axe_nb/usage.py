@@ -28,6 +28,8 @@ class Usage:
     """Input tokens that were written to the cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
     """Output tokens that are reasoning."""
+    searches: int = field(default=0, kw_only=True)
+    """Searches of the web by the model's server, which it charges for one by one."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
     """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
@@ -40,6 +42,7 @@ class Usage:
             cached_tokens=self.cached_tokens + other.cached_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            searches=self.searches + other.searches,
             priced_tokens=self.priced_tokens + other.priced_tokens,
             dollars=self.dollars + other.dollars,
         )

@@ -19,7 +19,7 @@ ROOMS = (
     "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs",
     "patterns", "descriptors",
     "links", "protected_names", "protected", "frames", "wire_log", "usage", "pictures",
-    "messages", "answer_tool", "reports", "spelled",
+    "server_calls", "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "result_actions", "results", "events", "interpolation",

@@ -103,7 +103,8 @@ class Agent:
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`."""
+    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`.
+    Outside of plan mode, web_search may search them, with all that is below them."""
     sandbox: str = "auto"
     """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
@@ -116,7 +117,8 @@ class Agent:
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, `thinking` (off, low, medium, high, or a
     number of tokens); other keys are passed on unchanged, except `prompt_cache`: false = no prompt
-    caching by Anthropic."""
+    caching by Anthropic, and `server_tools`: further tools that the model's server runs, NAME =
+    { options }."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)

@@ -30,12 +30,17 @@ class PriceTable:
     """Input tokens read from the provider's prompt cache; the default is `input`."""
     cache_write: float = UNSET
     """Input tokens written to that cache; the default is `input`."""
+    search: float = UNSET
+    """A thousand searches of the web by the model's server; without it, a reply with one has no
+    known price."""
 
     def __post_init__(self) -> None:
         check_types(self)
 
-    def cost_of(self, usage: Usage) -> float:
-        """Returns the price of one reply in dollars."""
+    def cost_of(self, usage: Usage) -> float | None:
+        """Returns the price of one reply in dollars; None if that of its searches is unknown."""
+        if usage.searches and self.search == UNSET:
+            return None
         cached = min(usage.cached_tokens, usage.input_tokens)
         written = min(usage.cache_write_tokens, usage.input_tokens - cached)
         parts = (
@@ -44,7 +49,7 @@ class PriceTable:
             written * (self.input if self.cache_write == UNSET else self.cache_write),
             usage.output_tokens * self.output,
         )
-        return sum(parts) / MILLION
+        return sum(parts) / MILLION + usage.searches * max(self.search, 0.0) / 1000
 
 
 def read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.model_table import LEVELS
-from axe_nb.provider_table import PROMPT_CACHE
+from axe_nb.provider_table import PROMPT_CACHE, SERVER_TOOLS
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import (
     WrongValue,
@@ -200,6 +200,33 @@ def check_params(params: Mapping[str, Any]) -> None:
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
     if isinstance(asked, int) and (isinstance(asked, bool) or asked < 1):
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
+    if not _are_server_tools(params.get(SERVER_TOOLS, {})):
+        raise WrongValue(
+            ("params", SERVER_TOOLS),
+            "must be a table of NAME = { options }, or a list of names and of tables with a type",
+        )
+
+
+def _are_server_tools(given: Any) -> bool:
+    if isinstance(given, Mapping):
+        return all(isinstance(options, Mapping) for options in given.values())
+    return isinstance(given, list | tuple) and all(
+        isinstance(one, str) or (isinstance(one, Mapping) and isinstance(one.get("type"), str))
+        for one in given
+    )
+
+
+def list_server_tools(params: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the name and the options of each tool in `params.server_tools`.
+
+    That is a table of tables, or a list of names and of tables with their name as `type`; a list
+    may have a name several times.
+    """
+    given = params.get(SERVER_TOOLS, {})
+    if isinstance(given, Mapping):
+        return [(name, dict(options)) for name, options in given.items()]
+    tables = [{"type": one} if isinstance(one, str) else dict(one) for one in given]
+    return [(one.pop("type"), one) for one in tables]
 
 
 def check_vars(values: Mapping[str, Any]) -> None:

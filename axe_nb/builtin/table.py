@@ -19,6 +19,7 @@ SOURCE = ToolModules(
         "run_command": "shell",
         "fetch": "web",
         "ask_user": "ask_user",
+        "web_search": "web_search",
     },
     {
         "file_ops_readonly": ("read_file", "list_dir", "find_files"),
@@ -33,7 +34,7 @@ SOURCE = ToolModules(
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),
-    **dict.fromkeys(("web_search", "web_fetch", "web", "browser", "http", "curl"), "fetch"),
+    **dict.fromkeys(("web_fetch", "web", "browser", "http", "curl"), "fetch"),
     **dict.fromkeys(("read", "cat", "view", "open_file"), "read_file"),
     **dict.fromkeys(("write", "create_file", "save_file"), "write_file"),
     **dict.fromkeys(("edit", "str_replace", "apply_patch", "replace"), "edit_file"),

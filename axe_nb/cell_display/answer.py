@@ -15,6 +15,7 @@ from axe_nb.views.data_table import format_data
 from axe_nb.views.growing import GrowingMarkdown, difference
 from axe_nb.views.growing_data import read_beginning
 from axe_nb.views.outline import ANSWER
+from axe_nb.views.sources import format_sources
 from axe_nb.views.tree import Node, TurnNode
 
 PACE = 50_000
@@ -111,6 +112,8 @@ class LiveAnswer:
             return len(text)
         self._markdown.update(clean(text).strip("\n"))
         self._blocks = self._markdown.blocks
+        if self._root.result and self._root.turns and self._root.turns[-1].sources:
+            self._blocks = [*self._blocks, format_sources(self._root.turns[-1].sources)]
         return self._markdown.parsed
 
     def _list_data(self, text: str, form: DataForm) -> list[str]:

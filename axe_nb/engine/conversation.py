@@ -49,6 +49,8 @@ class Conversation:
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
+        self.tools: Sequence[ToolSpec] = plan.toolset.offered
+        """The tools that may be offered."""
         self._offered: Sequence[ToolSpec] = ()
         """The tools of the latest request."""
         self._size = _Size(plan.briefing.system)
@@ -140,7 +142,7 @@ class Conversation:
                 scope.id, number, response.content, () if closing else calls,
                 response.stop_reason, response.usage, agent.sub_agents_config.parallel, closing,
                 asked, question or self._said, tuple(self._model.exchanges[before:]),
-                self._model.exchanges[-1].source,
+                self._model.exchanges[-1].source, response.server_calls, response.sources,
             )
         )  # fmt: skip
         return response
@@ -190,7 +192,7 @@ class Conversation:
         return Request(
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
-            past_tools=() if tools else plan.toolset.offered,
+            past_tools=() if tools else self.tools,
             system_ends=plan.briefing.system_ends, wire=self._wire, log=WireLog(),
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
@@ -213,6 +215,7 @@ class Conversation:
                 response.stop_reason, response.usage,
                 self._scope.agent.sub_agents_config.parallel, closing, asked,
                 question or self._said, self._model.exchanges[-1].source,
+                response.server_calls, response.sources,
             )
         )  # fmt: skip
 

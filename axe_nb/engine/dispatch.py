@@ -74,6 +74,19 @@ class Dispatch:
         """Returns a warning for each tool that was denied as no one could be asked."""
         return [f"{name} was denied: {why}" for name, why in self._authorizer.unasked.items()]
 
+    async def permit_server_tool(self, tool: Tool) -> str:
+        """Returns why a tool of the model's server must not be offered; empty if it may be.
+
+        Raises:
+            RunStopped: the person stopped the run.
+        """
+        try:
+            await self._authorizer.authorize(tool, {})
+        except PermissionDenied as denied:
+            self._authorizer.unasked.pop(tool.name, None)
+            return str(denied)
+        return ""
+
     async def run_all(
         self,
         calls: tuple[ToolCall, ...],

@@ -134,6 +134,7 @@ class Run:
         status: Status = "completed"
         error: str | None = None
         closing = self.plan.job.closing
+        await self._permit_server_tools()
         try:
             while await self._run_turn():
                 pass
@@ -149,6 +150,18 @@ class Run:
             self._warn_about(self.conversation.last)
         return status, error
 
+    async def _permit_server_tools(self) -> None:
+        """Withholds the tools of the model's server that are not permitted, with a warning.
+
+        Raises:
+            RunStopped: the person stopped the run.
+        """
+        talk = self.conversation
+        for tool in self.plan.to_permit:
+            if reason := await self.dispatch.permit_server_tool(tool):
+                self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
+                talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
+
     async def _run_turn(self) -> bool:
         """Runs one turn: request, response, tool calls; returns True to continue (A-8.1).
 
@@ -157,7 +170,7 @@ class Run:
         """
         talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
         response = await talk.turn(
-            toolset.offered, with_calls=toolset.is_needed, output=not self.plan.asks_at_end
+            talk.tools, with_calls=toolset.is_needed, output=not self.plan.asks_at_end
         )
         calls = response.tool_calls if toolset.is_needed else ()
         if not calls and response.is_paused:

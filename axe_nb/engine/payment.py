@@ -15,6 +15,7 @@ from axe_nb.engine.scope import RunScope
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, Usage
+from axe_nb.prices import COUNTED
 
 CHARACTERS = 4
 """Characters of a token, where nothing better is known."""
@@ -61,6 +62,8 @@ async def price(scope: RunScope, response: Response, recorded: Exchange | None) 
     usage = response.usage
     if recorded is not None:
         return replace(response, usage=usage.at_cost(recorded.cost))
+    if any(call.name not in COUNTED for call in response.server_calls):
+        return response
     cost = await scope.env.prices.find_cost(scope.agent.model, usage)
     return response if cost is None else replace(response, usage=usage.at_cost(cost))
 

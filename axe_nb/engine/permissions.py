@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.hosts import is_allowed
+from axe_nb.agents.hosts import ANY, is_allowed
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import printable, quote
@@ -138,6 +138,16 @@ class PermissionPolicy:
         is_offered = verdict == "allow" or (verdict == "ask" and tool.effect == "network")
         return self.mode != "plan" or is_offered
 
+    def list_search_hosts(self, tool: Tool) -> tuple[str, ...]:
+        """The hosts of `allowed_hosts` that a search may be limited to, so as to need no approval.
+
+        This run and all above it may reach them anyway; in plan mode there are none (D-76).
+        """
+        if self.mode == "plan":
+            return ()
+        listed = dict.fromkeys(host for agent in self.agents for host in agent.allowed_hosts)
+        return tuple(host for host in listed if self.decide(tool, Guard(host=host))[0] == "allow")
+
     def next_step(self, tool: Tool, guard: Guard | None) -> str:
         """The next step if a call needs approval and no one can be prompted."""
         if guard is None or guard.floor == "allow":
@@ -158,7 +168,8 @@ class PermissionPolicy:
     def keys(self, tool: Tool, host: str = "") -> str:
         """The settings, with their file, that would allow the tool without asking."""
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
-            return f"allowed_hosts = [{quote(host)}] in {_format_file(self.agent)}"
+            pattern = ANY if tool.by_server else host
+            return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         here = _format_file(self.agent)
         if self.by_option:

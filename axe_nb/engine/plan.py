@@ -19,6 +19,7 @@ from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
 from axe_nb.agents.variables import fill_in
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
+from axe_nb.engine.server_tools import enter_server_tools
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
@@ -32,7 +33,7 @@ from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Tool
 
 MAX_CHECKED = 100
 """Sub-agents that are checked before a run; a search for similar names takes milliseconds."""
@@ -59,6 +60,8 @@ class Plan:
     """The complete prompt that the agent will receive, with its pictures (B-8)."""
     missing: tuple[str, ...]
     """Warnings about sub-agents that cannot be called."""
+    to_permit: tuple[Tool, ...] = ()
+    """Tools of the model's server that need approval before they are offered."""
 
     @property
     def agent(self) -> Agent:
@@ -129,10 +132,11 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools,
         partial(_describe, scope),
     )  # fmt: skip
+    toolset, to_permit = enter_server_tools(scope, toolset, provider)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
-        missing=tuple(_find_missing(scope, toolset)),
+        missing=tuple(_find_missing(scope, toolset)), to_permit=to_permit,
     )  # fmt: skip
 
 

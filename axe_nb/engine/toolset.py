@@ -11,7 +11,9 @@ from dataclasses import replace
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import names_of_servers
+from axe_nb.agents.tables import list_server_tools
 from axe_nb.builtin import table as builtin
+from axe_nb.builtin.web_search import make_server_tool
 from axe_nb.delegation import table as delegation
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError
@@ -117,6 +119,8 @@ def assemble(
             raise _make_unknown_error(name, agent, registry)
         if agent.sub_agents_config.enabled or tool.effect != "delegate":
             tools[name] = tool.for_agent(agent, describe)
+    for name, _ in list_server_tools(agent.params):
+        tools.setdefault(name, make_server_tool(name, f"{name}, run by the model's server"))
     for name in agent.permissions:
         is_of_server = name.partition("__")[0] in servers
         if name not in tools and name not in registry.known and not is_of_server:

@@ -45,6 +45,8 @@ def _list_turn(result: RunResult, turn: Turn) -> Iterator[Mapping[str, Any]]:
         "kind": "turn", "place": place, "agent": result.agent, "text": turn.text,
         "stop_reason": turn.stop_reason, "usage": asdict(turn.usage),
         "asked": "summary" if turn.closing else turn.asked,
+        **({"server_calls": list(map(asdict, turn.server_calls))} if turn.server_calls else {}),
+        **({"sources": list(map(asdict, turn.sources))} if turn.sources else {}),
     }  # fmt: skip
     results = {one.call_id: one for one in turn.results}
     for call in turn.calls:

@@ -1,18 +1,21 @@
 """A run as Markdown: headings, the tree as a nested list, all texts in fences.
 
-What models and tools wrote stands in fences only: no viewer renders or loads any of it.
+What models and tools wrote stands in fences only: no viewer renders or loads any of it. The titles
+of cited pages are escaped instead, beside their links.
 Source: product.md "Traces"; goals.md "Safety".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from axe_nb.exports.html_page import MAX_CHARS, MAX_ROWS, Shown
 from axe_nb.results import RunResult
+from axe_nb.server_calls import Page
 from axe_nb.text import clean, one_line
 from axe_nb.views.outline import Block, Entry, Outline
+from axe_nb.views.sources import MAX_LISTED, TITLE, count_more
 from axe_nb.views.transcript import Transcript
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
@@ -30,6 +33,8 @@ def write_markdown(result: RunResult) -> str:
     lines += ["## Prompt", "", *_fence(result.prompt[:MAX_CHARS], ""), ""]
     answer = outline.answer().text
     lines += ["## Answer", "", *(_fence(answer, "") if answer else ["(none)"]), ""]
+    if pages := outline.sources().links:
+        lines += ["## Sources", "", *_list_links(pages), ""]
     for warning in outline.warnings(root):
         lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
     lines += ["## Tree", "", *_list_inside(top, "")]
@@ -61,6 +66,14 @@ def _format_block(block: Block, indent: str) -> Iterator[str]:
     yield from _fence(block.text, indent + "  ")
     if block.rest:
         yield f"{indent}  … {_escape(block.rest)}"
+
+
+def _list_links(pages: Sequence[Page]) -> Iterator[str]:
+    """Yields the pages that an answer cites as links, whose titles have no meaning in Markdown."""
+    for number, page in enumerate(pages[:MAX_LISTED], 1):
+        yield f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>"
+    if more := count_more(pages):
+        yield f"\n{more}"
 
 
 def _fence(text: str, indent: str) -> Iterator[str]:

@@ -20,8 +20,8 @@ from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.providers import wire
-from axe_nb.providers.anthropic_stream import STREAMING
+from axe_nb.providers import server_tools, wire
+from axe_nb.providers.anthropic_stream import GAP, STREAMING, ends_work
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
@@ -165,6 +165,8 @@ def _encode_output(
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    if spec.entry is not None:
+        return dict(spec.entry)
     schema = spec.input_schema()
     return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
@@ -206,7 +208,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
-    content = "".join(wire.text(b.get("text")) for b in blocks if b.get("type") == "text")
+    content = _join_texts(blocks)
     if stop_reason == "refusal":
         blocks = _check_refusal(content, blocks, wire.table(data.get("stop_details")))
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
@@ -216,7 +218,9 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    kept = list(_select_blocks_to_echo(blocks)) if any(map(_is_special, blocks)) else []
+    whole = _drop_cut_calls(blocks) if stop_reason in _AT_LIMIT else blocks
+    kept = list(_select_blocks_to_echo(whole)) if any(map(_is_special, whole)) else []
+    server_calls, sources = server_tools.read_anthropic(blocks)
     return Response(
         content,
         tuple(calls),
@@ -224,7 +228,21 @@ def parse(data: Mapping[str, Any]) -> Response:
         _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
         reasoning="\n\n".join(filter(None, (wire.text(b.get("thinking")) for b in blocks))),
+        server_calls=server_calls,
+        sources=sources,
     )
+
+
+def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Joins the text of a reply; what the model says after a search is a paragraph of its own."""
+    texts: list[str] = []
+    before = ""
+    for block in blocks:
+        kind = wire.text(block.get("type"))
+        if kind == "text" and (text := wire.text(block.get("text"))):
+            texts += [GAP, text] if texts and ends_work(before) else [text]
+        before = kind
+    return "".join(texts)
 
 
 def _make_empty_error(stop_reason: str, data: Mapping[str, Any]) -> ProviderError:
@@ -247,6 +265,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         cached_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
+        searches=wire.tokens(wire.table(usage.get("server_tool_use")).get("web_search_requests")),
     )
 
 
@@ -260,6 +279,15 @@ def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapp
                 yield from _encode_text(wire.text(block.get("text")))
             case str():
                 yield block
+
+
+def _drop_cut_calls(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the blocks without the server's calls that a limit cut off from their results.
+
+    The API rejects them, unless it has paused the reply or waits for the results of other calls.
+    """
+    answered = {block.get("tool_use_id") for block in blocks}
+    return [b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered]
 
 
 def _is_special(block: Mapping[str, Any]) -> bool:

@@ -23,6 +23,15 @@ BLOCK_OF = {
 """Type of a delta → type of its block, if the server has not begun one."""
 
 
+GAP = "\n\n"
+"""Stands between a text and the next one, if the server has worked in between."""
+
+
+def ends_work(kind: str) -> bool:
+    """True for the type of a block with the result of a tool that the server has run."""
+    return kind.endswith("_tool_result")
+
+
 @dataclass
 class _Block:
     """A block of content that is arriving."""
@@ -30,6 +39,8 @@ class _Block:
     entry: dict[str, Any]
     call: int | None
     """Position of its call in the reply, if it is one."""
+    gap: str = ""
+    """Stands before its text."""
 
     def settle(self) -> dict[str, Any]:
         """Returns the block as in a whole reply: the pieces of its input are an object."""
@@ -55,6 +66,8 @@ class AnthropicAssembly:
         self._blocks: list[_Block] = []
         self._by_index: dict[object, _Block] = {}
         self._calls = 0
+        self._says = False
+        """True once there is some text."""
 
     def end(self) -> None:
         """Notes the end mark of another protocol, which means nothing here."""
@@ -94,10 +107,12 @@ class AnthropicAssembly:
             self._deltas.begin_call(block.call, entry.get("name"))
             if entry.get("input"):
                 self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
+        if self._says and ends_work(wire.text(self._blocks[-1].entry.get("type"))):
+            block.gap = GAP
         self._blocks.append(block)
         if isinstance(index, int):
             self._by_index[index] = block
-        self._deltas.add(wire.text(entry.get("text")))
+        self._say(block, wire.text(entry.get("text")))
         self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
         return block
 
@@ -126,11 +141,16 @@ class AnthropicAssembly:
     def _show(self, block: _Block, key: str, piece: str) -> None:
         match key, block.entry.get("type"):
             case "text", "text":
-                self._deltas.add(piece)
+                self._say(block, piece)
             case "thinking", "thinking":
                 self._deltas.add(piece, "reasoning")
             case "partial_json", "tool_use" if block.call is not None:
                 self._deltas.add(piece, "arguments", block.call)
+
+    def _say(self, block: _Block, piece: str) -> None:
+        if piece:
+            self._deltas.add(block.gap + piece)
+            block.gap, self._says = "", True
 
     def reply(self) -> dict[str, Any]:
         """Returns the object that a whole reply has."""

@@ -16,7 +16,7 @@ from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.providers import wire
+from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
@@ -209,13 +209,17 @@ def parse(data: Mapping[str, Any]) -> Response:
         _check_refusal(stop_reason, message, calls)
     elif wire.text(message.get("refusal")).strip():
         stop_reason, calls = "refusal", ()
+    usage = _parse_usage(wire.table(data.get("usage")))
+    server_calls, sources = server_tools.read_chat(message, usage.searches)
     return Response(
         content,
         () if stop_reason.startswith(FILTERED) else calls,
         stop_reason,
-        _parse_usage(wire.table(data.get("usage"))),
+        usage,
         _select_parts_to_echo(message),
         reasoning=_find_reasoning(message),
+        server_calls=server_calls,
+        sources=sources,
     )
 
 
@@ -242,6 +246,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         cached_tokens=max(map(wire.tokens, cached), default=0),
         cache_write_tokens=max(map(wire.tokens, written), default=0),
         reasoning_tokens=reasoning,
+        searches=wire.tokens(wire.table(usage.get("server_tool_use")).get("web_search_requests")),
     )
 
 

@@ -74,6 +74,10 @@ class _Call:
         return arguments
 
 
+LISTED = ("annotations", "executed_tools")
+"""Keys of lists whose entries arrive in several chunks."""
+
+
 class OpenAIAssembly:
     """The first choice of a streamed reply."""
 
@@ -149,6 +153,10 @@ class OpenAIAssembly:
             self._add_details(value, is_shown=not any(delta.get(other) for other in REASONING))
         elif key == "refusal" and isinstance(value, str):
             append_text(message, key, value)
+        elif key in LISTED and isinstance(value, list):
+            held = message.setdefault(key, [])
+            check_parts(len(held) + len(value))
+            held += value
         else:
             message[key] = value
 

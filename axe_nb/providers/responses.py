@@ -13,11 +13,11 @@ from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage, dump
-from axe_nb.model_table import UNKNOWN, find_facts
+from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import RESPONSES, ProviderInfo
-from axe_nb.providers import wire
+from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import INCLUDE, exchange
 from axe_nb.providers.history import write_messages
@@ -25,15 +25,13 @@ from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
 from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message
+from axe_nb.providers.thinking import for_responses
 from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/responses"
 
 ENCRYPTED = "reasoning.encrypted_content"
 """Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
-
-
-"""Separates the texts of several messages in one reply."""
 
 _REASONS = {"max_output_tokens": "length"}
 """Reason of an incomplete reply → stop reason, as Chat Completions has it."""
@@ -155,15 +153,18 @@ body = wire.join_body(write_body)
 
 def _make_params(request: Request) -> dict[str, Any]:
     """Returns the params, with those that the API calls otherwise or needs besides."""
-    params = wire.own_params(request)
+    params = for_responses(request.model, wire.own_params(request))
     if "max_tokens" in params:
         params.setdefault("max_output_tokens", params.pop("max_tokens"))
     is_refused = request.params.get(INCLUDE, ()) is None
     facts = find_facts("openai", request.model)
-    if not is_refused and (facts is UNKNOWN or facts.thinks != "never"):
+    wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []
+    if any(tool.entry and tool.entry.get("type") == server_tools.SEARCH for tool in request.tools):
+        wanted.append(server_tools.RESPONSES_INCLUDE)
+    if wanted and not is_refused:
         own = params.get(INCLUDE, ())
         own = own if isinstance(own, (list, tuple)) else (own,)
-        params[INCLUDE] = list(dict.fromkeys([*own, ENCRYPTED]))
+        params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))
     return params
 
 
@@ -175,6 +176,8 @@ def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    if spec.entry is not None:
+        return dict(spec.entry)
     return {
         "type": "function",
         "name": spec.name,
@@ -220,11 +223,35 @@ def parse(data: Mapping[str, Any]) -> Response:
     if declined and content.strip():
         stop_reason, calls = "refusal", ()
     kept = [*_select_items_to_echo(items)] if any(map(_is_special, items)) else []
-    usage = _parse_usage(wire.table(data.get("usage")))
-    return Response(content, calls, stop_reason, usage, {"responses": kept} if kept else {})
+    usage = _parse_usage(wire.table(data.get("usage")), server_tools.count_searches(items))
+    server_calls, sources = server_tools.read_responses(items)
+    return Response(
+        content,
+        calls,
+        stop_reason,
+        usage,
+        {"responses": kept} if kept else {},
+        reasoning=_find_reasoning(items),
+        server_calls=server_calls,
+        sources=sources,
+    )
 
 
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+def _find_reasoning(items: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the summaries of the reasoning, or its text where a server sends that instead."""
+    parts = [
+        wire.text(part.get("text"))
+        for item in items
+        if item.get("type") == "reasoning"
+        for part in (
+            wire.tables(item.get("summary"), "summary")
+            or wire.tables(item.get("content"), "content")
+        )
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:
     details = wire.table(usage.get("input_tokens_details"))
     return Usage(
         wire.tokens(usage.get("input_tokens")),
@@ -234,6 +261,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         reasoning_tokens=wire.tokens(
             wire.table(usage.get("output_tokens_details")).get("reasoning_tokens")
         ),
+        searches=searches,
     )
 
 

@@ -18,7 +18,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
 from axe_nb.pictures.parts import join_parts
 from axe_nb.pictures.picture import Picture
-from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE
+from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
 
 MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
@@ -185,9 +185,12 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of calls in the history, which servers reject without any (D-17)."""
+    """Lists the tools of calls in the history, which servers reject without any (D-17).
+
+    Calls that the server has made itself are in the parts that it gets back.
+    """
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
-    if not names:
+    if not names and not any(tool.entry for tool in request.past_tools):
         return ()
     return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
@@ -198,6 +201,8 @@ def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
 
 
 def _encode_function(spec: ToolSpec) -> dict[str, Any]:
+    if spec.entry is not None:
+        return dict(spec.entry)
     function = {
         "name": spec.name,
         "description": spec.description,
@@ -211,7 +216,8 @@ def own_params(request: Request) -> dict[str, Any]:
 
     Those about tools are left out if there are none, as servers reject them then.
     """
-    left_out = NOT_PARAMS | {PROMPT_CACHE} | (frozenset() if request.tools else ABOUT_TOOLS)
+    left_out = NOT_PARAMS | {PROMPT_CACHE, SERVER_TOOLS}
+    left_out |= frozenset() if request.tools else ABOUT_TOOLS
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 

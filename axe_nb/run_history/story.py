@@ -86,6 +86,7 @@ class RunStory:
         return Turn(
             turn.turn, turn.text, turn.calls, self._find_results(turn), turn.stop_reason,
             turn.usage, turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
+            turn.server_calls, turn.sources,
         )  # fmt: skip
 
     def _find_results(self, turn: TurnFinished) -> tuple[ToolResult, ...]:

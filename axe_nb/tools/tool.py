@@ -271,6 +271,8 @@ class Tool:
     """JSON Schema as in `ToolSpec.schema`; the tool's author then checks the arguments."""
     server: str = field(default="", kw_only=True)
     """The MCP server whose tool it is; `[permissions]` may name it for all of its tools."""
+    by_server: bool = field(default=False, kw_only=True)
+    """Run by the model's server within a reply, and so permitted before it is offered (D-76)."""
 
     @property
     def traits(self) -> CallTraits:

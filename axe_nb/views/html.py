@@ -41,9 +41,11 @@ from axe_nb.views.data_table import format_data
 from axe_nb.views.folds import choose_folds, title_of
 from axe_nb.views.head_html import format_facts, format_strip
 from axe_nb.views.markdown import render
-from axe_nb.views.outline import THOUGHT, Block, Entry, Outline, as_lines
+from axe_nb.views.outline import THOUGHT, Block, Entry, Outline
 from axe_nb.views.row import Row, make_row
+from axe_nb.views.sources import format_links, format_sources
 from axe_nb.views.summary import Fact, states_of
+from axe_nb.views.text_tree import as_lines
 from axe_nb.views.transcript import Transcript, group_of
 from axe_nb.views.tree import Node
 
@@ -144,11 +146,14 @@ def answer(result: RunResult) -> dict[str, str]:
     """The bundle of the answer alone; without one, of a line that says how the run ended."""
     root = Transcript.of(result).root
     assert root is not None
-    block = Outline(root, "axe_nb.last()").answer()
+    outline = Outline(root, "axe_nb.last()")
+    block, sources = outline.answer(), outline.sources()
     if not block.text:
         line = f"(no answer: {make_row(root).asked})"
         return {"text/html": _wrap(_escape(line)), "text/plain": line}
-    return {"text/html": _wrap(_format_answer(block)), "text/plain": block.text}
+    text = f"{block.text}\n\nSources:\n{sources.text}" if sources.text else block.text
+    answer_html = _format_answer(block) + format_sources(sources.links)
+    return {"text/html": _wrap(answer_html), "text/plain": text}
 
 
 def _wrap(inner: str, mark: str = "") -> str:
@@ -163,7 +168,7 @@ def _format_answer(block: Block) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escaped for a text node; no such text is ever put into an attribute."""
+    """Escaped for a text node; of such texts, only addresses are ever put into an attribute."""
     return escape(text, quote=False)
 
 
@@ -189,7 +194,8 @@ class _Page:
             f"{self._format_inside(root)}</details>"
         )
         warnings = "".join(map(_format_block, outline.warnings(outline.root)))
-        return _wrap(_format_answer(outline.answer()) + tree + warnings)
+        answer = _format_answer(outline.answer()) + format_sources(outline.sources().links)
+        return _wrap(answer + tree + warnings)
 
     def _format_entry(self, entry: Entry, column: int) -> str:
         row = entry.row
@@ -305,6 +311,9 @@ def _format_muted(text: str) -> str:
 
 def _format_block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
+    if block.links:
+        links = format_links(block.links)
+        return f"<div style=margin-left:{TEXT_MARGIN}>{_format_label(block)}{links}</div>"
     rest = f"<small>{'… ' if block.text else ''}{_escape(block.rest)}</small>" if block.rest else ""
     text = _escape(block.text)
     way = bidi.direction(text)

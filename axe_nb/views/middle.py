@@ -109,6 +109,12 @@ def asked_of(call: CallNode) -> str:
     """
     if call.asks and call.asks.words:
         return _format_question(call.asks)
+    if call.served:
+        found = plural(len(call.served.sources), "source") if call.served.sources else ""
+        outcome = call.served.error or found
+        return excerpts.line(
+            " → ".join(filter(None, (main_argument(call.call.arguments), outcome)))
+        )
     task = _find_task(call)
     if call.result and call.result.is_error:
         given = excerpts.line(task or main_argument(call.call.arguments), GIVEN)

@@ -1,21 +1,22 @@
-"""The tree in rows and texts, the same words for every view; and the text twin of it. Pure.
+"""The tree in rows and texts, the same words for every view. Pure.
 
 Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6, D-34.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field, replace
 
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
+from axe_nb.server_calls import Page
 from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Draft, DraftCall, Growing
 from axe_nb.views.middle import asked_of, doing_of
 from axe_nb.views.row import Row, make_row
+from axe_nb.views.sources import format_lines
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
 MAX_ROWS = 500
@@ -73,6 +74,8 @@ class Block:
     """Drawn below the text."""
     whole: str = ""
     """The whole text if some of it is left out; empty if nothing is, or if it is not available."""
+    links: tuple[Page, ...] = ()
+    """Pages that are drawn as links, where there are links, instead of the text that lists them."""
 
     @property
     def is_line(self) -> bool:
@@ -126,7 +129,8 @@ class Outline:
         if not self.max_chars:
             runs = [self.root, *self.root.below()]
             texts = sum(
-                2 + sum(1 + len(t.calls) + bool(t.reasoning) for t in n.turns) for n in runs
+                2 + sum(1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in n.turns)
+                for n in runs
             )
             rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
             share = min(MOST, rooms * MAX_CHARS // texts)
@@ -142,6 +146,11 @@ class Outline:
         text, more = clean(whole[:room]), len(whole) - room
         label = "data" if is_data else "answer"
         return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
+
+    def sources(self) -> Block:
+        """The pages that the answer cites."""
+        turns = () if self.root.is_group or not self.root.result else self.root.turns[-1:]
+        return _list_pages("Sources", turns[0].sources if turns else ())
 
     def warnings(self, node: Node) -> list[Block]:
         """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
@@ -201,6 +210,8 @@ class Outline:
         before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
         after = self._collect_answers(node, call, answered) if node.depth else []
+        if node.depth and node.turns and not self.is_long:
+            after.append(_list_pages("sources", node.turns[-1].sources))
         if result.error and (not node.depth or result.error not in answered):
             # that of the root is what a reader looks for first
             (after if node.depth else before).append(
@@ -267,6 +278,12 @@ class Outline:
         ]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
+        if call.served:
+            given = excerpts.format_arguments(call.call)
+            is_told = len(call.call.arguments) <= 1 and "…" not in asked
+            arguments = self._make_block("arguments", given, f"{call.path}.arguments")
+            pages = () if self.is_long else call.served.sources
+            return [] if is_told else [arguments], [_list_pages("found", pages)]
         written = excerpts.format_arguments(call.call)
         shown = "" if asked.endswith(clean(written)) else written
         content = call.result.content if call.result else ""
@@ -301,6 +318,10 @@ class Outline:
         return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
 
 
+def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
+    return Block(label, format_lines(pages), links=pages)
+
+
 def _name_arguments(draft: Draft, call: DraftCall) -> str:
     name = excerpts.line(call.tool, excerpts.WHO)
     return f"arguments of {name}" if name and len(draft.calls) > 1 else "arguments"
@@ -308,47 +329,3 @@ def _name_arguments(draft: Draft, call: DraftCall) -> str:
 
 def _has_text(block: Block) -> bool:
     return bool(block.text or block.more)
-
-
-def as_lines(outline: Outline) -> Iterator[str]:
-    """The text twin: the answer, then the tree, two spaces a level."""
-    answer = outline.answer()
-    if answer.text:
-        yield answer.text
-        if answer.rest:
-            yield f"… {answer.rest}"
-        yield ""
-    root = outline.entry(outline.root)
-    yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
-    for warning in outline.warnings(outline.root):
-        yield from _format_block(warning, "")
-    left_out = MINOR if outline.is_long else frozenset({THOUGHT})
-    yield from _format_inside(root, "  ", left_out)
-
-
-def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
-    for block in entry.before:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
-    for inner in entry.rows:
-        row = inner.row
-        facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
-        yield f"{indent}{row.look.sign} {facts}"
-        yield from _format_inside(inner, indent + "  ", left_out)
-    if entry.left_out:
-        yield f"{indent}… {plural(entry.left_out, 'more row')}"
-    for block in entry.after:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
-
-
-def _format_block(block: Block, indent: str) -> Iterator[str]:
-    label = f"! {block.label}" if block.label == "warning" else block.label
-    if block.is_line and not block.rest:
-        yield f"{indent}{label}: {block.text}"
-        return
-    yield f"{indent}{label}:"
-    for line in block.text.split("\n"):
-        yield f"{indent}  {line}".rstrip()
-    if block.rest:
-        yield f"{indent}  … {block.rest}"

@@ -1,8 +1,8 @@
 """A row of the tree, for a run, a turn or a call. Pure.
 
 It is drawn by `_format_entry` in `views/html.py`, as text by `_format_inside` in
-`views/outline.py`, live by class `Row` in `cell_display/static/live.js`; its sign, colour and sizes
-are in `views/appearance.py`.
+`views/text_tree.py`, live by class `Row` in `cell_display/static/live.js`; its sign, colour and
+sizes are in `views/appearance.py`.
 Source: product.md "Notebook"; design README (rows); D-6, D-11.
 """
 
@@ -127,6 +127,8 @@ def size_of(text: str) -> str:
 
 def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
+    if call.served:
+        return "by the server"
     if call.result is None:
         return CUT_SHORT.get(call.state, call.waits)
     note = excerpts.line(call.result.note)

@@ -9,7 +9,7 @@ Source: goals.md "Safety"; docs/safety.md "What is shown"; D-6.
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.reports import REPORT
 from axe_nb.results import RunResult
+from axe_nb.server_calls import Page, ServerCall, is_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,23 @@ def show_result(result: ToolResult, clean: TreeFilter) -> ToolResult:
         name=clean.text(result.name),
         note=clean.text(result.note),
         edited=None if result.edited is None else clean.json(result.edited),
+    )
+
+
+def show_server_call(call: ServerCall, clean: TreeFilter) -> ServerCall:
+    """A call of the model's server without secrets."""
+    return ServerCall(
+        clean.text(call.name),
+        clean.json(call.arguments),
+        show_pages(call.sources, clean),
+        clean.text(call.error),
+    )
+
+
+def show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
+    """Pages without secrets in their titles and addresses; a damaged file may have no addresses."""
+    return tuple(
+        Page(clean.text(page.title), clean.text(page.url)) for page in pages if is_link(page.url)
     )
 
 

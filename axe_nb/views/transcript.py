@@ -24,20 +24,30 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.messages import ToolResult
+from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.reports import find_reports
 from axe_nb.results import RunResult
+from axe_nb.server_calls import ServerCall
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
-from axe_nb.views.outline import Outline, as_lines
-from axe_nb.views.shown import TreeFilter, show_call, show_result, show_run
+from axe_nb.views.outline import Outline
+from axe_nb.views.shown import (
+    TreeFilter,
+    show_call,
+    show_pages,
+    show_result,
+    show_run,
+    show_server_call,
+)
+from axe_nb.views.text_tree import as_lines
 from axe_nb.views.tree import (
     WAITS,
     CallNode,
     Node,
     Pause,
+    State,
     Times,
     TreeNode,
     TurnNode,
@@ -212,6 +222,9 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
+        served = (show_server_call(call, clean) for call in event.server_calls)
+        turn.server_calls = [_make_served(turn, i, call) for i, call in enumerate(served)]
+        turn.sources = show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
@@ -228,7 +241,7 @@ class Transcript:
             at.total += event.usage
             above.append(at)
             at = at.parent
-        return *reversed(above), turn, *turn.calls
+        return *reversed(above), turn, *turn.server_calls, *turn.calls
 
     def _update_call(
         self, node: Node, event: ToolStarted | ToolFinished, now: float
@@ -291,6 +304,13 @@ class Transcript:
                     call.state = "cancelled" if has_begun else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
+
+
+def _make_served(turn: TurnNode, index: int, served: ServerCall) -> CallNode:
+    """The node of a call that the model's server has made; one that failed was not run (D-76)."""
+    call = ToolCall(str(index), served.name, served.arguments)
+    state: State = "not run" if served.error else "completed"
+    return CallNode(turn, index, call, state, served=served)
 
 
 def group_of(results: Iterable[RunResult]) -> Node:

@@ -15,6 +15,7 @@ from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult, Status
+from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
@@ -83,10 +84,12 @@ class CallNode:
     """Below the root's RunResult: `.log[0].calls[1]`."""
     result_path: str = ""
     """`.log[0].results[1]`."""
+    served: ServerCall | None = None
+    """The same call as the model's server has made it; None = it was made here."""
 
     @property
     def key(self) -> str:
-        return f"{self.turn.key}/{self.index}"
+        return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
     def take(self, result: ToolResult) -> None:
         """Sets the result; a call that the person edited is shown as it ran."""
@@ -141,6 +144,10 @@ class TurnNode:
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
+    server_calls: list[CallNode] = field(default_factory=list)
+    """Calls that the model's server has made within the reply."""
+    sources: tuple[Page, ...] = ()
+    """The pages that the text cites."""
     usage: Usage = Usage()
     stop_reason: str = ""
     source: Source = ""
@@ -175,7 +182,7 @@ class TurnNode:
     @property
     def only_call(self) -> CallNode | None:
         """Its only call, if that is a plain tool: both share a row."""
-        if len(self.calls) != 1 or self.calls[0].children:
+        if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
             return None
         return None if self.calls[0].call.traits.delegates else self.calls[0]
 
@@ -280,14 +287,14 @@ def parent_row(thing: TreeNode) -> TreeNode | None:
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
     """The nodes whose rows are directly below this row."""
     if isinstance(thing, TurnNode):
-        return [] if thing.only_call else list(thing.calls)
+        return [] if thing.only_call else [*thing.server_calls, *thing.calls]
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
     assert node is not None
     below: list[TreeNode] = []
     for turn in node.turns:
-        below += turn.calls if turn.is_hidden else [turn]
+        below += [*turn.server_calls, *turn.calls] if turn.is_hidden else [turn]
     return below
 
 
@@ -323,6 +330,8 @@ def lay_out(node: Node, begin: int = 0) -> int:
     for index, turn in enumerate(node.turns):
         turn.path = f"{node.path}.log[{index}]"
         turn.span = Span(at, TURN)
+        for number, call in enumerate(turn.server_calls):
+            call.path, call.span = f"{turn.path}.server_calls[{number}]", turn.span
         start = at = at if node.is_group else at + TURN
         results = 0
         for number, call in enumerate(turn.calls):

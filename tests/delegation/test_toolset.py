@@ -99,7 +99,7 @@ def test_tools_handed_to_a_run_are_only_for_those_who_name_them() -> None:
         ("my_own_function", "decorate your own function with @axe_nb.tool"),
         ("bash", 'did you mean "run_command"?'),
         ("Shell", 'did you mean "run_command"?'),
-        ("web_search", 'did you mean "fetch"?'),
+        ("web_fetch", 'did you mean "fetch"?'),
         ("qqq", "known tools: file_ops_readonly, file_ops, read_file, "),
         ("qqq", "in a notebook or in Python, decorate"),
         ("call_agent", "`sub_agents` offers call_agent"),

@@ -1,0 +1,250 @@
+"""Tools that a vendor's server runs: entries and replies, held against the vendors' own types."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, get_args
+
+import pytest
+from pydantic import TypeAdapter
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import ToolSpec
+from axe_nb.providers.openai import body as openai_body
+from axe_nb.providers.openai import parse as parse_chat
+from axe_nb.providers.server_tools import (
+    ANTHROPIC,
+    RESPONSES,
+    RESPONSES_INCLUDE,
+    count_searches,
+    make_entry,
+    read_anthropic,
+    read_responses,
+)
+from axe_nb.server_calls import Page, ServerCall, is_link
+from tests.providers.dialects import ask
+from tests.providers.streams import read_stream
+
+HERE = "https://api.example.org"
+
+
+def test_the_types_of_anthropic_are_the_newest_of_its_sdk() -> None:
+    from anthropic.types import ToolUnionParam
+
+    kinds: dict[str, list[str]] = {}
+    for one in get_args(ToolUnionParam):
+        for found in re.findall(r"'([a-z_0-9]+)_(\d{8})'", str(one.__annotations__.get("type"))):
+            kinds.setdefault(found[0], []).append(found[1])
+    assert {name: f"{name}_{max(kinds[name])}" for name in ANTHROPIC} == ANTHROPIC
+
+
+@pytest.mark.parametrize("domains", [(), ("python.org",)])
+def test_each_entry_of_anthropic_is_of_its_sdks_types(domains: tuple[str, ...]) -> None:
+    from anthropic.types import ToolUnionParam
+
+    for name in ANTHROPIC if not domains else ("web_search", "web_fetch"):
+        entry = make_entry("anthropic", HERE, name, {}, domains)
+        assert TypeAdapter(ToolUnionParam).validate_python(entry) == entry
+        assert entry is not None
+        assert entry["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "domains", "entry"),
+    [
+        ("web_search", {}, (), {"type": "web_search"}),
+        ("web_search", {"search_context_size": "low"}, ("a.org",),
+         {"type": "web_search", "search_context_size": "low",
+          "filters": {"allowed_domains": ["a.org"]}}),
+        ("web_search", {"filters": {"allowed_domains": ["b.org"]}}, ("a.org", "b.org"),
+         {"type": "web_search", "filters": {"allowed_domains": ["b.org"]}}),
+        ("code_interpreter", {"container": {"type": "auto"}}, (),
+         {"type": "code_interpreter", "container": {"type": "auto"}}),
+        ("mcp", {"server_label": "x", "server_url": "https://x.org/mcp"}, (),
+         {"type": "mcp", "server_label": "x", "server_url": "https://x.org/mcp"}),
+    ],
+)  # fmt: skip
+def test_each_entry_of_responses_is_of_its_sdks_types(
+    name: str, options: dict[str, Any], domains: tuple[str, ...], entry: dict[str, Any]
+) -> None:
+    from openai.types.responses import ToolParam
+
+    made = make_entry("responses", HERE, name, options, domains)
+    assert made == entry
+    assert TypeAdapter(ToolParam).validate_python(made) == made
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("https://openrouter.ai/api/v1", "openrouter:web_search"),
+        ("https://api.groq.com/openai/v1", "browser_search"),
+        ("https://api.openai.com", None),
+        ("https://api.x.ai", None),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", None),
+        ("https://openrouter.ai.evil.example", None),
+    ],
+)
+def test_chat_completions_search_where_the_server_documents_a_tool(url: str, kind: Any) -> None:
+    assert make_entry("openai", url, "web_search", {}) == (kind and {"type": kind})
+    assert make_entry("openai", url, "web_search", {}, ("a.org",)) is None
+    assert make_entry("ollama", url, "web_search", {}) is None
+
+
+def test_an_entry_goes_among_the_tools_of_chat_completions_as_it_is() -> None:
+    entry = {"type": "openrouter:web_search", "parameters": {"max_results": 3}}
+    tool = ToolSpec("web_search", "", {}, entry=entry)
+    sent = json.loads(openai_body(ask(tools=(tool,), params={"server_tools": {}})))
+    assert sent["tools"] == [entry]
+    assert "server_tools" not in sent
+
+
+def responses_output() -> list[dict[str, Any]]:
+    cited = {"type": "url_citation", "start_index": 0, "end_index": 2}
+    return [
+        {"type": "reasoning", "id": "rs", "summary": []},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed",
+         "action": {"type": "search", "query": "towers", "queries": ["towers", "high towers"],
+                    "sources": [{"type": "url", "url": "https://a.org/1"}]}},
+        {"type": "web_search_call", "id": "ws_2", "status": "completed",
+         "action": {"type": "open_page", "url": "https://a.org/1"}},
+        {"type": "web_search_call", "id": "ws_3", "status": "failed",
+         "action": {"type": "find_in_page", "url": "https://a.org/1", "pattern": "828"}},
+        {"type": "mcp_call", "id": "m", "server_label": "x", "name": "look", "arguments": "{}",
+         "error": {"type": "http_error", "code": 404, "message": "no such thing"}},
+        {"type": "function_call", "call_id": "c", "name": "mine", "arguments": "{}"},
+        {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": [
+            {"type": "output_text", "text": "It is.", "annotations": [
+                {**cited, "url": "https://a.org/1", "title": "A"},
+                {**cited, "url": "https://a.org/1", "title": "A again"},
+                {**cited, "url": "javascript:alert(1)", "title": "evil"},
+            ]},
+        ]},
+    ]  # fmt: skip
+
+
+def test_the_items_of_responses_are_read() -> None:
+    from openai.types.responses import ResponseOutputItem
+
+    items = responses_output()
+    for item in items:
+        TypeAdapter(ResponseOutputItem).validate_python(item)
+    calls, cited = read_responses(items)
+    assert cited == (Page("A", "https://a.org/1"),)
+    assert calls == (
+        ServerCall("web_search", {"query": "towers"}, (Page("", "https://a.org/1"),)),
+        ServerCall("web_search", {"url": "https://a.org/1"}),
+        ServerCall("web_search", {"url": "https://a.org/1", "pattern": "828"}, error="failed"),
+        ServerCall("mcp", {"name": "look", "arguments": "{}"}, error="no such thing"),
+    )
+    assert count_searches(items) == 1
+
+
+def test_the_words_of_responses_are_those_of_its_sdk() -> None:
+    from openai.types.responses import ResponseIncludable, ResponseOutputItem
+
+    assert RESPONSES_INCLUDE in get_args(ResponseIncludable)
+    known = json.dumps(TypeAdapter(ResponseOutputItem).json_schema())
+    assert all(f'"{kind}"' in known for kind in RESPONSES)
+
+
+ANNOTATIONS = [
+    {"type": "url_citation", "url_citation": {
+        "url": "https://a.org/1", "title": "A", "content": "…", "start_index": 0, "end_index": 5}},
+    {"type": "url_citation", "url_citation": {"url": "https://b.org/", "title": "B"}},
+]  # fmt: skip
+
+
+def chat(message: dict[str, Any], **usage: Any) -> dict[str, Any]:
+    said = {"role": "assistant", "content": "It is.", **message}
+    tokens = {"prompt_tokens": 5, "completion_tokens": 7, **usage}
+    return {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}], "usage": tokens}
+
+
+def test_the_citations_of_openrouter_are_read() -> None:
+    counted = {"server_tool_use": {"web_search_requests": 2}}
+    response = parse_chat(chat({"annotations": ANNOTATIONS}, **counted))
+    assert response.sources == (Page("A", "https://a.org/1"), Page("B", "https://b.org/"))
+    assert response.server_calls == (ServerCall("web_search", sources=response.sources),)
+    assert response.usage.searches == 2
+    assert response.tool_calls == ()
+
+
+EXECUTED = {
+    "index": 0, "type": "browser_search", "arguments": '{"query": "towers"}', "output": "…",
+    "search_results": {"results": [{"title": "A", "url": "https://a.org/1", "content": "…"}]},
+}  # fmt: skip
+
+
+def test_what_groq_has_executed_is_read() -> None:
+    response = parse_chat(chat({"executed_tools": [EXECUTED]}))
+    (call,) = response.server_calls
+    assert (call.name, call.arguments) == ("browser_search", {"query": "towers"})
+    assert call.sources == (Page("A", "https://a.org/1"),)
+
+
+def test_a_stream_of_chat_completions_brings_them_piece_by_piece() -> None:
+    begun = {**EXECUTED, "output": None, "search_results": None}
+    deltas: list[dict[str, Any]] = [
+        {"content": "It "},
+        {"annotations": ANNOTATIONS[:1], "executed_tools": [begun]},
+        {"content": "is.", "annotations": ANNOTATIONS[1:], "executed_tools": [EXECUTED]},
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    ends = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in (*chunks, ends)]
+    outcome = read_stream("openai", [*events, b"data: [DONE]\n\n"])
+    assert outcome.response is not None
+    assert [page.title for page in outcome.response.sources] == ["A", "B"]
+    (call,) = outcome.response.server_calls
+    assert len(call.sources) == 1
+
+
+ODD: list[Any] = [None, 0, "x", [], {}, [None], [[]], [{"url": 3}], {"url": ["x"]}, [{"title": {}}]]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_parts_of_a_reply_are_nothing(odd: Any) -> None:
+    blocks = [
+        {"type": "server_tool_use", "id": odd, "name": odd, "input": odd},
+        {"type": "web_search_tool_result", "tool_use_id": odd, "content": odd},
+        {"type": "web_fetch_tool_result", "tool_use_id": odd, "content": {"content": odd}},
+        {"type": "text", "text": "x", "citations": odd},
+    ]
+    calls, cited = read_anthropic(blocks)
+    assert cited == ()
+    assert not any(call.sources for call in calls)
+    items = [
+        {"type": "web_search_call", "action": odd, "status": odd, "error": odd},
+        {"type": "web_search_call", "action": {"type": "search", "query": odd, "sources": odd}},
+        {"type": "message", "content": odd},
+        {"type": "message", "content": [{"type": "output_text", "annotations": odd}]},
+    ]
+    calls, cited = read_responses(items)
+    assert (len(calls), cited) == (2, ())
+    try:
+        response = parse_chat(
+            chat({"annotations": odd, "executed_tools": odd}, server_tool_use=odd)
+        )
+    except ProviderError:
+        return
+    assert response.sources == ()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//a.org/", "a.org", "",
+        "https://", "https://a.org/\u202egpj.exe", "https://a.org/ x", "https://a.org/\n",
+        'https://a.org/"onmouseover="x', "https://a.org/<b>", "https://[::1", "http:a.org",
+        "https://a.org/" + "x" * 2000, "JAVASCRIPT:alert(1)", " https://a.org/",
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_address_of_the_web_is_no_link(url: str) -> None:
+    assert not is_link(url)
+
+
+@pytest.mark.parametrize("url", ["https://a.org", "http://a.org:8/x?y=1&z#q", "https://ä.org/ü"])
+def test_addresses_of_the_web_are_links(url: str) -> None:
+    assert is_link(url)

@@ -1,0 +1,202 @@
+"""Searches of the model's server and cited pages, in every form in which a run is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, Response, RunResult
+from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.exchanges import Turn
+from axe_nb.messages import Usage
+from axe_nb.server_calls import Page, ServerCall
+from axe_nb.views.html import answer, twin
+from axe_nb.views.outline import Outline
+from axe_nb.views.transcript import Transcript, as_text
+from tests.views.runs import PAYLOADS, ask, done, turn
+
+PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
+
+SEARCH = ServerCall("web_search", {"query": "tallest tower"}, PAGES)
+
+
+def searched(*calls: ServerCall, sources: tuple[Page, ...] = (), **fields: Any) -> RunResult:
+    """A run of one turn with these calls of the server."""
+    last = Turn(1, "828 m.", (), (), "end_turn", Usage(5, 7), server_calls=calls, sources=sources)
+    return done(**{"text": "828 m.", "log": (last,), **fields})
+
+
+class Links(HTMLParser):
+    """The links of a page, and every tag of it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+def test_the_text_twin_lists_the_cited_pages_and_the_searches() -> None:
+    assert as_text(searched(SEARCH, sources=PAGES[:2])) == "\n".join([
+        "828 m.",
+        "",
+        "Sources:",
+        "  1. Page 1 — https://p1.example.org/x?a=1&b=1",
+        "  2. Page 2 — https://p2.example.org/x?a=1&b=2",
+        "",
+        "✓ lead · script/x · completed · 1 turn · 12 tokens",
+        "  ✓ turn 1 · answers · 12 tokens",
+        '    ✓ web_search · "tallest tower" → 3 sources · by the server',
+        "      found:",
+        "        1. Page 1 — https://p1.example.org/x?a=1&b=1",
+        "        2. Page 2 — https://p2.example.org/x?a=1&b=2",
+        "        3. Page 3 — https://p3.example.org/x?a=1&b=3",
+    ])  # fmt: skip
+
+
+def test_a_search_that_failed_has_a_row_and_no_part_in_the_runs_trouble() -> None:
+    failed = ServerCall("web_search", {"query": "x"}, error="max_uses_exceeded")
+    text = as_text(searched(failed))
+    assert "– web_search · x → max_uses_exceeded · by the server" in text
+    assert "tool call" not in text
+
+
+def test_the_page_has_links_below_the_answer_and_in_the_fold_of_the_search() -> None:
+    html = twin(searched(SEARCH, sources=PAGES[:2]))["text/html"]
+    assert Links(html).links == [page.url for page in (*PAGES[:2], *PAGES)]
+    assert html.index("828 m.") < html.index("Sources") < html.index("<details")
+    assert html.count("<ol") == 2
+    bundle = answer(searched(SEARCH, sources=PAGES[:1]))
+    assert Links(bundle["text/html"]).links == [PAGES[0].url]
+    assert bundle["text/plain"].endswith(
+        "\n\nSources:\n1. Page 1 — https://p1.example.org/x?a=1&b=1"
+    )
+
+
+def test_the_live_answer_ends_with_the_same_links() -> None:
+    root = Transcript.of(searched(SEARCH, sources=PAGES)).root
+    assert root is not None
+    live = LiveAnswer(root)
+    live.update(0.0, is_over=True)
+    html = "".join(live.whole()["html"])
+    assert html in twin(searched(SEARCH, sources=PAGES))["text/html"]
+    assert len(Links(html).links) == 3
+
+
+def test_a_childs_answer_has_its_sources_below_it() -> None:
+    child = searched(SEARCH, sources=PAGES[:1], agent="scout", id="0.1", call_id="a", task="Look")
+    lead = done(log=(turn(1, ask("a", "scout", "Look"), results=("828 m.",)),), children=(child,))
+    text = as_text(lead)
+    assert '✓ web_search · "tallest tower" → 3 sources · by the server' in text
+    assert re.search(r"answered: 828 m\.\n +sources: 1\. Page 1 — https://p1", text)
+    assert not text.startswith("Sources")
+
+
+def test_exports_have_them(project: Path) -> None:
+    result = searched(SEARCH, sources=PAGES[:2])
+    for name in ("run.md", "run.html", "run.jsonl"):
+        axe_nb.export(result, name)
+    markdown = Path("run.md").read_text("utf-8")
+    assert "## Sources\n\n1. Page 1 <https://p1.example.org/x?a=1&b=1>\n2. Page 2 <" in markdown
+    assert len(Links(Path("run.html").read_text("utf-8")).links) == 5
+    lines = [json.loads(line) for line in Path("run.jsonl").read_text("utf-8").splitlines()]
+    (told,) = (line for line in lines if line["kind"] == "turn")
+    assert told["server_calls"][0]["arguments"] == {"query": "tallest tower"}
+    assert [page["url"] for page in told["sources"]] == [page.url for page in PAGES[:2]]
+
+
+def test_a_result_tells_its_sources() -> None:
+    result = searched(SEARCH, sources=PAGES)
+    assert result.sources == PAGES
+    assert done(log=()).sources == ()
+    assert result.to_dict()["sources"][0] == {"title": "Page 1", "url": PAGES[0].url}
+    assert "sources" not in searched().to_dict()
+
+
+HOSTILE = tuple(
+    Page(payload, f"https://h{number}.example.org/") for number, payload in enumerate(PAYLOADS)
+)
+
+
+def test_hostile_titles_and_queries_are_text() -> None:
+    for page in HOSTILE:
+        call = ServerCall(page.title, {"query": page.title}, (page,), page.title)
+        result = searched(call, sources=(page,))
+        html = twin(result)["text/html"]
+        found = Links(html)
+        plain = Links(twin(searched(SEARCH, sources=PAGES[:1]))["text/html"])
+        assert found.tags <= plain.tags | {"pre", "code"}
+        assert found.attributes <= plain.attributes | {"dir"}
+        assert set(found.links) == {page.url}
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", as_text(result))
+
+
+def test_of_a_damaged_file_no_address_is_a_link_that_is_none() -> None:
+    evil = (Page("a", "javascript:alert(1)"), Page("b", 'https://x.org/"onclick="y'), PAGES[0])
+    result = searched(replace(SEARCH, sources=evil), sources=evil)
+    loaded = RunResult.from_dict(json.loads(json.dumps(result.to_dict(full=True))))
+    html = twin(loaded)["text/html"]
+    assert set(Links(html).links) == {PAGES[0].url}
+    assert "javascript" not in html
+    assert "javascript" not in as_text(loaded)
+
+
+def test_ten_thousand_sources_are_counted() -> None:
+    many = tuple(Page("t" * 10_000, f"https://x.org/{n}") for n in range(10_000))
+    result = searched(ServerCall("web_search", {"query": "q" * 100_000}, many), sources=many)
+    text, html = as_text(result), twin(result)["text/html"]
+    assert "→ 10,000 sources" in text
+    assert text.count("… 9,990 more") == 2
+    assert html.count("… 9,990 more") == 2
+    assert len(text) < 10_000
+    assert len(html) < 20_000
+
+
+def test_ten_thousand_searches_are_counted() -> None:
+    result = searched(*[SEARCH] * 10_000)
+    assert re.search(r"… 9,5\d\d more rows", as_text(result))
+
+
+def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "sk-secret-0123456789abcdef")
+    page = Page("of sk-secret-0123456789abcdef", "https://x.org/?k=sk-secret-0123456789abcdef")
+    result = searched(replace(SEARCH, sources=(page,)), sources=(page,))
+    for shown in (as_text(result), twin(result)["text/html"]):
+        assert "sk-secret" not in shown
+    assert "sk-secret" not in json.dumps(result.to_dict_without_secrets())
+
+
+def test_a_script_can_play_a_server_that_searches() -> None:
+    @axe_nb.script("searches")
+    def searches(request: Request) -> Any:
+        assert [tool.name for tool in request.tools] == ["web_search"]
+        return Response("828 m.", server_calls=(SEARCH,), sources=PAGES)
+
+    agent = Agent("scout", "script/searches", tools=("web_search",), mode="auto")
+    result = axe_nb.run(agent, "How high?")
+    assert (result.sources, result.tool_calls) == (PAGES, 0)
+
+
+def test_rows_of_searches_have_pointers_and_places_on_the_timeline() -> None:
+    root = Transcript.of(searched(SEARCH, SEARCH)).root
+    assert root is not None
+    Outline(root, "r")
+    (last,) = root.turns
+    assert [call.path for call in last.server_calls] == [
+        ".log[0].server_calls[0]", ".log[0].server_calls[1]",
+    ]  # fmt: skip
+    assert len({call.key for call in last.server_calls}) == 2
+    assert all(call.span == last.span for call in last.server_calls)

@@ -1,0 +1,503 @@
+"""Tools that the model's server runs, over Anthropic's wire format: offered, permitted, kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, RunResult
+from axe_nb.agents.config import Config
+from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.errors import ConfigError
+from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
+from axe_nb.messages import Usage
+from axe_nb.nb.complete import matcher
+from axe_nb.prices import Prices
+from axe_nb.records.convert import from_json, to_json
+from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.story import RunStory
+from axe_nb.run_history.writer import find_writer
+from axe_nb.session.question import format_question
+from axe_nb.session.session import Session, session
+from axe_nb.views import agent_summary
+from tests.engine.in_process import ask_session
+from tests.providers.dialects import KEY
+from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
+
+each = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
+
+ENTRY = {"type": "web_search_20260318", "name": "web_search", "allowed_callers": ["direct"]}
+
+CITED = ["https://towers.example.org/list?a=1&b=2", "https://heights.example.com/burj"]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, *replies: Mapping[str, Any]) -> SearchServer:
+    server = SearchServer(*replies)
+    monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
+    return server
+
+
+def searcher(**fields: Any) -> Agent:
+    given = {"mode": "auto", "tools": ("web_search",), "model": "anthropic/claude-sonnet-4-5"}
+    return Agent(**{"name": "scout", **given, **fields})
+
+
+def run(
+    agent: Agent | str,
+    prompt: str = "How high?",
+    answers: list[Decision] | None = None,
+    *,
+    streams: bool = False,
+    session: Session | None = None,
+    asked: list[ApprovalRequest] | None = None,
+    events: list[Event] | None = None,
+    **options: Any,
+) -> RunResult:
+    left = list(answers or ())
+    log: list[ApprovalRequest] = [] if asked is None else asked
+
+    async def person(question: Any) -> Decision:
+        log.append(question)
+        return left.pop(0)
+
+    work = ask_session(
+        session or Session(), agent, prompt, Overrides(**options),
+        (events if events is not None else []).append,
+        ask_person=person if answers is not None else None, streams=streams,
+    )  # fmt: skip
+    return asyncio.run(work)
+
+
+@each
+@pytest.mark.req("D-76", "D-32")
+def test_a_search_is_offered_kept_and_sent_back_unchanged(
+    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    with serve(monkeypatch, reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
+        first = run(searcher(), streams=is_streamed)
+        assert (first.status, first.error, server.refused) == ("completed", None, [])
+        again = ask_session(
+            Session(), searcher(), "Sure?", continue_from=first, streams=is_streamed
+        )
+        second = asyncio.run(again)
+    assert second.text == "Yes.", (second.error, server.refused)
+    assert server.bodies[0]["tools"] == [ENTRY]
+    assert server.bodies[1]["messages"][1] == {"role": "assistant", "content": list(ANSWER)}
+    assert first.text == "I will search.\n\nThe tallest is the Burj. It is 828 m high."
+    assert [one.url for one in first.sources] == CITED
+    assert first.sources[0].title == "Towers of the world"
+    (call,) = first.log[0].server_calls
+    assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
+    assert [one.title for one in call.sources] == ["Towers of the world", "Old towers"]
+
+
+@pytest.mark.req("D-24")
+def test_a_streamed_reply_spells_out_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = run(searcher(), events=events, streams=True)
+    deltas = [event for event in events if isinstance(event, TextDelta)]
+    assert len(deltas) > 1
+    assert "".join(delta.text for delta in deltas) == result.text
+
+
+@pytest.mark.req("D-76")
+def test_a_call_of_the_server_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = run(searcher(), events=events)
+    assert (result.turns, result.tool_calls, result.log[0].calls) == (1, 0, ())
+    (finished,) = (event for event in events if isinstance(event, TurnFinished))
+    assert (finished.calls, len(finished.server_calls)) == ((), 1)
+
+
+@each
+@pytest.mark.req("D-32")
+def test_a_paused_search_goes_on(monkeypatch: pytest.MonkeyPatch, is_streamed: bool) -> None:
+    paused = reply(use("a"), stop="pause_turn")
+    ends = reply(found(page("A", "https://a.example.org/")), text("42"))
+    with serve(monkeypatch, paused, ends) as server:
+        result = run(searcher(), streams=is_streamed)
+    assert (result.text, result.turns, server.refused) == ("42", 2, [])
+    calls = [call for turn in result.log for call in turn.server_calls]
+    assert [(c.name, dict(c.arguments), len(c.sources)) for c in calls] == [
+        ("web_search", {"query": "a"}, 0), ("web_search", {}, 1),
+    ]  # fmt: skip
+
+
+@each
+def test_a_failed_search_is_no_failure_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    sent = reply(use("a"), failed("max_uses_exceeded"), text("I could not."), searches=0)
+    with serve(monkeypatch, sent):
+        result = run(searcher(), streams=is_streamed)
+    assert (result.status, result.text) == ("completed", "I could not.")
+    assert result.log[0].server_calls[0].error == "max_uses_exceeded"
+
+
+@each
+@pytest.mark.req("D-32")
+def test_a_call_that_a_limit_cut_off_from_its_result_does_not_go_back(
+    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    cut = reply(text("Let me look."), use("a"), stop="max_tokens", searches=0)
+    with serve(monkeypatch, cut, reply(text("Well."), searches=0)) as server:
+        first = run(searcher(), streams=is_streamed)
+        second = asyncio.run(ask_session(Session(), searcher(), "Go on.", continue_from=first))
+    assert (second.text, server.refused) == ("Well.", [])
+
+
+def test_options_and_other_tools_of_the_vendor_are_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"web_search": {"max_uses": 3}, "web_fetch": {}, "code_execution_20250825": {}}
+    with serve(monkeypatch, reply(text("ok"), searches=0)) as server:
+        run(searcher(params={"server_tools": options, "temperature": 0}))
+    (body,) = server.bodies
+    assert body["tools"] == [
+        {**ENTRY, "max_uses": 3},
+        {"type": "web_fetch_20260318", "name": "web_fetch"},
+        {"type": "code_execution_20250825", "name": "code_execution"},
+    ]
+    assert body["temperature"] == 0
+    assert "server_tools" not in body
+
+
+@pytest.mark.parametrize("wrong", [{"web_search": 3}, ["a", {"name": "b"}], "web_search", 3])
+def test_server_tools_of_another_form_are_an_error(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"params\.server_tools.* must be a table of NAME"):
+        searcher(params={"server_tools": wrong})
+
+
+@pytest.mark.req("D-76", "D-50")
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+def test_a_yes_holds_for_the_session(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    asked: list[ApprovalRequest] = []
+    own = Session()
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        for _ in range(2):
+            result = run(searcher(mode=mode), answers=[Decision("yes")], session=own, asked=asked)
+            assert result.ok
+    (question,) = asked
+    assert (question.tool, question.host) == ("web_search", "any host through web_search")
+    assert [body["tools"] for body in server.bodies] == [[ENTRY], [ENTRY]]
+
+
+@pytest.mark.req("D-76", "D-50")
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+@pytest.mark.parametrize("answer", [None, Decision("no", "too dear")])
+def test_a_search_without_a_yes_is_not_offered(
+    monkeypatch: pytest.MonkeyPatch, mode: str, answer: Decision | None
+) -> None:
+    with serve(monkeypatch, reply(text("I do not know."), searches=0)) as server:
+        result = run(searcher(mode=mode), answers=[answer] if answer else None)
+    assert "tools" not in server.bodies[0]
+    (warning,) = result.warnings
+    assert warning.startswith("web_search was not offered to the model: permission denied")
+    told = "by the user: too dear" if answer else 'set allowed_hosts = ["*"] in agent "scout"'
+    assert told in warning
+
+
+@pytest.mark.req("D-50")
+@pytest.mark.parametrize(
+    ("given", "limited"),
+    [
+        ({"mode": "plan", "allowed_hosts": ["*"]}, None),
+        ({"mode": "ask", "allowed_hosts": ["*"]}, None),
+        ({"mode": "ask", "permissions": {"web_search": "allow"}}, None),
+        ({"mode": "auto", "allowed_hosts": ["python.org"]}, None),
+        ({"mode": "ask", "allowed_hosts": ["python.org", "*.example.org"]},
+         ["python.org", "example.org"]),
+    ],
+)  # fmt: skip
+def test_what_needs_no_question(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], limited: list[str] | None
+) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        assert run(searcher(**given)).warnings == ()
+    entry = {**ENTRY, "allowed_domains": limited} if limited else ENTRY
+    assert server.bodies[0]["tools"] == [entry]
+
+
+@pytest.mark.req("D-76")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": "plan", "allowed_hosts": ["python.org"]},
+        {"mode": "plan", "permissions": {"web_search": "allow"}},
+        {"mode": "ask", "allowed_hosts": ["10.0.0.1", "localhost"]},
+        {"mode": "auto", "permissions": {"web_search": "deny"}},
+    ],
+)
+def test_what_is_not_enough(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+    with serve(monkeypatch, reply(text("No."), searches=0)) as server:
+        result = run(searcher(**given))
+    assert "tools" not in server.bodies[0]
+    assert "web_search was not offered" in result.warnings[0]
+
+
+@pytest.mark.req("D-19", "D-76")
+@pytest.mark.parametrize(
+    ("above", "below", "offered"),
+    [
+        ({"mode": "ask"}, {"mode": "auto"}, None),
+        ({"mode": "ask"}, {"mode": "ask", "allowed_hosts": ["*"]}, None),
+        ({"mode": "plan", "allowed_hosts": ["*"]}, {"mode": "plan"}, None),
+        ({"mode": "ask", "allowed_hosts": ["a.org", "b.org"]},
+         {"mode": "auto", "allowed_hosts": ["*"]}, ["a.org", "b.org"]),
+        ({"mode": "ask", "allowed_hosts": ["a.org", "b.org"]},
+         {"mode": "ask", "allowed_hosts": ["b.org", "c.org"]}, ["b.org"]),
+        ({"mode": "auto"}, {"mode": "ask"}, []),
+    ],
+)  # fmt: skip
+def test_a_child_searches_no_more_than_its_parent_may(
+    monkeypatch: pytest.MonkeyPatch,
+    above: dict[str, Any],
+    below: dict[str, Any],
+    offered: list[str] | None,
+) -> None:
+    own = Session()
+
+    @axe_nb.script("lead")
+    def lead(request: Any) -> Any:
+        delegates = axe_nb.call("call_agent", agent="scout", task="Look.")
+        return delegates if request.turn == 1 else "Done."
+
+    own.agents["scout"] = searcher(**below)
+    root = Agent("lead", "script/lead", sub_agents=("scout",), **above)
+    with serve(monkeypatch, reply(text("ok"), searches=0)) as server:
+        assert run(root, session=own).ok
+    (body,) = server.bodies
+    expected = {**ENTRY, "allowed_domains": offered} if offered else ENTRY
+    assert body.get("tools") == (None if offered is None else [expected])
+
+
+@pytest.mark.req("D-76")
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "ollama/llama3"])
+def test_a_server_without_the_tool_is_an_error_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run(searcher(model=model), "Go")
+    provider = model.partition("/")[0]
+    assert caught.value.message == (
+        'agent "scout" cannot use web_search: the model\'s server has to run it, and '
+        f"{provider} has no such tool in the protocol {provider}"
+    )
+    assert "remove web_search from `tools`" in caught.value.hint
+
+
+def test_a_model_that_calls_the_tool_itself_hears_that_it_cannot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "x"}}
+    with serve(monkeypatch, reply(called, stop="tool_use"), reply(text("Then not."))):
+        result = run(searcher())
+    assert result.text == "Then not."
+    assert "web_search is run by the model's server" in result.log[0].results[0].content
+
+
+@pytest.mark.req("D-64")
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [("anthropic/claude-sonnet-4-5", 0.02), ("openai/gpt-5", 0.02), ("openai/gpt-4o-mini", 0.02)],
+)
+def test_a_search_is_paid_for(model: str, more: float) -> None:
+    prices = Prices()
+    tokens = prices.cost_of(model, Usage(1000, 100))
+    whole = prices.cost_of(model, Usage(1000, 100, searches=2))
+    assert tokens is not None
+    assert whole is not None
+    assert whole - tokens == pytest.approx(more)
+
+
+@pytest.mark.req("D-64")
+def test_a_search_that_the_table_has_no_price_for_makes_the_cost_unknown() -> None:
+    tables = {"openrouter": {"protocol": "openai", "base_url": "https://openrouter.ai/api/v1"}}
+    prices, model = Prices(Config(tables)), "openrouter/anthropic/claude-sonnet-4.5"
+    assert prices.cost_of(model, Usage(1000, 100)) is not None
+    assert prices.cost_of(model, Usage(1000, 100, searches=1)) is None
+
+
+def test_without_a_price_of_searches_the_cost_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    own = '[prices."anthropic/claude-sonnet-4-5"]\ninput = 1\noutput = 10\n'
+    with serve(monkeypatch, reply(*ANSWER)):
+        config.write_text(own)
+        assert run(searcher()).cost is None
+        with pytest.raises(ConfigError, match="cannot be enforced with web_search"):
+            run(searcher(limits={"max_cost": 1}))
+        config.write_text(f"{own}search = 10\n")
+        assert run(searcher(limits={"max_cost": 1})).cost == pytest.approx(0.012)
+
+
+def test_a_tool_whose_price_nobody_counts_makes_the_cost_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran = {"type": "server_tool_use", "id": "s", "name": "code_execution", "input": {"code": "1"}}
+    out = {"type": "code_execution_result", "stdout": "1", "stderr": "", "return_code": 0}
+    ended = {"type": "code_execution_tool_result", "tool_use_id": "s",
+             "content": {**out, "content": []}}  # fmt: skip
+    with serve(monkeypatch, reply(ran, ended, text("1"), searches=0)):
+        result = run(searcher(tools=(), params={"server_tools": ["code_execution"]}))
+    assert (result.text, result.cost) == ("1", None)
+    assert result.log[0].server_calls[0].name == "code_execution"
+
+
+SEARCHES_AND_CALLS = reply(
+    *ANSWER[:3],
+    {"type": "tool_use", "id": "toolu_1", "name": "list_dir", "input": {"path": "."}},
+    stop="tool_use",
+)
+"""A reply with a search and a call of a tool that runs here."""
+
+
+@each
+@pytest.mark.req("D-60", "D-66")
+def test_files_and_forks_keep_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, project: Path, is_streamed: bool
+) -> None:
+    scout = searcher(tools=("web_search", "list_dir"))
+    axe_nb.define(scout)
+    replies = SEARCHES_AND_CALLS, reply(*ANSWER[3:], searches=0), reply(text("New."), searches=0)
+    with serve(monkeypatch, *replies) as server:
+        result = run(scout, streams=is_streamed)
+        result.save("run.axe")
+        loaded = axe_nb.load("run.axe")
+        assert (loaded.log, loaded.sources) == (result.log, result.sources)
+        assert loaded.messages == result.messages
+        assert RunResult.from_dict(json.loads(json.dumps(result.to_dict(full=True)))) == result
+        forked = loaded.fork("0/2", prompt="Sure?")
+    assert (forked.text, server.refused) == ("New.", [])
+    assert forked.log[0].server_calls == result.log[0].server_calls
+    sent = server.bodies[2]["messages"]
+    assert sent[1]["content"] == SEARCHES_AND_CALLS["body"]["content"]
+
+
+@pytest.mark.req("D-76", "D-60")
+def test_a_cassette_plays_it_without_the_server(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    axe_nb.define(searcher())
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        with axe_nb.cassette("a.axe", "record"):
+            first = axe_nb.run("scout", "How high?")
+        with axe_nb.cassette("a.axe", "replay"):
+            second = axe_nb.run("scout", "How high?")
+        assert len(server.bodies) == 1
+    assert (second.text, second.sources, second.log) == (first.text, first.sources, first.log)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with axe_nb.cassette("a.axe", "replay"):
+        assert axe_nb.run("scout", "How high?").sources == first.sources
+
+
+@pytest.mark.req("D-48", "D-76")
+def test_a_cassette_plays_the_yes_too(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    agent, asked = searcher(mode="ask"), list[ApprovalRequest]()
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        with axe_nb.cassette("a.axe", "record"):
+            first = run(agent, answers=[Decision("yes")], session=session, asked=asked)
+        with axe_nb.cassette("a.axe", "replay"):
+            second = run(agent, session=session)
+    assert len(asked) == 1
+    assert (first.warnings, second.warnings, second.log) == ((), (), first.log)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.req("D-60")
+def test_a_killed_run_is_told_with_its_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = run(searcher(), events=events)
+    started, finished = (e for e in events if isinstance(e, RunStarted | TurnFinished))
+    assert isinstance(started, RunStarted)
+    assert isinstance(finished, TurnFinished)
+    told = RunStory(started, turns=[finished]).tell("killed")
+    assert (told.log, told.sources) == (result.log, result.sources)
+    assert from_json(TurnFinished, to_json(finished)) == finished
+
+
+@pytest.mark.req("D-60")
+def test_the_history_keeps_it(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    axe_nb.define(searcher())
+    with serve(monkeypatch, reply(*ANSWER)):
+        result = axe_nb.run("scout", "How high?")
+    try:
+        (row,) = axe_nb.history()
+        loaded = axe_nb.load(row.id)
+    finally:
+        find_writer(history_path()).close()
+    assert (loaded.log, loaded.sources) == (result.log, result.sources)
+    assert loaded.messages == result.messages
+
+
+def test_the_prompt_says_who_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ApprovalRequest] = []
+    with serve(monkeypatch, reply(*ANSWER)):
+        run(searcher(mode="ask"), answers=[Decision("yes")], asked=asked)
+    question = format_question(asked[0])
+    assert question.text == (
+        "scout wants to call web_search({})\n"
+        "The model's server runs it, as often as the model wants, and asks no one."
+    )
+    assert question.choices.startswith(
+        "[y]es, any host through web_search until the session ends  [n]o"
+    )
+
+
+def test_a_person_may_stop_the_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        result = run(searcher(mode="ask"), answers=[Decision("stop")])
+    assert (result.status, server.bodies) == ("cancelled", [])
+
+
+def test_an_option_gives_any_agent_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        run(searcher(tools=()), tools=("web_search",))
+    assert server.bodies[0]["tools"] == [ENTRY]
+
+
+def test_the_request_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(monkeypatch, reply(*ANSWER)) as server:
+        result = run(searcher())
+    assert result.request().body == server.bodies[0]
+
+
+@pytest.mark.any_body  # of other servers than OpenAI's own
+@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+def test_a_served_script_takes_the_entry(protocol: str) -> None:
+    @axe_nb.script("m")
+    def model(request: Any) -> str:
+        return ", ".join(tool.name for tool in request.tools)
+
+    with axe_nb.script_server(protocol):
+        given = {"server_tools": ["code_execution"]}
+        result = run(searcher(model=f"{protocol}/m", tools=("list_dir",), params=given))
+    assert result.ok, result.error
+    assert result.text.startswith("list_dir")
+
+
+def test_it_is_offered_wherever_tools_are() -> None:
+    line = "%%axe scout --tools web"
+    typed = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
+    assert [offer.text for offer in matcher(typed)["completions"]] == ["web_search"]
+    assert "web_search     connects" in agent_summary.all_tools()
