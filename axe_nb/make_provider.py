@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -130,6 +131,8 @@ def _load_provider(info: ProviderInfo, config: Config, key: str) -> Any:
     uses_httpx()  # a wrong choice is an error before anything is sent
     provider = import_module(info.module).PROVIDER
     base_url, info = info.locate(_check_base_url(info, config))
+    if not key:
+        info = replace(info, key_command=config.key_commands.get(info.name))
     return provider(base_url, key, info)
 
 
