@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.agents.config import Config
+from axe_nb.agents.config import Config, config_dir
+from axe_nb.agents.files import expand_home
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
@@ -131,6 +132,9 @@ def _load_provider(info: ProviderInfo, config: Config, key: str) -> Any:
     uses_httpx()  # a wrong choice is an error before anything is sent
     provider = import_module(info.module).PROVIDER
     base_url, info = info.locate(_check_base_url(info, config))
+    if any(info.certificates):
+        ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
+        info = replace(info, certificates=(ca_file, client_cert))
     if not key:
         info = replace(info, key_command=config.key_commands.get(info.name))
     return provider(base_url, key, info)

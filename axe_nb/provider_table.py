@@ -69,6 +69,8 @@ class ProviderInfo:
     omitted."""
     read_timeout: float | None = READ_SECONDS
     """Seconds that the server may be silent; None = as long as the run may take."""
+    certificates: tuple[str, str] = ("", "")
+    """Paths of `ca_file` and `client_cert`; empty = trust the usual ones, present none."""
     api_path: str = ""
     """Beginning of its paths that is left out if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
@@ -210,6 +212,11 @@ class ProviderTable:
     """Headers added to every request; `{key}` in a value stands for the key."""
     read_timeout: float = READ_SECONDS
     """Seconds that the server may stay silent; 0 = no limit but the run's own."""
+    ca_file: str = ""
+    """PEM file with the certificates to trust for this server, in place of all others; a relative
+    path starts at the folder of `config.toml`."""
+    client_cert: str = ""
+    """PEM file with a certificate and its unencrypted key, for servers that ask for one."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -237,6 +244,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         key_variable=table.get("api_key_env", "").strip() or own_variable,
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
+        certificates=(table.get("ca_file", ""), table.get("client_cert", "")),
         first_model=base.first_model if is_built_in else "",
     )
 
