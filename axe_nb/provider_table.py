@@ -65,8 +65,8 @@ class ProviderInfo:
     key_command: KeyCommand | None = None
     """Command that prints its key, if that is set nowhere."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key. A header whose key is missing is
-    omitted."""
+    """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
+    missing, is omitted."""
     read_timeout: float | None = READ_SECONDS
     """Seconds that the server may be silent; None = as long as the run may take."""
     certificates: tuple[str, str] = ("", "")
@@ -139,7 +139,7 @@ class ProviderInfo:
         return {
             name: value.replace("{key}", key)
             for name, value in self.headers.items()
-            if key or "{key}" not in value
+            if value and (key or "{key}" not in value)
         }
 
 
@@ -209,7 +209,8 @@ class ProviderTable:
     """Program and arguments that print the key, which is then asked for again after 10 minutes and
     after a 401."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers added to every request; `{key}` in a value stands for the key."""
+    """Headers added to every request; `{key}` in a value stands for the key. An empty value leaves
+    out a header of the protocol."""
     read_timeout: float = READ_SECONDS
     """Seconds that the server may stay silent; 0 = no limit but the run's own."""
     ca_file: str = ""

@@ -70,8 +70,8 @@ def address(server: Server) -> str:
 
 
 def has(model: str, names: Sequence[str]) -> bool:
-    """True if the model is among the names; Ollama's `:latest` may be omitted."""
-    return model in names or f"{model}:latest" in names
+    """True if the model is among the names; Ollama's `:latest` and Gemini's `models/` may lack."""
+    return any(name in names for name in (model, f"{model}:latest", f"models/{model}"))
 
 
 def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
