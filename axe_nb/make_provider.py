@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.agents.config import Config
+from axe_nb.agents.config import Config, config_dir
+from axe_nb.agents.files import expand_home
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.provider_table import PROTOCOLS, ProviderInfo
@@ -162,6 +164,11 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     url = _check_base_url(info, config)
     info = info.choose_api(url, model)
     base_url, info = info.locate(url)
+    if any(info.certificates):
+        ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
+        info = replace(info, certificates=(ca_file, client_cert))
+    if not key:
+        info = replace(info, key_command=config.key_commands.get(info.name))
     return import_module(info.module).PROVIDER(base_url, key, info)
 
 

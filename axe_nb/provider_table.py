@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -44,6 +45,20 @@ BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyCommand:
+    """A command of the user's own `config.toml` that prints a provider's key."""
+
+    words: tuple[str, ...] = field(repr=False)
+    """The program and its arguments, which may be secrets."""
+    name: str
+    """The program's name, for messages."""
+    place: str
+    """The key, file and line, for messages."""
+    folder: str
+    """The folder that it runs in: that of `config.toml`, never one of a project."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
     """Everything that the rest of the package knows about one provider."""
 
@@ -57,11 +72,15 @@ class ProviderInfo:
     """If true, a missing key is an error before anything is sent."""
     key_variable: str = ""
     """Environment variable that holds its key."""
+    key_command: KeyCommand | None = None
+    """Command that prints its key, if that is set nowhere."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key. A header whose key is missing is
-    omitted."""
+    """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
+    missing, is omitted."""
     read_timeout: float | None = READ_SECONDS
     """Seconds that the server may be silent; None = as long as the run may take."""
+    certificates: tuple[str, str] = ("", "")
+    """Paths of `ca_file` and `client_cert`; empty = trust the usual ones, present none."""
     api_path: str = ""
     """Beginning of its paths that is left out if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
@@ -174,7 +193,7 @@ class ProviderInfo:
         return {
             name: value.replace("{key}", key)
             for name, value in self.headers.items()
-            if key or "{key}" not in value
+            if value and (key or "{key}" not in value)
         }
 
 
@@ -251,13 +270,23 @@ class ProviderTable:
     """The key; a named endpoint does not need one."""
     api_key_env: str = ""
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
+    key_command: tuple[str, ...] = field(default=(), repr=False)
+    """Program and arguments that print the key, which is then asked for again after 10 minutes and
+    after a 401."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers added to every request; `{key}` in a value stands for the key."""
+    """Headers added to every request; `{key}` in a value stands for the key. An empty value leaves
+    out a header of the protocol."""
     read_timeout: float = READ_SECONDS
     """Seconds that the server may stay silent; 0 = no limit but the run's own."""
+    ca_file: str = ""
+    """PEM file with the certificates to trust for this server, in place of all others; a relative
+    path starts at the folder of `config.toml`."""
+    client_cert: str = ""
+    """PEM file with a certificate and its unencrypted key, for servers that ask for one."""
 
     def __post_init__(self) -> None:
         check_types(self)
+        object.__setattr__(self, "key_command", tuple(self.key_command))
 
 
 def in_capitals(name: str) -> str:
@@ -282,7 +311,25 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
         api=table.get("api", ""),
+        certificates=(table.get("ca_file", ""), table.get("client_cert", "")),
     )
+
+
+def make_key_command(provider: str, words: Sequence[str], folder: str, file: str) -> KeyCommand:
+    """Returns the command that prints a provider's key.
+
+    Args:
+        provider: its name.
+        words: program and arguments, as `config.toml` has them.
+        folder: the folder of `config.toml`, below which a program with a relative path is.
+        file: that file and the line of the command, for messages.
+    """
+    program, *arguments = words
+    name = PurePath(program).name
+    if name != program:
+        program = os.path.join(folder, os.path.expanduser(program))  # noqa: PTH111, PTH118
+    place = f"key_command under [providers.{provider}] in {file}"
+    return KeyCommand(words=(program, *arguments), name=name, place=place, folder=folder)
 
 
 def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
@@ -307,6 +354,12 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
         check_choice((*at, "api"), checked.api, APIS)
+    if "key_command" in table:
+        if other := next((key for key in ("api_key", "api_key_env") if key in table), ""):
+            problem = f"cannot be combined with {other}"
+            raise WrongValue((*at, "key_command"), problem, hint="remove one of them")
+        if not any(map(str.strip, checked.key_command[:1])):
+            raise WrongValue((*at, "key_command"), "must begin with a program")
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():

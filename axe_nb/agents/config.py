@@ -7,7 +7,7 @@ Source: B-3, B-6, D-33; product.md "Agent files".
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,11 @@ from axe_nb.errors import ConfigError
 from axe_nb.model_table import suggest_model
 from axe_nb.provider_table import (
     PROVIDERS,
+    KeyCommand,
     ProviderInfo,
     check_table,
     describe_provider,
+    make_key_command,
 )
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
@@ -169,6 +171,8 @@ class Config:
     """Name → MCP server that agents can name; may contain keys too."""
     retries: int = DEFAULT_RETRIES
     """Retries of a request that fails for now, of agents that set none."""
+    key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
+    """Provider → the command that prints its key."""
 
     @classmethod
     def load(cls) -> Config:
@@ -202,7 +206,8 @@ class Config:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {error}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
-        return cls(providers, prices, servers, retries)
+        commands = dict(_read_key_commands(providers, source))
+        return cls(providers, prices, servers, retries, commands)
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -237,10 +242,11 @@ class Config:
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
-        return config_path().name if self._get_text(provider, "api_key") else ""
+        is_here = provider in self.key_commands or self._get_text(provider, "api_key")
+        return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's key; empty if it needs none.
+        """Returns the provider's key; empty if it needs none, or if a command prints it.
 
         Raises:
             ConfigError: no key is set, or it is not a valid one (exit 3, D-22).
@@ -254,7 +260,7 @@ class Config:
                 hint=f"copy it again into {variable}, or into {format_path(config_path())}",
                 exit_code=3,
             )
-        if key or not info.needs_key:
+        if key or not info.needs_key or provider in self.key_commands:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
@@ -304,6 +310,16 @@ def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]
         if not isinstance(entry, dict):
             raise WrongValue(("providers", name), "must be a table", hint=hint)
     return providers
+
+
+def _read_key_commands(
+    providers: Mapping[str, Mapping[str, Any]], source: Source
+) -> Iterator[tuple[str, KeyCommand]]:
+    for name, table in providers.items():
+        if words := table.get("key_command"):
+            line = source.line(("providers", name, "key_command"))
+            file = f"{format_path(config_path())}, line {line}"
+            yield name, make_key_command(name, words, str(config_dir()), file)
 
 
 def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:

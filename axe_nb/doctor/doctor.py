@@ -33,6 +33,7 @@ from axe_nb.make_provider import server
 from axe_nb.model_table import tell_end
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import listing
+from axe_nb.providers.key_command import fill_in_key
 from axe_nb.recording.cassette import Cassette
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -78,7 +79,7 @@ async def examine(
         asked = [
             group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
         ]
-    keys = [_check_key(info, used.get(info.name, {}), config) for info in known]
+    keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
     sandbox = await in_thread(_check_sandbox)
     tried = [_make_server_finding(one) for one in await try_servers(config, agents)]
@@ -237,14 +238,17 @@ def _is_worth_checking(provider: str, used: Mapping[str, Models], config: Config
     return is_named or provider in used or bool(config.key_source(provider))
 
 
-def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
+async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
     provider, variable = info.name, info.key_variable
     what = f"{provider} key"
     if source := config.key_source(provider):
         try:
-            config.api_key(provider)
-        except ConfigError as error:
+            asked = server(provider, config)
+            await fill_in_key(asked)
+        except (ConfigError, ProviderError) as error:
             return make_failed_finding(what, error)
+        if command := asked.info.key_command:
+            return Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
         return Finding("right", what, f"set ({source})")
     if not info.needs_key:
         return Finding("note", what, f"{variable} is not set; requests are sent without a key")
@@ -260,7 +264,13 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
     """Checks that the server is up, accepts the key and has the models that agents use."""
     what = f"{provider} server"
     try:
-        asked = server(provider, config)
+        asked = await fill_in_key(server(provider, config))
+    except ConfigError as error:
+        has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
+        return [] if has_no_key else [make_failed_finding(what, error)]
+    except ProviderError:  # its command prints no key: reported there too
+        return []
+    try:
         names = await listing.models(asked)
     except ProviderError as error:
         where = listing.address(asked)
@@ -274,9 +284,6 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if listing.root(asked) in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
-    except ConfigError as error:
-        has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
-        return [] if has_no_key else [make_failed_finding(what, error)]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
     return [

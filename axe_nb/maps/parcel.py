@@ -83,15 +83,19 @@ class Parcel:
             mine = own.providers.get(name, {})
             headers = {**mine.get("headers", {}), **table.get("headers", {})}
             providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
+        config = replace(self.config, providers=providers, key_commands=own.key_commands)
         for name, settings in self.lacks.items():
             mine = own.providers.get(name, {})
+            has = {*mine, *_lower(mine.get("headers", {}))}
+            if config.key_source(name):
+                has.add("key_command")
             for setting in settings:
-                if setting not in mine and setting not in _lower(mine.get("headers", {})):
+                if setting not in has:
                     raise ConfigError(
                         f"{setting} of provider {name} is secret and is not set there",
                         hint=f"set it under [providers.{name}] in the worker's config.toml",
                     )
-        return replace(self.config, providers=providers)
+        return config
 
 
 def _lower(headers: Mapping[str, str]) -> set[str]:
@@ -115,7 +119,7 @@ def make_parcel(batch: Batch) -> Parcel:
         askings=tuple((asking.agent, asking.options) for asking in batch.askings),
         keep=batch.keep,
         defined=_list_defined(batch, agents, snapshot), read=snapshot.list_read(),
-        config=replace(config, providers=providers), lacks=lacks,
+        config=replace(config, providers=providers, key_commands={}), lacks=lacks,
         tools=tuple(tool for name in sorted(names) if (tool := known.find(name))),
         scripts=dict(_list_scripts(batch, agents, snapshot)), version=find_version(),
     )  # fmt: skip
@@ -162,7 +166,7 @@ def _clean(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[s
     for name in config.known:
         table = dict(config.providers.get(name, {}))
         table.pop("api_key", None)
-        left_out = []
+        left_out = ["key_command"] if table.pop("key_command", None) else []
         if headers := table.get("headers"):
             secret = {h for h in headers if h.lower() in SECRET_HEADERS or is_secret_name(h)}
             table["headers"] = {h: value for h, value in headers.items() if h not in secret}

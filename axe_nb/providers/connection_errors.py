@@ -113,7 +113,8 @@ def _describe_failure(
     if _is_due_to(error, socket.gaierror, UnicodeError):
         return f"no such host: {base_url}", f"{at_base_url}, and your network connection"
     if _is_due_to(error, ssl.SSLCertVerificationError):
-        trust = "set SSL_CERT_FILE in the environment to the certificates to trust"
+        ca_file = f"ca_file under [providers.{server.info.name}] in config.toml"
+        trust = f"set SSL_CERT_FILE in the environment, or {ca_file}, to the certificates to trust"
         why = f"its certificate is not trusted ({_find_fault(error) or reason})"
         return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
     if _is_due_to(error, ssl.SSLError):

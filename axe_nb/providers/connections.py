@@ -22,7 +22,7 @@ from axe_nb.providers.connection_errors import (
 )
 from axe_nb.providers.decompression import CODINGS, Decompressed, find_coding
 from axe_nb.providers.protocol import Server
-from axe_nb.providers.stock_http import StockClients, StockReply, uses_httpx
+from axe_nb.providers.stock_http import StockClients, StockReply, send, uses_httpx
 from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def _send(
     from axe_nb.providers.routes import find_route
 
     client = clients.client(server.base_url)
-    route = find_route(client.url(path))
+    route = find_route(client.url(path), server.info.certificates)
     head = client.head(server, method, path, route, body)
     place = server.base_url, route
     return await clients.transport.exchange(place, head, body, _limit_silence(server))
@@ -134,8 +134,8 @@ async def _send_over_httpx(
     """Sends a request over httpx's own transport."""
     client = clients.client(server.base_url)
     headers = client.list_headers(server, has_body=bool(body))
-    seconds = _limit_silence(server)
-    return await clients.stock.exchange(method, client.url(path), headers, body, seconds)
+    stock = clients.stock.find(server.info.certificates)
+    return await send(stock, method, client.url(path), headers, body, _limit_silence(server))
 
 
 def _limit_silence(server: Server) -> Mapping[str, float | None]:

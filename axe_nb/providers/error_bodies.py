@@ -206,7 +206,7 @@ def find_message(data: Any) -> str:
         return _join_problems(data)
     if not isinstance(data, dict):
         return ""
-    keys = ("error", "message", "detail", "msg")
+    keys = ("error", "message", "Message", "detail", "msg")
     message = next(filter(None, (find_message(data.get(key)) for key in keys)), "")
     if where := _format_location(data.get("loc")):
         message = f"{where}: {message}"

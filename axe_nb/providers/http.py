@@ -14,6 +14,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
 from axe_nb.providers.connections import open_reply
+from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import Secrets
@@ -23,6 +24,9 @@ from axe_nb.wire_log import WireLog, WireReply, play
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
 
+
+EXPIRED = 401
+"""Status of a server that does not accept the key, or not any more."""
 
 MAX_STREAM = 4 * MAX_REPLY
 """Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
@@ -109,7 +113,11 @@ async def _send_and_read(
     if log.recorded:
         received = await _play(server, log.recorded, log, streaming, on_delta)
     else:
+        server = await fill_in_key(server)
         received = await _receive(server, method, path, body, log, streaming, on_delta)
+        if received[0] == EXPIRED and server.info.key_command:
+            server = await fill_in_key(forget_key(server))
+            received = await _receive(server, method, path, body, log, streaming, on_delta)
     status, headers, reply = received
     try:
         return read_reply(server.info, status, headers, reply, Secrets.of(server), request)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
+from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.secrets import Secrets, mask_query
 from axe_nb.text import format_seconds, list_some, nearest, quote
@@ -41,6 +42,7 @@ async def models(server: Server) -> tuple[str, ...]:
     """
     from axe_nb.providers.http import get
 
+    server = await fill_in_key(server)  # which takes as long as its command does
     try:
         async with asyncio.timeout(SECONDS):
             data = await get(server, server.info.models_path)
@@ -68,8 +70,8 @@ def address(server: Server) -> str:
 
 
 def has(model: str, names: Sequence[str]) -> bool:
-    """True if the model is among the names; Ollama's `:latest` may be omitted."""
-    return model in names or f"{model}:latest" in names
+    """True if the model is among the names; Ollama's `:latest` and Gemini's `models/` may lack."""
+    return any(name in names for name in (model, f"{model}:latest", f"models/{model}"))
 
 
 def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:

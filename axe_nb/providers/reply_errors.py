@@ -254,6 +254,8 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     match status:
         case _ if provider.has_server and (status in (401, 403) or error.category == "auth"):
+            if provider.key_command:
+                return f"check {provider.key_command.place}"
             table = f"[providers.{provider.name}] in config.toml"
             return f"check {provider.key_variable}, or api_key under {table}"
         case 402:

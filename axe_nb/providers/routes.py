@@ -66,16 +66,20 @@ class Route:
         return f"{self.proxy.url.scheme}://{self.proxy.url.netloc.decode()}" if self.proxy else ""
 
 
-def find_route(url: httpx.URL) -> Route:
+def find_route(url: httpx.URL, certificates: tuple[str, str] = ("", "")) -> Route:
     """Returns the way to the server of a URL, as the environment has it now.
 
     If it names no proxy, the system's settings at the first call apply (macOS, Windows).
+
+    Args:
+        url: the URL.
+        certificates: the `ca_file` and `client_cert` of its server.
 
     Raises:
         RouteError: the environment names a proxy or certificates that cannot be used.
     """
     port = url.port or PORTS[url.scheme]
-    return _find_route(url.scheme, url.raw_host.decode(), port, read_variables())
+    return _find_route(url.scheme, url.raw_host.decode(), port, read_variables(), certificates)
 
 
 def read_variables() -> tuple[str | None, ...]:
@@ -92,16 +96,22 @@ def read_variables() -> tuple[str | None, ...]:
 
 
 @lru_cache(maxsize=64)
-def _find_route(scheme: str, host: str, port: int, state: tuple[str | None, ...]) -> Route:
+def _find_route(
+    scheme: str,
+    host: str,
+    port: int,
+    state: tuple[str | None, ...],
+    certificates: tuple[str, str],
+) -> Route:
     trusted = state[: len(CERTIFICATES)]
     proxy = _find_proxy(scheme, host, port)
     is_secret = proxy is not None and proxy.url.scheme == "https"
     return Route(
         host=host,
         port=port,
-        context=_make_context(trusted) if scheme == "https" else None,
+        context=make_context(trusted, certificates) if scheme == "https" else None,
         proxy=proxy,
-        proxy_context=_make_context(trusted) if is_secret else None,
+        proxy_context=make_context(trusted) if is_secret else None,
     )
 
 
@@ -129,17 +139,33 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
 
 
 @lru_cache(maxsize=4)
-def _make_context(trusted: tuple[str | None, ...]) -> ssl.SSLContext:
+def make_context(
+    trusted: tuple[str | None, ...], certificates: tuple[str, str] = ("", "")
+) -> ssl.SSLContext:
     """Returns an SSL context with the certificates that the environment names, else certifi's.
 
-    One costs 20 ms: none for plain http, and one for all servers.
+    One costs 20 ms: none for plain http, and one for all servers without certificates of their own.
+
+    Args:
+        trusted: what the environment says of the certificates to trust.
+        certificates: the `ca_file` to trust instead, and the `client_cert` to present.
 
     Raises:
         RouteError: the certificates cannot be read.
     """
+    ca_file, client_cert = certificates
     try:
-        context = httpx.create_ssl_context()
+        if ca_file:
+            context = ssl.create_default_context(cafile=ca_file)
+        else:
+            context = httpx.create_ssl_context()
     except (ImportError, OSError, ValueError) as error:
-        raise RouteError(f"cannot read the certificates to trust: {error}") from error
+        of = f" of ca_file {ca_file}" if ca_file else ""
+        raise RouteError(f"cannot read the certificates to trust{of}: {error}") from error
+    try:
+        if client_cert:
+            context.load_cert_chain(client_cert, password="")  # it never asks for one
+    except (OSError, ValueError) as error:
+        raise RouteError(f"cannot read client_cert {client_cert}: {error}") from error
     context.set_alpn_protocols(["http/1.1"])
     return context

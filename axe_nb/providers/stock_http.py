@@ -55,51 +55,62 @@ class StockReply:
         await self._response.aclose()
 
 
+async def send(
+    client: httpx.AsyncClient,
+    method: str,
+    url: httpx.URL,
+    headers: Mapping[bytes, bytes],
+    body: Sequence[bytes],
+    seconds: Mapping[str, float | None],
+) -> StockReply:
+    """Sends a request and returns the reply once its headers have arrived.
+
+    Raises:
+        httpx.TransportError: there is no reply.
+        Exception: whatever a mock raises.
+    """
+    import httpx
+
+    request = client.build_request(
+        method,
+        url,
+        headers=list(headers.items()),
+        content=b"".join(body) if body else None,
+        timeout=httpx.Timeout(None, **seconds),
+    )
+    return StockReply(await client.send(request, stream=True))
+
+
 class StockClients:
-    """The clients of one event loop: one for each state of the environment, which they read."""
+    """The clients of one event loop: one for each state of the environment, which they read.
+
+    Servers with certificates of their own have other clients.
+    """
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str | None, ...], httpx.AsyncClient] = {}
 
-    async def exchange(
-        self,
-        method: str,
-        url: httpx.URL,
-        headers: Mapping[bytes, bytes],
-        body: Sequence[bytes],
-        seconds: Mapping[str, float | None],
-    ) -> StockReply:
-        """Sends a request and returns the reply once its headers have arrived.
+    def find(self, certificates: tuple[str, str]) -> httpx.AsyncClient:
+        """Returns the client for servers with this `ca_file` and `client_cert`.
 
         Raises:
-            httpx.TransportError: there is no reply.
-            Exception: whatever a mock raises.
+            httpx.TransportError: the certificates or the proxy cannot be used.
         """
-        import httpx
-
-        client = self._find_client()
-        request = client.build_request(
-            method,
-            url,
-            headers=list(headers.items()),
-            content=b"".join(body) if body else None,
-            timeout=httpx.Timeout(None, **seconds),
-        )
-        return StockReply(await client.send(request, stream=True))
-
-    def _find_client(self) -> httpx.AsyncClient:
         from http.cookiejar import CookieJar, DefaultCookiePolicy
 
         import httpx
 
-        from axe_nb.providers.routes import RouteError, read_variables
+        from axe_nb.providers.routes import RouteError, make_context, read_variables
 
-        state = read_variables()
+        state = (*read_variables(), *certificates)
         if state not in self._clients:
             no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+            verify = make_context(read_variables(), certificates) if any(certificates) else True
             try:
-                self._clients[state] = httpx.AsyncClient(cookies=no_cookies, limits=limits)
+                self._clients[state] = httpx.AsyncClient(
+                    cookies=no_cookies, limits=limits, verify=verify
+                )
             except (ImportError, OSError) as error:  # SOCKS, or the certificates to trust
                 raise RouteError(str(error)) from error
             except (httpx.InvalidURL, ValueError):  # its text has the login

@@ -1,0 +1,382 @@
+"""Keys that a command prints: `key_command` of config.toml.
+
+Each test has a server that accepts one token at a time, and a command that prints the token of that
+moment and notes that it was run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config, config_path
+from axe_nb.doctor.doctor import examine
+from axe_nb.doctor.finding import Finding
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.make_provider import make
+from axe_nb.providers import key_command
+from tests.providers.dialects import BY_NAME, ask
+
+pytestmark = pytest.mark.req("B-3")
+
+TOKEN = "ya29-canary-0123456789"
+
+
+class Vertex(ThreadingHTTPServer):
+    """A server that accepts the token in a file, and repeats the token of a refused request."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.token, self.noted = folder / "token", folder / "noted"
+        self.token.write_text(TOKEN)
+        self.keys: list[str] = []
+
+    @property
+    def runs(self) -> int:
+        return len(self.noted.read_text()) if self.noted.exists() else 0
+
+    def settings(self, script: str = "", more: str = "") -> None:
+        """Writes config.toml, with a command that notes its run and prints the token."""
+        print_token = f"print(open({str(self.token)!r}).read())"
+        script = f"open({str(self.noted)!r}, 'a').write('.'); {script or print_token}"
+        config_path().parent.mkdir(parents=True, exist_ok=True)
+        command = json.dumps([sys.executable, "-Ic", script])
+        config_path().write_text(
+            f'[providers.vertex]\nprotocol = "openai"\n'
+            f'base_url = "http://127.0.0.1:{self.server_port}/v1"\nkey_command = {command}\n{more}'
+        )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        vertex: Any = self.server
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        key = self.headers.get("authorization", "").removeprefix("Bearer ")
+        vertex.keys.append(key)
+        status, body = 200, BY_NAME["openai"].reply(f"your key is {key}", (), "stop")
+        if self.path.endswith("/models"):
+            body = {"data": [{"id": "gemini"}]}
+        if key != vertex.token.read_text():
+            status, body = 401, {"error": {"message": f"{key} has expired"}}
+        reply = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+
+@pytest.fixture
+def vertex(tmp_path: Path) -> Iterator[Vertex]:
+    with Vertex(tmp_path) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def run(prompt: str = "hi", **more: Any) -> Any:
+    return axe_nb.run(Agent(name="a", model="vertex/gemini"), prompt, **more)
+
+
+def failure(**more: Any) -> AxeError:
+    cause = run(**more).cause
+    assert isinstance(cause, AxeError)
+    return cause
+
+
+def examined() -> dict[str, Finding]:
+    found = asyncio.run(examine(None, {}, lambda name: Agent(name=name, model="script/x")))
+    return {finding.what: finding for finding in found}
+
+
+def test_a_key_comes_from_the_command_and_is_never_shown(
+    vertex: Vertex, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    vertex.settings(f"import sys; print('to stderr', file=sys.stderr); print({TOKEN!r})")
+    with axe_nb.cassette(tmp_path / "one.axe", mode="record"):
+        result = run()
+    assert (vertex.keys, result.text) == ([TOKEN], "your key is ***")
+    cassette = (tmp_path / "one.axe").read_text()
+    printed = capfd.readouterr()
+    for text in (cassette, repr(result), str(Config.load()), printed.out, printed.err):
+        assert TOKEN not in text
+        assert "to stderr" not in text
+
+
+def test_requests_share_a_key_for_ten_minutes(
+    vertex: Vertex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vertex.settings()
+    for _ in range(3):
+        run()
+    assert (vertex.runs, key_command.FRESH_SECONDS) == (1, 600)
+    monkeypatch.setattr(key_command, "FRESH_SECONDS", 0)
+    run()
+    assert (vertex.runs, len(vertex.keys)) == (2, 4)
+
+
+def test_concurrent_requests_share_one_run_of_the_command(vertex: Vertex) -> None:
+    vertex.settings(f"import time; time.sleep(0.5); print({TOKEN!r})")
+    results = axe_nb.map(Agent(name="a", model="vertex/gemini"), [f"p{n}" for n in range(20)])
+    assert [result.status for result in results] == ["completed"] * 20
+    assert (vertex.runs, len(vertex.keys)) == (1, 20)
+
+
+@pytest.mark.parametrize("transport", ["", "httpx"])
+def test_a_key_that_expired_is_asked_for_again_once(
+    vertex: Vertex, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HTTP", transport)
+    vertex.settings()
+    run()
+    vertex.token.write_text("ya29-the-next-one-456")
+    assert run().text == "your key is ***"
+    assert vertex.keys == [TOKEN, TOKEN, "ya29-the-next-one-456"]
+    assert vertex.runs == 2
+
+
+def test_many_requests_with_an_expired_key_ask_once(vertex: Vertex) -> None:
+    vertex.settings(f"import time; time.sleep(0.3); print(open({str(vertex.token)!r}).read())")
+    run()
+    vertex.token.write_text("ya29-the-next-one-456")
+    results = axe_nb.map(Agent(name="a", model="vertex/gemini"), [f"p{n}" for n in range(10)])
+    assert [result.status for result in results] == ["completed"] * 10
+    assert vertex.runs == 2
+
+
+def test_a_second_refusal_is_the_error_with_the_key_to_check(vertex: Vertex) -> None:
+    vertex.settings("print('ya29-not-accepted-789')")
+    error = failure()
+    assert error.message == "auth: *** has expired"
+    assert error.hint == (
+        "check key_command under [providers.vertex] in $XDG_CONFIG_HOME/axe/config.toml, line 4"
+    )
+    assert (len(vertex.keys), vertex.runs) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("raise SystemExit(3)", "it failed with exit status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "it was ended by signal 9"),
+        ("print('  ')", "it printed nothing"),
+        ("print('ya29-\\x1b[1m')", "it printed characters that no key has"),
+        ("print('ya29-schlüssel')", "it printed characters that no key has"),
+        ("print('k' * 20000)", "the line that it printed has more than 16384 characters"),
+        ("\nwhile True: print('kkkkkkkk')", "it prints more than a key"),
+    ],
+)
+def test_a_command_without_a_key_is_one_line_with_its_place(
+    vertex: Vertex, script: str, reason: str
+) -> None:
+    vertex.settings(f"print({TOKEN!r}); {script}" if "exit" in reason else script)
+    error = failure()
+    assert error.message == (
+        f'auth: no key from the command "{Path(sys.executable).name}": {reason} (key_command '
+        "under [providers.vertex] in $XDG_CONFIG_HOME/axe/config.toml, line 4)"
+    )
+    assert error.hint == "run the command in a terminal: what it prints is never shown here"
+    assert (vertex.keys, error.exit_code) == ([], 3)
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(
+    vertex: Vertex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert key_command.SECONDS == 30
+    monkeypatch.setattr(key_command, "SECONDS", 0.5)
+    pid = tmp_path / "pid"
+    child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    vertex.settings(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    began = time.monotonic()
+    assert ": it did not end within 0.5s (key_command under" in failure().message
+    assert time.monotonic() - began < 5
+    if pid.exists():  # the child had started
+        until = time.monotonic() + 5
+        while Path(f"/proc/{pid.read_text()}").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_the_loop_goes_on_while_the_command_runs(vertex: Vertex) -> None:
+    vertex.settings(f"import time; time.sleep(0.5); print({TOKEN!r})")
+
+    async def count() -> int:
+        task = asyncio.create_task(make("vertex", Config.load()).send(ask()))
+        ticks = 0
+        while not task.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        await task
+        return ticks
+
+    assert asyncio.run(count()) > 10
+
+
+def test_a_run_that_is_stopped_leaves_the_key_for_the_next_one(vertex: Vertex) -> None:
+    vertex.settings(f"import time; time.sleep(0.7); print({TOKEN!r})")
+    assert run(timeout=0.2).status == "timeout"
+    assert run().status == "completed"
+    assert vertex.runs == 1
+
+
+def test_a_failed_command_is_run_again_for_the_next_request(vertex: Vertex) -> None:
+    vertex.settings()
+    vertex.token.unlink()
+    assert run().status == "error"
+    vertex.token.write_text(TOKEN)
+    assert run().status == "completed"
+    assert vertex.runs == 2
+
+
+def test_a_program_beside_config_toml_is_never_one_of_the_project(
+    vertex: Vertex, project: Path
+) -> None:
+    vertex.settings()
+    for folder, token in ((project, "wrong"), (config_path().parent, TOKEN)):
+        program = folder / "token.sh"
+        program.write_text(f"#!/bin/sh\n[ -t 0 ] || read line\necho {token}\n")
+        program.chmod(0o700)
+    text = config_path().read_text().split("key_command")[0]
+    config_path().write_text(f'{text}key_command = ["./token.sh"]\n')
+    assert run().status == "completed"
+    assert vertex.keys == [TOKEN]
+
+
+def test_no_shell_reads_the_command(vertex: Vertex, project: Path) -> None:
+    vertex.settings(f"print({TOKEN!r}) # ; touch injected $(touch injected)")
+    assert run().status == "completed"
+    assert not any(folder.joinpath("injected").exists() for folder in (project, Path.home()))
+
+
+def test_the_environments_key_comes_first(vertex: Vertex, monkeypatch: pytest.MonkeyPatch) -> None:
+    vertex.settings()
+    monkeypatch.setenv("VERTEX_API_KEY", TOKEN)
+    assert run().status == "completed"
+    assert vertex.runs == 0
+    assert examined()["vertex key"].message == "set (VERTEX_API_KEY)"
+
+
+def test_a_built_in_provider_takes_its_key_from_a_command_too(
+    vertex: Vertex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    vertex.settings()
+    config_path().write_text(
+        config_path().read_text().replace("[providers.vertex]", "[providers.openai]")
+    )
+    assert axe_nb.run(Agent(name="a", model="openai/gpt-x"), "hi").status == "completed"
+    assert vertex.keys == [TOKEN]
+
+
+@pytest.mark.parametrize("other", ['api_key = "k"', 'api_key_env = "MY_KEY"'])
+def test_a_second_place_for_the_key_is_a_mistake(vertex: Vertex, other: str) -> None:
+    vertex.settings(more=other)
+    with pytest.raises(ConfigError) as raised:
+        Config.load()
+    assert str(raised.value) == (
+        "failed to parse config file: providers.vertex.key_command cannot be combined with "
+        f"{other.split()[0]}"
+    )
+    assert raised.value.lines()[1:] == [
+        "in $XDG_CONFIG_HOME/axe/config.toml, line 4", "remove one of them"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ['"gcloud auth"', "[]", '[""]', "[1]"])
+def test_a_command_is_a_list_of_words(words: str) -> None:
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(f'[providers.x]\nprotocol = "openai"\nkey_command = {words}\n')
+    with pytest.raises(ConfigError, match=r"providers\.x\.key_command must be"):
+        Config.load()
+
+
+def test_a_projects_file_cannot_bring_a_command(project: Path) -> None:
+    marker = project / "ran"
+    table = f'[providers.openai]\nkey_command = ["touch", {json.dumps(str(marker))}]\n'
+    (project / "axe" / "agents" / "a.toml").write_text(f'name = "a"\nmodel = "script/a"\n{table}')
+    for name in ("config.toml", "axe/config.toml", "axe/agents/config.toml"):
+        (project / name).write_text(table)
+    assert not Config.load().key_commands
+    with pytest.raises(ConfigError):
+        Agent.from_file("a").prompt  # noqa: B018
+    examined()
+    assert not marker.exists()
+
+
+def test_doctor_tries_the_command_and_says_where_the_key_is_from(vertex: Vertex) -> None:
+    vertex.settings()
+    found = examined()
+    name = Path(sys.executable).name
+    assert found["vertex key"] == Finding(
+        "right", "vertex key",
+        f'printed by "{name}" (key_command under [providers.vertex] in '
+        "$XDG_CONFIG_HOME/axe/config.toml, line 4)",
+    )  # fmt: skip
+    assert found["vertex server"].message.endswith("/v1, 1 model")
+    assert vertex.runs == 1
+
+
+def test_doctor_tells_a_command_that_fails_once(vertex: Vertex) -> None:
+    vertex.settings("raise SystemExit(3)")
+    found = examined()
+    assert found["vertex key"].state == "wrong"
+    assert "failed with exit status 3" in found["vertex key"].message
+    assert "vertex server" not in found
+
+
+def test_a_replay_runs_no_command(vertex: Vertex, tmp_path: Path) -> None:
+    vertex.settings()
+    with axe_nb.cassette(tmp_path / "one.axe", mode="record"):
+        run()
+    with axe_nb.cassette(tmp_path / "one.axe", mode="replay"):
+        assert run().text == "your key is ***"
+    assert vertex.runs == 1
+
+
+def test_a_map_in_other_processes_runs_the_command_there(vertex: Vertex) -> None:
+    vertex.settings()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        agent = Agent(name="a", model="vertex/gemini")
+        results = list(axe_nb.map(agent, ["one", "two", "three"], executor=pool))
+    assert [(result.text, result.cause) for result in results] == [("your key is ***", None)] * 3
+    assert 1 <= vertex.runs <= 2
+
+
+def test_a_worker_without_the_command_says_what_it_lacks(vertex: Vertex, tmp_path: Path) -> None:
+    vertex.settings()
+    (tmp_path / "elsewhere").mkdir()
+    context = get_context("spawn")
+    with (
+        ProcessPoolExecutor(1, context, _move_config, (str(tmp_path / "elsewhere"),)) as pool,
+        pytest.raises(ConfigError, match="key_command of provider vertex is secret and is not set"),
+    ):
+        axe_nb.map(Agent(name="a", model="vertex/gemini"), ["one"], executor=pool)
+    assert vertex.runs == 0
+
+
+def _move_config(folder: str) -> None:
+    os.environ["XDG_CONFIG_HOME"] = folder

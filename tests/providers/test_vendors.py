@@ -1,0 +1,143 @@
+"""Each block of docs/providers.md against a loopback server in that vendor's dialect.
+
+The block is read from the page; only the host of its base_url is replaced. The agent's file has the
+line `model = "…"` of the same section.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config, config_path
+from axe_nb.doctor.doctor import examine
+from axe_nb.errors import ProviderError
+from axe_nb.provider_table import ProviderTable
+from axe_nb.session.session import session
+from axe_nb.toml_tables.table import toml_fields
+from tests.providers.vendors import KEY, VENDORS, WRONG_KEY, VendorServer
+
+pytestmark = pytest.mark.req("B-3")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", PAGE, re.MULTILINE))
+BLOCK = re.compile(r"^```toml\n(# config\.toml\n.*?)^```$", re.MULTILINE | re.DOTALL)
+HOST = re.compile(r'(?<=base_url = ")https?://[^/"]+')
+
+each_vendor = pytest.mark.parametrize("heading", VENDORS)
+
+
+@pytest.fixture
+def server(heading: str) -> Iterator[VendorServer]:
+    with VendorServer(VENDORS[heading]) as running:
+        yield running
+
+
+@pytest.fixture
+def model(
+    heading: str,
+    server: VendorServer,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """The model of the page, set up as the page says, with the key or its command."""
+    [block] = BLOCK.findall(SECTIONS[heading])
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(HOST.sub(server.root, block), "utf-8")
+    [line] = re.findall(r'`(model = "[^"]+")`', SECTIONS[heading])
+    for name, sub_agents in (("lead", '["helper"]'), ("helper", "[]")):
+        file = project / "axe" / "agents" / f"{name}.toml"
+        file.write_text(f'name = "{name}"\n{line}\nsub_agents = {sub_agents}\n', "utf-8")
+    found = Agent.from_file("lead").model
+    info = Config.load().provider(found.partition("/")[0])
+    if VENDORS[heading].needs_key and "key_command" not in block:
+        assert info.key_variable in SECTIONS[heading], "the page does not say which variable to set"
+        monkeypatch.setenv(info.key_variable, KEY)
+    set_gcloud(KEY, tmp_path, monkeypatch)
+    return found
+
+
+def set_gcloud(token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a `gcloud` first on the PATH, which prints the token if it is asked for one."""
+    program = folder / "bin" / "gcloud"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\n[ "$*" = "auth print-access-token" ] && echo {token}\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
+def test_every_block_with_a_model_has_a_server_here() -> None:
+    headings = {name for name, text in SECTIONS.items() if BLOCK.search(text)}
+    others = {"A server of your own", "Keys that expire", "Proxies and certificates"}
+    assert headings == VENDORS.keys() | others
+
+
+@each_vendor
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_the_block_of_a_vendor_delegates_and_answers(
+    heading: str, model: str, server: VendorServer, stream: bool
+) -> None:
+    result = axe_nb.run("lead", "hi", stream=stream)
+    assert (result.text, result.status, server.refused) == ("looked", "completed", []), result.cause
+    assert [(child.agent, child.text) for child in result.children] == [("helper", "hello")]
+    assert server.answered == [VENDORS[heading].path] * 3
+    assert result.total_usage.input_tokens == 15
+
+
+@each_vendor
+def test_structured_output_comes_from_the_block_of_a_vendor(
+    heading: str, model: str, server: VendorServer
+) -> None:
+    form = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    result = axe_nb.run("helper", "hi", output=form)
+    assert (result.data, server.refused) == ({"n": 3}, [])
+
+
+@pytest.mark.parametrize("heading", [name for name, one in VENDORS.items() if one.needs_key])
+def test_a_key_that_a_vendor_refuses_is_told_as_such(
+    heading: str, model: str, server: VendorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = Config.load().provider(model.partition("/")[0])
+    set_gcloud(WRONG_KEY, tmp_path, monkeypatch)
+    if "key_command" not in config_path().read_text("utf-8"):
+        monkeypatch.setenv(info.key_variable, WRONG_KEY)
+    error = axe_nb.run("lead", "hi").cause
+    assert isinstance(error, ProviderError)
+    assert error.category == "auth", error
+    assert VENDORS[heading].refuses_key[1].rstrip(".") in error.message
+    assert ("key_command" in error.hint) or (info.key_variable in error.hint)
+
+
+@each_vendor
+def test_doctor_finds_nothing_wrong_with_the_block_of_a_vendor(
+    heading: str, model: str, server: VendorServer
+) -> None:
+    found = asyncio.run(examine(None, session.agents, Agent.from_file))
+    name = model.partition("/")[0]
+    rows = [one for one in found if one.what in (f"{name} key", f"{name} server")]
+    if heading == "llama.cpp":  # it lists its file, and serves it by any name
+        rows = [one for one in rows if "has no" not in one.message]
+    assert len(rows) >= 2
+    assert [one for one in rows if one.state == "wrong"] == []
+
+
+@pytest.mark.skipif(
+    all(field.name != "api" for field in toml_fields(ProviderTable)),
+    reason="[providers.NAME] has no key `api` yet",
+)
+@pytest.mark.parametrize("heading", ["Azure OpenAI"])
+def test_azures_block_works_over_responses_too(
+    heading: str, model: str, server: VendorServer
+) -> None:
+    with config_path().open("a") as file:
+        file.write('api = "responses"\n')
+    result = axe_nb.run("helper", "hi", stream=False)
+    assert (result.text, server.refused) == ("hello", []), result.cause
+    assert server.answered == ["/openai/v1/responses"]
