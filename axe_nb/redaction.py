@@ -70,6 +70,9 @@ def _begin(mark: str, before: str = r"\w") -> str:
 
 
 _CODE = r"[\w-]{20,}"
+_TOKENS = (
+    "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_", "hf_", "r8_", "nvapi-",
+)  # fmt: skip
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
 
@@ -77,22 +80,7 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "sk-": (_begin("sk-", r"[\w-]") + r"(?=[\w-]{0,200}\d)", _CODE),
     "AIza": (_begin("AIza"), r"[\w-]{30,}"),
     **{mark: (_begin(mark), r"[A-Z0-9]{16}\b") for mark in ("AKIA", "ASIA")},
-    **{
-        mark: (_begin(mark), _CODE)
-        for mark in (
-            "ghp_",
-            "gho_",
-            "ghs_",
-            "ghu_",
-            "ghr_",
-            "github_pat_",
-            "glpat-",
-            "gsk_",
-            "hf_",
-            "r8_",
-            "nvapi-",
-        )
-    },
+    **{mark: (_begin(mark), _CODE) for mark in _TOKENS},
     "ya29.": (_begin("ya29."), r"[\w.-]{20,}"),
     **{mark: (_begin(mark) + r"(?=[\w-]{0,200}\d)", _CODE) for mark in ("xai-", "pypi-", "pplx-")},
     **{

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
+from axe_nb.redaction import is_secret_name
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.view import View
 from axe_nb.text import one_line, quote
@@ -74,7 +75,7 @@ def wrap(program: str, image: str, words: Sequence[str], view: View) -> Launch:
         found += ["--user", f"{os.getuid()}:{os.getgid()}"]
     environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
     for variable, value in view.variables.items():
-        if OF_PROGRAMS.fullmatch(variable):
+        if OF_PROGRAMS.fullmatch(variable) and not is_secret_name(variable):
             found += ["--env", f"{variable}={value}"]
         else:  # by name: every process may read the arguments of others
             found += ["--env", variable]

@@ -49,15 +49,18 @@ def test_the_variables_of_a_server_are_not_among_the_arguments_of_docker(
         return call("raw__environ") if request.turn == 1 else request.results[0].content
 
     server = raw(
-        sandbox="docker:img", env={"SERVER_KEY": SECRET, "PLACE": "Ulm", "LD_LIBRARY_PATH": "/x"}
-    )
+        sandbox="docker:img",
+        env={
+            "SERVER_KEY": SECRET, "DOCKER_PASSWORD": SECRET, "PLACE": "Ulm", "LD_LIBRARY_PATH": "/x"
+        },
+    )  # fmt: skip
     agent = Agent("lead", "script/lead", mcp_servers={"raw": server}, mode="auto")
     found = json.loads(axe_nb.run(agent, "go", display=False).log[0].results[0].content)
     assert found["PLACE"] == "Ulm"
     assert "SERVER_KEY" in found
     arguments = (stand_in / "arguments").read_text().split("\n")
     assert SECRET not in "\n".join(arguments)
-    for name in ("SERVER_KEY", "PLACE"):
+    for name in ("SERVER_KEY", "DOCKER_PASSWORD", "PLACE"):
         assert arguments[arguments.index(name) - 1] == "--env"
     environment = (stand_in / "environment").read_text()
     assert f"SERVER_KEY={SECRET}\n" in environment
