@@ -16,8 +16,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs", "patterns",
-    "descriptors",
+    "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs",
+    "patterns", "descriptors",
     "links", "protected_names", "protected", "frames", "wire_log", "usage", "pictures",
     "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
