@@ -27,6 +27,17 @@ AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environ
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 """OpenSSL's reasons where the other side does not speak TLS."""
 
+TLS_FAULTS = {
+    "CERTIFICATE_REQUIRED": "it requires a client certificate, and axe_nb sends none",
+    "HANDSHAKE_FAILURE": "it refused the TLS handshake: it may require a client certificate, or "
+    "ciphers that are not offered",
+    "PROTOCOL_VERSION": "it accepts no TLS version that is offered",
+    "UNSUPPORTED_PROTOCOL": "it offers no TLS version that is accepted here",
+}
+"""Part of OpenSSL's reason → the fault; another try fails likewise."""
+
+CUT_HANDSHAKE = "the connection was closed during the TLS handshake"
+
 
 def make_setup_error(base_url: str, error: Exception) -> ProviderError:
     """Describes why a connection cannot even be tried."""
@@ -117,6 +128,10 @@ def _describe_failure(
         trust = f"set SSL_CERT_FILE in the environment, or {ca_file}, to the certificates to trust"
         why = f"its certificate is not trusted ({_find_fault(error) or reason})"
         return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
+    if fault := _find_tls_fault(error):
+        return f"no secure connection to {where}: {fault}", at_base_url
+    if _is_cut_handshake(server, error):
+        return f"no secure connection to {where}: {CUT_HANDSHAKE}", f"try again, or {at_base_url}"
     if _is_due_to(error, ssl.SSLError):
         speaks = not any(getattr(cause, "reason", "") in NO_TLS for cause in _list_causes(error))
         why = reason if speaks else "the server responded, but not over TLS"
@@ -131,6 +146,22 @@ def _find_fault(error: Exception) -> str:
     return masked_line(next(filter(None, causes), ""))
 
 
+def _find_tls_fault(error: BaseException) -> str:
+    """Returns the fault that OpenSSL's reason stands for; empty if it is another."""
+    reasons = [getattr(cause, "reason", "") for cause in _list_causes(error)]
+    return next(
+        (fault for part, fault in TLS_FAULTS.items() if any(part in str(one) for one in reasons)),
+        "",
+    )
+
+
+def _is_cut_handshake(server: Server, error: Exception) -> bool:
+    import httpx
+
+    is_tls = server.base_url.lower().startswith("https:") and isinstance(error, httpx.ConnectError)
+    return is_tls and _is_due_to(error, ConnectionResetError, ssl.SSLEOFError)
+
+
 def _is_final(cause: BaseException) -> bool:
     """True if another try would fail likewise."""
     import httpx
@@ -139,7 +170,7 @@ def _is_final(cause: BaseException) -> bool:
 
     if isinstance(cause, socket.gaierror):
         return cause.errno != socket.EAI_AGAIN
-    if isinstance(cause, ssl.SSLError) and cause.reason in NO_TLS:
+    if isinstance(cause, ssl.SSLError) and (cause.reason in NO_TLS or _find_tls_fault(cause)):
         return True
     kinds = (ProxyRefusal, ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
     return isinstance(cause, (*kinds, AssertionError))  # the last: a mock has no answer

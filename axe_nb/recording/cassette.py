@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.agents.config import format_path, format_path_or_name
+from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -77,10 +77,9 @@ class Cassette:
             ConfigError: it is not a cassette, or cannot be read; or there is no such mode.
         """
         self.path = expand_home(os.fspath(path)).absolute()
-        given, is_absolute = os.fspath(path), Path(path).is_absolute()
-        self.shown = format_path_or_name(self.path) if is_absolute else given
+        typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
+        self.shown = Path(typed).name if Path(typed).is_absolute() else typed
         """The path as it was given, or without the folders of this machine."""
-        typed = format_path(self.path) if is_absolute else given
         self.how_to_record = f"record it with {name_command(typed)}, then run this again"
         """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
@@ -100,8 +99,7 @@ class Cassette:
         self._alike: dict[Likeness, list[Root]] = {}
         self._begin_at: dict[Likeness, int] = {}
         """Position of the first root that may be free."""
-        self._is_changed = False
-        self._written_at, self._writing = 0.0, 0.0
+        self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
         """The reason why the last write failed; empty if it succeeded."""
         self._roots: list[Root] = []

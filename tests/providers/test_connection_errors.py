@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
+import ssl
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -55,6 +59,57 @@ def test_a_server_without_tls_is_final_and_points_to_http() -> None:
     assert error.detail.endswith(": the server responded, but not over TLS")
     assert error.hint.endswith("it may need http://")
     assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("demand", "fault"),
+    [
+        ({"verify_mode": ssl.CERT_REQUIRED}, "it requires a client certificate"),
+        ({"verify_mode": ssl.CERT_REQUIRED, "maximum_version": ssl.TLSVersion.TLSv1_2},
+         "it refused the TLS handshake: it may require a client certificate"),
+        ({"minimum_version": ssl.TLSVersion.TLSv1, "maximum_version": ssl.TLSVersion.TLSv1_1},
+         "it accepts no TLS version that is offered"),
+    ],
+)  # fmt: skip
+def test_what_a_server_demands_of_a_secure_connection_is_named_and_final(
+    own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch, demand: dict[str, Any], fault: str
+) -> None:
+    context = own_ca.server()
+    context.set_ciphers("ALL:@SECLEVEL=0")  # else there is no cipher for the old versions
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of old versions, which are the point
+        for name, value in demand.items():
+            setattr(context, name, value)
+
+    def answer(peer: Peer) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                with context.wrap_socket(peer.sock.dup(), server_side=True) as secure:
+                    secure.recv(1)
+            except ssl.SSLError:  # unread data would make the system drop the alert
+                peer.sock.shutdown(socket.SHUT_WR)
+                while peer.sock.recv(65536):
+                    pass
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+    with raw_server(answer) as server:
+        error = failure(server.url.replace("http:", "https:"))
+    assert error.detail.startswith("no secure connection to https://127.0.0.1:")
+    assert fault in error.detail
+    assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
+    def answer(peer: Peer) -> None:
+        peer.sock.recv(100)
+        peer.sock.close()
+
+    with raw_server(answer) as server:
+        error = failure(server.url.replace("http:", "https:"))
+    assert error.detail.endswith(": the connection was closed during the TLS handshake")
+    assert error.retryable
 
 
 @pytest.mark.req("B-5")
