@@ -1,0 +1,378 @@
+"""What is special to the Responses API: its items, their order, and what goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, tool
+from axe_nb.agents.config import config_path
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
+from axe_nb.pictures.parts import join_parts
+from axe_nb.pictures.picture import Picture
+from tests.pictures.samples import FIRST, PDF
+from tests.protocols import address_of
+from tests.providers import sdk
+from tests.providers.dialects import (
+    BY_NAME,
+    CALL_AGENT,
+    KEY,
+    MODULES,
+    ask,
+    make_call,
+    make_message,
+    make_response,
+)
+from tests.providers.streams import make_reasoning, read_stream, read_whole, sse
+from tests.wire.replay import Replay
+
+RESPONSES = BY_NAME["responses"]
+
+SEARCH = {
+    "type": "web_search_call", "id": "ws_1", "status": "completed",
+    "action": {"type": "search", "query": "Ulm", "sources": []},
+}  # fmt: skip
+
+CITED = {
+    "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+    "phase": "commentary",
+    "content": [{
+        "type": "output_text", "text": "Ulm, it says.", "logprobs": [],
+        "annotations": [{"type": "url_citation", "url": "https://a.example", "title": "A",
+                         "start_index": 0, "end_index": 3}],
+    }],
+}  # fmt: skip
+
+TURN = [
+    make_reasoning("First."), SEARCH, CITED, {**make_reasoning("Then."), "id": "rs_2"},
+    make_call(0, "call_1", "look", '{"at": "a"}'), make_call(1, "call_2", "look", '{"at":"b"}'),
+]  # fmt: skip
+
+
+def parse(*items: dict[str, Any], stop: str = "stop", **more: Any) -> Response:
+    outcome = read_whole("responses", json.dumps({**make_response(items, stop), **more}).encode())
+    if outcome.error:
+        raise outcome.error
+    assert outcome.response
+    return outcome.response
+
+
+def sent(request: Any) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(MODULES["responses"].body(request))
+    sdk.takes("responses", body)
+    return body
+
+
+def failure(*items: dict[str, Any], **more: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        parse(*items, **more)
+    return raised.value
+
+
+def results_of(calls: Any) -> Message:
+    return Message("tool", tool_results=tuple(ToolResult(c.id, "ok", name=c.name) for c in calls))
+
+
+@pytest.mark.req("D-32", "D-73")
+def test_the_items_of_a_turn_go_back_as_they_came_in_their_order() -> None:
+    response = parse(*TURN)
+    assert response.content == "Ulm, it says."
+    history = (Message("user", "Where?"), response.message(), results_of(response.tool_calls))
+    [question, *items] = sent(ask(*history))["input"]
+    assert question == {"role": "user", "content": "Where?"}
+    came = [{**item, "arguments": '{"at":"a"}'} if item.get("id") == "fc_0" else item
+            for item in TURN]  # fmt: skip
+    assert items[: len(TURN)] == came
+    assert [item["type"] for item in items[len(TURN) :]] == ["function_call_output"] * 2
+
+
+@pytest.mark.req("D-17", "D-32")
+def test_reasoning_stays_out_with_the_call_that_it_led_to() -> None:
+    response = parse(*TURN)
+    without = sent(ask(Message("user", "Where?"), response.message(calls=False)))["input"]
+    assert without[1:] == TURN[:3]
+    alone = parse(make_reasoning("hm"), make_call(0, "c", "look", "{}"))
+    assert sent(ask(Message("user", "?"), alone.message(calls=False)))["input"][1:] == []
+
+
+def test_a_call_that_is_left_out_takes_no_others_place() -> None:
+    response = parse(*TURN)
+    second = Message("assistant", response.content, response.tool_calls[1:], echo=response.echo)
+    items = sent(ask(Message("user", "?"), second, results_of(second.tool_calls)))["input"]
+    [call] = [item for item in items if item.get("type") == "function_call"]
+    assert (call["id"], call["call_id"], call["arguments"]) == ("fc_1", "call_2", '{"at":"b"}')
+
+
+def test_a_reply_with_nothing_special_is_kept_as_text_and_calls() -> None:
+    response = parse(make_message("On it."), make_call(0, "c", "look", "{}"))
+    assert response.echo == {}
+    items = sent(ask(Message("user", "?"), response.message()))["input"][1:]
+    assert items == [
+        {"role": "assistant", "content": "On it."},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    ]
+
+
+@pytest.mark.any_body
+def test_items_of_a_type_that_nobody_knows_are_kept_and_do_no_harm() -> None:
+    odd = {"type": "crystal_ball_call", "id": "cb_1", "visions": [{"deep": [1, None]}]}
+    response = parse(odd, make_message("Yes."), {"type": 7}, {})
+    assert response.content == "Yes."
+    body = json.loads(MODULES["responses"].body(ask(Message("user", "?"), response.message())))
+    assert body["input"][1:] == [odd, make_message("Yes.")]
+
+
+def test_several_messages_are_one_text_whole_and_streamed() -> None:
+    items = [make_message("One."), SEARCH, make_message(""), make_message("Two.")]
+    assert parse(*items).content == "One.\n\nTwo."
+    events = [
+        event
+        for index, item in enumerate(items)
+        for event in (
+            {"type": "response.output_item.added", "output_index": index, "item": item},
+            *([{"type": "response.output_text.delta", "output_index": index,
+                "delta": item["content"][0]["text"]}] if item["type"] == "message" else []),
+        )
+    ]  # fmt: skip
+    end = {"type": "response.completed", "response": make_response(items, "stop")}
+    outcome = read_stream("responses", [sse(*events, end)])
+    assert outcome.response
+    assert outcome.joined("text") == outcome.response.content == "One.\n\nTwo."
+
+
+@pytest.mark.req("D-24")
+@pytest.mark.parametrize("has_pieces", [False, True])
+def test_a_stream_whose_last_event_lacks_the_output_has_that_of_its_items(has_pieces: bool) -> None:
+    events: list[dict[str, Any]] = []
+    for index, item in enumerate(TURN):
+        at = {"output_index": index}
+        events.append({"type": "response.output_item.added", **at, "item": {**item, "content": []}})
+        if has_pieces and item is CITED:
+            events.append({"type": "response.output_text.delta", **at, "delta": "Ulm, it says."})
+        events.append({"type": "response.output_item.done", **at, "item": item})
+    end = {"type": "response.completed", "response": make_response([], "stop")}
+    outcome = read_stream("responses", [sse(*events, end)])
+    assert outcome.response == parse(*TURN)
+    assert outcome.joined("text") == "Ulm, it says."
+    assert outcome.joined("reasoning") == "First.Then."
+    assert outcome.joined("arguments", 1) == '{"at":"b"}'
+    assert [(d.call, d.name) for d in outcome.deltas if d.name] == [(0, "look"), (1, "look")]
+
+
+def test_parts_of_a_summary_are_paragraphs() -> None:
+    at = {"output_index": 0, "item_id": "rs_1"}
+    part, piece = "response.reasoning_summary_part.added", "response.reasoning_summary_text.delta"
+    events = [
+        {"type": part, **at, "summary_index": 0}, {"type": piece, **at, "delta": "One"},
+        {"type": part, **at, "summary_index": 1}, {"type": piece, **at, "delta": "two"},
+        {"type": "response.reasoning_text.delta", **at, "delta": "!"},
+        {"type": "response.completed", "response": make_response([make_message("x")], "stop")},
+    ]  # fmt: skip
+    assert read_stream("responses", [sse(*events)]).joined("reasoning") == "One\n\ntwo!"
+
+
+@pytest.mark.req("D-31")
+def test_the_calls_of_a_reply_that_the_limit_cut_never_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[str] = []
+
+    @tool
+    def look(at: str) -> str:
+        ran.append(at)
+        return at
+
+    cut = make_response([make_message("So f"), make_call(0, "c", "look", '{"at":"a"}')], "length")
+    with Replay({"x": {"status": 200, "body": cut}}) as server:
+        for variable, value in address_of("responses", server.url("x")).items():
+            monkeypatch.setenv(variable, value)
+        result = axe_nb.run(Agent("a", "openai/m", tools=("look",)), "hi", display=False)
+    assert (result.status, result.text, ran) == ("max_tokens", "So f", [])
+    assert "raise params.max_tokens" in str(result.error)
+
+
+@pytest.mark.req("D-31")
+@pytest.mark.parametrize("reason", ["content_filter", "max_messages", "steered", None])
+def test_a_reply_that_is_incomplete_for_another_reason_has_no_calls(reason: str | None) -> None:
+    items = make_message("Half"), make_call(0, "c", "look", '{"at":"a"}')
+    cut = {"status": "incomplete", "incomplete_details": {"reason": reason}}
+    response = parse(*items, **cut)
+    assert (response.content, response.tool_calls) == ("Half", ())
+    assert response.stop_reason == (reason or "incomplete")
+    assert response.is_withheld == (reason == "content_filter")
+
+
+def test_an_answer_that_thinking_used_up_is_empty_and_cut() -> None:
+    response = parse(make_reasoning("hm"), stop="length")
+    assert (response.content, response.is_cut) == ("", True)
+    assert sent(ask(Message("user", "?"), response.message(), Message("user", "!")))["input"] == [
+        {"role": "user", "content": "?"}, {"role": "user", "content": "!"},
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-5")
+def test_a_refusal_is_an_error_with_the_models_reason() -> None:
+    declined = {**make_message(""), "content": [{"type": "refusal", "refusal": "I will not."}]}
+    error = failure(declined)
+    assert (error.category, error.detail) == ("refusal", "I will not.")
+    both = {**declined, "content": [*make_message("Well. ")["content"], *declined["content"]]}
+    response = parse(both, make_call(0, "c", "look", "{}"))
+    assert (response.content, response.stop_reason, response.tool_calls) == (
+        "Well. ",
+        "refusal",
+        (),
+    )
+    filtered = failure(status="incomplete", incomplete_details={"reason": "content_filter"})
+    assert filtered.category == "refusal"
+    assert "content filter" in filtered.detail
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [
+        ("server_error", "server"), ("rate_limit_exceeded", "rate_limit"),
+        ("invalid_prompt", "refusal"), ("bio_policy", "refusal"),
+        ("image_too_large", "bad_request"), ("something_new", "server"),
+    ],
+)  # fmt: skip
+def test_a_reply_that_has_failed_is_an_error_of_its_code(code: str, category: str) -> None:
+    error = failure(status="failed", error={"code": code, "message": "it broke"})
+    assert (error.category, error.detail) == (category, "it broke")
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "queued", "in_progress"])
+def test_a_reply_that_is_not_finished_is_an_error_with_its_text(status: str) -> None:
+    assert failure(status=status).detail == f"response contains no answer (status {status})"
+    error = failure(make_message("Half"), status=status)
+    assert error.detail == f"response contains only part of an answer (status {status})"
+    assert error.partial_text == "Half"
+
+
+@pytest.mark.req("A-8.8")
+def test_usage_has_the_kinds_of_tokens() -> None:
+    usage = {
+        "input_tokens": 100, "output_tokens": 50, "total_tokens": 150,
+        "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 20},
+        "output_tokens_details": {"reasoning_tokens": 40},
+    }  # fmt: skip
+    assert parse(make_message("x"), usage=usage).usage == Usage(
+        100, 50, cached_tokens=60, cache_write_tokens=20, reasoning_tokens=40
+    )
+
+
+@pytest.mark.req("D-49")
+def test_params_pass_as_they_are_except_what_the_api_calls_otherwise() -> None:
+    params = {
+        "max_tokens": 7, "temperature": 0, "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["web_search_call.action.sources"], "text": {"verbosity": "low"},
+        "stream_options": {"include_obfuscation": False}, "input": "x", "instructions": "x",
+        "parallel_tool_calls": False,
+    }  # fmt: skip
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    body = sent(ask(system="Be brief.", params=params, output=schema))
+    assert "max_tokens" not in body
+    assert "stream_options" not in body
+    assert "parallel_tool_calls" not in body, "there are no tools"
+    assert (body["max_output_tokens"], body["temperature"], body["store"]) == (7, 0, False)
+    assert body["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert body["include"] == ["web_search_call.action.sources", "reasoning.encrypted_content"]
+    assert body["text"] == {
+        "verbosity": "low",
+        "format": {
+            "type": "json_schema", "name": "answer", "strict": True,
+            "schema": {**schema, "additionalProperties": False},
+        },
+    }  # fmt: skip
+    assert (body["instructions"], body["input"]) == (
+        "Be brief.", [{"role": "user", "content": "hi"}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "asks"), [("m", True), ("gpt-6", True), ("gpt-4.1", False)])
+def test_encrypted_reasoning_is_asked_for_unless_the_model_has_none(model: str, asks: bool) -> None:
+    request = axe_nb.Request(model, (Message("user", "hi"),))
+    assert ("include" in sent(request)) is asks
+
+
+def test_a_server_that_refuses_encrypted_reasoning_is_asked_without_it_from_then_on() -> None:
+    refused = {"error": {"message": "Encrypted content is not supported with this model.",
+                         "type": "invalid_request_error", "param": "include"}}  # fmt: skip
+    good = {"status": 200, "body": RESPONSES.reply("hello", (), "stop")}
+    with Replay({"x": {"sequence": [{"status": 400, "body": refused}, good, good]}}) as server:
+        for _ in range(2):
+            assert RESPONSES.send(server.url("x")).content == "hello"
+        assert ["include" in asked.body for asked in server.log("x")] == [True, False, False]
+
+
+@pytest.mark.req("D-17")
+def test_tools_that_are_past_are_sent_but_may_not_be_called() -> None:
+    call = ToolCall("c", "call_agent", {"agent": "a", "task": "t"})
+    history = Message("user", "hi"), Message("assistant", "", (call,)), results_of([call])
+    body = sent(ask(*history, past_tools=(CALL_AGENT,)))
+    assert body["tool_choice"] == "none"
+    assert [tool["name"] for tool in body["tools"]] == ["call_agent"]
+    forced = sent(ask(tools=(CALL_AGENT,), must_call="call_agent"))
+    assert forced["tool_choice"] == {"type": "function", "name": "call_agent"}
+
+
+def test_pictures_and_documents_of_prompts_and_results_are_parts() -> None:
+    paper = Picture(PDF)
+    said, pictures = join_parts(["See ", FIRST, " and ", paper])
+    call = ToolCall("c", "chart", {})
+    result = ToolResult("c", said, name="chart", pictures=pictures)
+    items = sent(
+        ask(
+            Message("user", said, pictures=pictures), Message("assistant", "", (call,)),
+            Message("tool", tool_results=(result,)),
+        )
+    )["input"]  # fmt: skip
+    for parts in (items[0]["content"], items[2]["output"]):
+        kinds = [part["type"] for part in parts]
+        assert [kind for kind in kinds if kind != "input_text"] == ["input_image", "input_file"]
+        assert {"type": "input_image", "image_url": FIRST.url, "detail": "auto"} in parts
+        [file] = [part for part in parts if part["type"] == "input_file"]
+        assert (file["file_data"], file["filename"][-4:]) == (paper.url, ".pdf")
+    assert items[2]["type"] == "function_call_output"
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    with Replay({"x": {"status": 200, "body": RESPONSES.reply("hello", (), "stop")}}) as server:
+        config_path().parent.mkdir(parents=True, exist_ok=True)
+        config_path().write_text(
+            f'[providers.azure]\nprotocol = "openai"\napi = "responses"\n'
+            f'base_url = "{server.url("x")}/openai/v1"\napi_key_env = "AZURE_KEY"\n'
+            'headers = { api-key = "{key}" }\n',
+            "utf-8",
+        )
+        monkeypatch.setenv("AZURE_KEY", KEY)
+        yield server
+
+
+@pytest.mark.req("D-33", "D-73")
+def test_azures_own_address_and_header_work(azure: Replay) -> None:
+    result = axe_nb.run(Agent("a", "azure/my-deployment"), "hi", display=False)
+    assert result.text == "hello", result.error
+    [asked] = azure.log("x")
+    assert (asked.path, asked.headers["api-key"]) == ("/openai/v1/responses", KEY)
+    assert asked.body["model"] == "my-deployment"
+
+
+def test_a_cancelled_request_is_over_at_once() -> None:
+    async def cancel(url: str) -> None:
+        sending = asyncio.create_task(RESPONSES.make(url, KEY).send(ask()))
+        await asyncio.sleep(0.1)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+    with Replay({"x": {"network": "silence"}}) as server:
+        asyncio.run(cancel(server.url("x")))
+        assert server.left.acquire(timeout=5)
