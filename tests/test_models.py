@@ -87,6 +87,9 @@ def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     unknown = [f"{place}: {m}" for place, m in named if not find_facts("", m).is_known]
     ending = [f"{place}: {m}" for place, m in named if find_facts("", m).retires_soon(released)]
     assert (unknown, ending) == ([], [])
+    suggested = {model.partition("/")[2] for model in list_suggested()}
+    other = [f"{place}: {m}" for place, m in named if m not in suggested]
+    assert [one for one in other if not one.startswith("docs/")] == []
 
 
 def test_the_suggested_models_are_known_and_stay() -> None:
