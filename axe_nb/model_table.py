@@ -72,12 +72,12 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
     Args:
         vendor: `anthropic` or `openai`, the vendor whose model it is, not the endpoint's name;
             empty = any.
-        model: the model's name without the provider; what a gateway puts before it, as in
-            `anthropic/claude-…`, does not count.
+        model: the model's name without the provider, also as gateways and clouds write it:
+            `anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@20260928`.
     """
     name = model.rpartition("/")[2].lower()
-    if name.startswith("claude-"):
-        name = name.replace(".", "-")  # as gateways write versions
+    if spelled := _CLAUDE.fullmatch(name):
+        name = re.sub("[.@]", "-", spelled[1])
     for family in _load_table()["family"]:
         if family["provider"].startswith(vendor) and re.fullmatch(family["pattern"], name):
             facts = {k: v for k, v in family.items() if k not in ("provider", "pattern")}
@@ -139,6 +139,9 @@ def tell_end(model: str, today: date) -> tuple[str, str]:
 
 
 _VENDORS = ("anthropic", "openai")
+
+_CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
+"""A name of Anthropic's, as clouds write it."""
 
 
 @cache

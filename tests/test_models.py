@@ -87,6 +87,9 @@ def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     unknown = [f"{place}: {m}" for place, m in named if not find_facts("", m).is_known]
     ending = [f"{place}: {m}" for place, m in named if find_facts("", m).retires_soon(released)]
     assert (unknown, ending) == ([], [])
+    suggested = {model.partition("/")[2] for model in list_suggested()}
+    other = [f"{place}: {m}" for place, m in named if m not in suggested]
+    assert [one for one in other if not one.startswith("docs/")] == []
 
 
 def test_the_suggested_models_are_known_and_stay() -> None:
@@ -107,6 +110,24 @@ def test_a_model_that_ends_is_told_with_its_date_and_the_next_step() -> None:
     assert tell_end("anthropic/claude-opus-4-5", date(2026, 3, 1)) == ("", "")
     told = tell_end("gateway/anthropic/claude-opus-4.5", date(2027, 1, 22))
     assert told == ("its vendor ended this model on 2027-01-22", "use a newer model")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-sonnet-5-5", "claude-sonnet-5-5-20260928", "anthropic/claude-sonnet-5.5",
+        "us.anthropic.claude-sonnet-5-5-20260928-v1:0", "anthropic.claude-sonnet-5-5-v1",
+        "claude-sonnet-5-5@20260928",
+    ],
+)  # fmt: skip
+def test_a_model_is_known_by_the_names_that_gateways_and_clouds_give_it(name: str) -> None:
+    assert find_facts("", name) == find_facts("anthropic", "claude-sonnet-5-5")
+    assert find_facts("", name).off == "between_tools"
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-5-5x", "my-claude-sonnet-5-5", "gpt-6x", "m"])
+def test_other_names_are_unknown(name: str) -> None:
+    assert not find_facts("", name).is_known
 
 
 def test_doctor_and_show_say_that_a_model_is_about_to_end(project: Path) -> None:

@@ -171,6 +171,47 @@ def test_responses_is_asked_for_an_effort_and_a_summary(
     assert for_responses(model, params) == sent
 
 
+@pytest.mark.req("D-79")
+@pytest.mark.parametrize(
+    ("protocol", "body", "reason"),
+    [
+        (
+            "anthropic",
+            {
+                **REPLIES["anthropic"], "stop_reason": "max_tokens",
+                "content": REPLIES["anthropic"]["content"][:1],
+            },
+            "max_tokens",
+        ),
+        (
+            "openai",
+            {
+                "choices": [
+                    {"finish_reason": "length", "message": {"role": "assistant", "content": ""}}
+                ],
+                "usage": {"completion_tokens_details": {"reasoning_tokens": 100}},
+            },
+            "length",
+        ),
+        (
+            "ollama",
+            {"message": {"content": "", "thinking": "Hm."}, "done": True, "done_reason": "length"},
+            "length",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_whose_room_thinking_has_used_up_says_so(
+    server: Replay, protocol: str, body: dict[str, Any], reason: str, stream: bool
+) -> None:
+    server.replies[protocol] = {"status": 200, "body": body}
+    result = axe_nb.run(Agent("a", f"{protocol}/m"), "Go.", stream=stream, display=False)
+    assert result.warnings == (
+        f"thinking used up the tokens of the answer ({reason}); "
+        "raise params.max_tokens, or lower params.thinking",
+    )
+
+
 @pytest.mark.parametrize(("asked", "sent"), [("off", False), ("low", "low"), ("high", "high")])
 def test_ollama_is_told_to_think(server: Replay, asked: str, sent: object) -> None:
     assert send(server, "ollama/qwen4", thinking=asked) == {"think": sent}
