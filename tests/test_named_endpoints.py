@@ -296,6 +296,13 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
         "openrouter": "https://openrouter.ai/api/v1/chat/completions",
         "gemini": gemini,
         "groq": "https://api.groq.com/openai/v1/chat/completions",
+        "azure": "https://RESOURCE.openai.azure.com/openai/v1/chat/completions",
+        "vertex": "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global/"
+        "endpoints/openapi/chat/completions",
+        "bedrock": "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions",
+        "litellm": "http://localhost:4000/v1/chat/completions",
+        "vault": "https://models.example.com/v1/chat/completions",
+        "lab": "https://models.lab.example/v1/chat/completions",
         "local": "http://localhost:8080/v1/chat/completions",
         "gateway": "https://gateway.example.com/anthropic/v1/messages",
     }

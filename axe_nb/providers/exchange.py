@@ -135,14 +135,18 @@ async def exchange(
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
             refusals.add_ignored()
-        response = take_answer(request, response)
-        if response.echo:
-            if request.log:
-                request.log.server = request.server
-            marks = {SERVER: request.server, PREFIX: asked.wire.get(PREFIX)}
-            marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
-            response = replace(response, echo=marked)
+        return _mark_echo(take_answer(request, response), request, asked)
+
+
+def _mark_echo(response: Response, request: Request, asked: Request) -> Response:
+    """Returns a response whose parts to echo carry their server and their prefix (D-78)."""
+    if not response.echo:
         return response
+    if request.log:
+        request.log.server = request.server
+    marks = {SERVER: request.server, PREFIX: asked.wire.get(PREFIX)}
+    kept = {key: mark for key, mark in marks.items() if mark}
+    return replace(response, echo={**response.echo, **kept})
 
 
 def _find_server(server: Server, request: Request) -> str:

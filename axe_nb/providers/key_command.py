@@ -6,20 +6,21 @@ Source: D-74; docs/providers.md "Keys that expire".
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
 import time
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import KeyCommand
 from axe_nb.providers.protocol import Server
-from axe_nb.sandbox.process import kill_group, wait_exit
 from axe_nb.text import format_seconds, quote
+
+if TYPE_CHECKING:
+    import subprocess
 
 SECONDS = 30.0
 """Time limit of a command."""
@@ -91,7 +92,7 @@ def _work(command: KeyCommand, run: Future[str]) -> None:
     """Runs the command in this thread and settles its run."""
     try:
         key = _read_key(_read_output(command, run))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whoever waits must hear of it
         reason = getattr(error, "strerror", None) or str(error)
         _fail(command, run, reason)
     else:
@@ -113,6 +114,10 @@ def _read_output(command: KeyCommand, run: Future[str]) -> bytes:
         OSError: it cannot be started.
         ValueError: it fails.
     """
+    import subprocess
+
+    from axe_nb.sandbox.process import kill_group, wait_exit
+
     process = subprocess.Popen(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
@@ -140,6 +145,8 @@ def _read_output(command: KeyCommand, run: Future[str]) -> bytes:
 
 def _give_up(command: KeyCommand, run: Future[str], process: subprocess.Popen[bytes]) -> None:
     """Ends a command that takes too long; what it leaves behind may still hold its output open."""
+    from axe_nb.sandbox.process import kill_group
+
     _fail(command, run, f"it did not end within {format_seconds(SECONDS)}s")
     kill_group(process)
 

@@ -266,6 +266,15 @@ def test_a_program_beside_config_toml_is_never_one_of_the_project(
     assert vertex.keys == [TOKEN]
 
 
+def test_a_program_that_does_not_exist_is_told_by_name(vertex: Vertex) -> None:
+    vertex.settings()
+    text = config_path().read_text().split("key_command")[0]
+    config_path().write_text(f'{text}key_command = ["no-such-gcloud", "--secret=hidden"]\n')
+    message = failure().message
+    assert 'no key from the command "no-such-gcloud": No such file or directory (' in message
+    assert "hidden" not in message
+
+
 def test_no_shell_reads_the_command(vertex: Vertex, project: Path) -> None:
     vertex.settings(f"print({TOKEN!r}) # ; touch injected $(touch injected)")
     assert run().status == "completed"

@@ -176,6 +176,9 @@ class VendorServer(ThreadingHTTPServer):
         """What it did not accept."""
         self.answered: list[str] = []
         """The paths of the requests that it answered."""
+        self.fault: tuple[int, str] | None = None
+        """(status, body) of its answer to all requests, with a status of 200 a stream; None = it
+        has none."""
 
     @property
     def root(self) -> str:
@@ -232,6 +235,10 @@ class _Handler(BaseHTTPRequestHandler):
         vendor = self.server.vendor
         body: Json = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if not self._is_let_in():
+            return
+        if fault := self.server.fault:
+            kind = "text/event-stream" if fault[0] == 200 else "application/json"
+            self._send(fault[0], fault[1].encode(), kind)
             return
         if self.path.endswith("/responses"):
             self._answer_in_responses(body)

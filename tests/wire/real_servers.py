@@ -77,14 +77,14 @@ def say(way: Direction, stream: bool) -> None:
 
 
 def delegate(way: Direction, stream: bool, prompt: str = "go", children: int = 1) -> None:
-    axe_nb.define(Agent("helper", f"{way.provider}/{way.model}", sub_agents=()))
+    axe_nb.define(Agent("hi", f"{way.provider}/{way.model}", sub_agents=()))
     lead = way.agent(
-        sub_agents=("helper",), sub_agents_config=SubAgentsConfig(max_depth=1, max_turns=4)
+        sub_agents=("hi",), sub_agents_config=SubAgentsConfig(max_depth=1, max_turns=4)
     )
     result = run(lead, prompt, stream)
     assert (result.text, result.status) == (DONE, "completed"), (result.text, result.cause)
     found = [(child.agent, child.text, child.status) for child in result.children]
-    assert found == [("helper", DONE, "completed")] * children, found
+    assert found == [("hi", DONE, "completed")] * children, found
 
 
 def delegate_in_parallel(way: Direction, stream: bool) -> None:
@@ -154,10 +154,12 @@ def listed(way: Direction, stream: bool) -> None:
 
 
 SCRIPTED: Sequence[Check] = (say, delegate, delegate_in_parallel, structured, cut)
+RATE_LIMIT, FAILURE = fail_with("ratelimit", "rate_limit"), fail_with("500", "server")
 MOCKS: Sequence[Check] = (
-    mock_text, mock_tool, fail_with("ratelimit", "rate_limit"), fail_with("500", "server"),
-    wrong_key, unknown_model, listed,
+    mock_text, mock_tool, RATE_LIMIT, FAILURE, wrong_key, unknown_model, listed,
 )  # fmt: skip
+NOT_MOCKED = {"anthropic": (mock_tool,), "responses": (mock_tool, RATE_LIMIT, FAILURE)}
+"""Protocol → what litellm's mock model does not do over it: it answers in text instead."""
 
 
 def answer(request: Request) -> Response:
@@ -171,7 +173,7 @@ def answer(request: Request) -> Response:
     tool = next((tool for tool in request.tools if tool.name != "read_file"), None)
     if tool is None or last.role == "tool" or "[say]" in text:
         return Response(DONE, (), "end", used)
-    arguments = {"agent": "helper", "task": "hi"} if tool.name == "call_agent" else {"fact": "hi"}
+    arguments = {"agent": "hi", "task": "hi"} if tool.name == "call_agent" else {"fact": "hi"}
     calls = [ToolCall(f"call_{secrets.token_hex(4)}", tool.name, arguments) for _ in range(2)]
     return Response("", tuple(calls[: 2 if "[two]" in text else 1]), "tool_calls", used)
 
@@ -271,10 +273,7 @@ def litellm(program: str, folder: Path) -> Iterator[list[tuple[Direction, Sequen
         found: list[tuple[Direction, Sequence[Check]]] = []
         for front in fronts:
             to_mock = Direction(f"{front} > litellm > mock", f"litellm-{front}", "", "mock-")
-            # over Anthropic's protocol the mock leaves out its calls
-            found.append(
-                (to_mock, [c for c in MOCKS if front != "anthropic" or c is not mock_tool])
-            )
+            found.append((to_mock, [one for one in MOCKS if one not in NOT_MOCKED.get(front, ())]))
             for back in backs:
                 if (front, back) == ("responses", "openai"):
                     continue  # which the proxy passes on as it is, to a server of Chat Completions
