@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
@@ -73,5 +72,6 @@ def suggest_model(provider: str) -> str:
 @cache
 def _load_table() -> dict[str, Any]:
     import tomllib  # on first use: many processes never ask
+    from importlib.resources import files
 
     return tomllib.loads(files("axe_nb").joinpath("models.toml").read_text("utf-8"))
