@@ -19,7 +19,7 @@ from axe_nb.doctor.doctor import examine
 from axe_nb.doctor.finding import Finding
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROVIDERS, describe_provider
 from axe_nb.session.session import session
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
@@ -287,9 +287,10 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
         r"^```toml\n(?:# config.toml\n)?(\[providers\..*?)^```", page, re.MULTILINE | re.DOTALL
     )
     table = {k: v for code in blocks for k, v in tomllib.loads(code)["providers"].items()}
-    urls = {name: entry["base_url"] for name, entry in table.items()}
+    urls = {name: entry["base_url"] for name, entry in table.items() if "base_url" in entry}
     gemini = "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"
     asked = {
+        "azure": "https://NAME.openai.azure.com/openai/v1/responses",
         "lmstudio": "http://localhost:1234/v1/chat/completions",
         "vllm": "http://localhost:8000/v1/chat/completions",
         "llamacpp": "http://localhost:8080/v1/chat/completions",
@@ -308,7 +309,9 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
     }
     assert urls.keys() == asked.keys()
     for name, url in urls.items():
-        root, info = PROVIDERS[table[name]["protocol"]].locate(url)
+        described = describe_provider(name, table[name])
+        assert described
+        root, info = described.choose_api(url, "m").locate(url)
         assert root + info.api_path + info.chat_path == asked[name]
 
 

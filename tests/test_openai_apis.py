@@ -142,6 +142,16 @@ def test_the_address_the_setting_and_the_model_decide_about_the_api(
         assert make(name, Config.load(), model=model).name == protocol
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "nonsense"])
+def test_a_wrong_address_is_an_error_of_the_settings(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+    with pytest.raises(ConfigError, match="base URL of provider"):
+        axe_nb.run(Agent("a", "openai/gpt-6"), "hi", display=False)
+
+
 def test_the_variable_of_the_address_means_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("AXE_OPENAI_BASE_URL", raising=False)
@@ -179,6 +189,8 @@ def test_a_whole_address_is_used_as_it_is(
         ({"detail": "Not Found"}, 'set api = "chat" under [providers.mine] in config.toml'),
         ({"error": {"message": "File Not Found"}}, 'set api = "chat" under [providers.mine] in '
          "config.toml"),
+        ({"error": {"message": "Item with id 'rs_1' not found. Items are not persisted."}},
+         "check the model name, and base_url under [providers.mine] in config.toml"),
         ({"error": {"message": "The model `m` does not exist"}},
          "check the model name, and base_url under [providers.mine] in config.toml"),
     ],

@@ -54,6 +54,7 @@ SCAFFOLD = """\
 # [providers.openai]
 # api_key = ""
 # base_url = "https://api.openai.com"   # or any compatible server
+# api = "responses"                     # or "chat"; by default the model and the server decide
 
 # [providers.ollama]
 # base_url = "http://localhost:11434"

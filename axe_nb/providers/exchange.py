@@ -70,7 +70,7 @@ MAX_REMEMBERED = 500
 """Servers whose refusals are remembered; one that is forgotten is found out again."""
 
 Place: TypeAlias = "tuple[str, ...]"
-"""Provider, base URL and model; a fourth part narrows it to one form of answers."""
+"""Provider, URL of requests and model; a fourth part narrows it to one form of answers."""
 
 NONE: frozenset[str] = frozenset()
 
@@ -162,7 +162,8 @@ class _Refusals:
 
     def __init__(self, server: Server, request: Request) -> None:
         """Recalls what is known; of a recorded reply, what its request shows."""
-        self._wide: Place = (server.info.name, server.base_url, request.model)
+        url = server.base_url + server.info.chat_path
+        self._wide: Place = (server.info.name, url, request.model)
         self._narrow: Place = self._wide
         if request.output is not None:
             self._narrow = (*self._wide, _identify_form(request))

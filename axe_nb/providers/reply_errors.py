@@ -67,6 +67,9 @@ _RESPONSES = re.compile(r"\bv1/responses\b|\bresponses (api|endpoint)\b", re.IGN
 _CHAT = re.compile(r"\bchat[/ ]completions?\b", re.IGNORECASE)
 """Names of OpenAI's two APIs in the refusals of the other one."""
 
+_NAMED = re.compile(r"\b(models?|deployment|item|script)\b", re.IGNORECASE)
+"""Words for something else than a path that a server has not found."""
+
 _TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
 
 _NO_TOOLS = re.compile(
@@ -120,11 +123,11 @@ def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> 
     """Returns the next step after a refusal by one of OpenAI's two APIs that names the other."""
     step = provider.other_api
     message = find_message(data)[:MAX_SEARCHED]
-    if not step or error.status is None:
+    if not step or error.status not in (400, 404, 405, 422, 501):
         return ""
     if not provider.speaks_responses:
         return step if _RESPONSES.search(message) else ""
-    has_no_path = error.status in (404, 405, 501) and "model" not in message.lower()
+    has_no_path = error.status not in (400, 422) and not _NAMED.search(message)
     return step if has_no_path or _CHAT.search(message) else ""
 
 

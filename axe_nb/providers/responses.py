@@ -273,8 +273,15 @@ def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> Iterator[dict[s
                 yield {key: value for key, value in item.items() if key != "arguments"}
             case "message" if not any(text.strip() for text in read_message(item)):
                 pass
+            case "reasoning" if not _is_whole(item):
+                pass
             case str():
                 yield dict(item)
+
+
+def _is_whole(reasoning: Mapping[str, Any]) -> bool:
+    """True if reasoning has its content: OpenAI would look for it by its id, and keeps none."""
+    return bool(reasoning.get("encrypted_content") or reasoning.get("content"))
 
 
 def _is_special(item: Mapping[str, Any]) -> bool:
@@ -290,6 +297,8 @@ def _is_special(item: Mapping[str, Any]) -> bool:
             return bool(item.get("phase")) or any(part.get("annotations") for part in parts)
         case "function_call":
             return False
+        case "reasoning":
+            return _is_whole(item)
         case kind:
             return isinstance(kind, str)
 

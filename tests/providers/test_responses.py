@@ -101,6 +101,18 @@ def test_reasoning_stays_out_with_the_call_that_it_led_to() -> None:
     assert sent(ask(Message("user", "?"), alone.message(calls=False)))["input"][1:] == []
 
 
+def test_reasoning_without_its_content_stays_out() -> None:
+    bare = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
+    assert parse(bare, make_call(0, "c", "look", "{}")).echo == {}
+    response = parse(bare, SEARCH, make_message("Yes."))
+    items = sent(ask(Message("user", "?"), response.message()))["input"][1:]
+    assert items == [SEARCH, make_message("Yes.")]
+    open_weights = {**bare, "content": [{"type": "reasoning_text", "text": "So."}]}
+    response = parse(open_weights, make_message("Yes."))
+    items = sent(ask(Message("user", "?"), response.message()))["input"][1:]
+    assert items == [open_weights, make_message("Yes.")]
+
+
 def test_a_call_that_is_left_out_takes_no_others_place() -> None:
     response = parse(*TURN)
     second = Message("assistant", response.content, response.tool_calls[1:], echo=response.echo)
