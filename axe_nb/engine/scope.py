@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,10 @@ class Env:
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
     """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
+
+    def for_root(self, agent: Agent, *, streams: bool) -> Env:
+        """Returns these for the tree of an agent, which may be shown as its replies arrive."""
+        return replace(self, streams=streams and agent.stream, wants_whole=not agent.stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,18 +135,18 @@ async def exchange(
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
             refusals.add_ignored()
-        return _mark_echo(take_answer(request, response), request, asked)
+        return _mark(take_answer(request, response), request)
 
 
-def _mark_echo(response: Response, request: Request, asked: Request) -> Response:
-    """Returns a response whose parts to echo carry their server and their prefix (D-78)."""
+def _mark(response: Response, request: Request) -> Response:
+    """Notes the server of the parts that it wants back, and what they followed (D-78)."""
     if not response.echo:
         return response
     if request.log:
         request.log.server = request.server
-    marks = {SERVER: request.server, PREFIX: asked.wire.get(PREFIX)}
-    kept = {key: mark for key, mark in marks.items() if mark}
-    return replace(response, echo={**response.echo, **kept})
+    marks = {SERVER: request.server, PREFIX: request.wire.get(PREFIX)}
+    marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+    return replace(response, echo=marked)
 
 
 def _find_server(server: Server, request: Request) -> str:

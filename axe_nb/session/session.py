@@ -244,8 +244,7 @@ class Session:
         env = adapt(env, request.overrides)
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
-        env = replace(env, workdir=real_workdir(agent), wants_whole=not agent.stream)
-        env = replace(env, streams=streams and agent.stream)
+        env = replace(env.for_root(agent, streams=streams), workdir=real_workdir(agent))
         scope = self._make_root(agent, job, env, clock)
         await snapshot.take(scope)
         if fork is None:

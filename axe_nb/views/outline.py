@@ -128,9 +128,9 @@ class Outline:
         self._rows = 0
         if not self.max_chars:
             runs = [self.root, *self.root.below()]
-            texts = sum(
-                2 + sum(1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in n.turns)
-                for n in runs
+            turns = [turn for run in runs for turn in run.turns]
+            texts = 2 * len(runs) + sum(
+                1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in turns
             )
             rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
             share = min(MOST, rooms * MAX_CHARS // texts)
@@ -206,7 +206,8 @@ class Outline:
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
-        before += map(self._make_thought, (turn for turn in node.turns if turn.is_hidden))
+        hidden = (turn for turn in node.turns if turn.is_hidden)
+        before += [self._make_block(THOUGHT, t.reasoning, t.reasoning_path) for t in hidden]
         before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
         after = self._collect_answers(node, call, answered) if node.depth else []
@@ -252,8 +253,8 @@ class Outline:
             "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
         )
         question = "" if turn.asked == "output" else turn.question
-        asked = self._make_block("asked", question, f"{turn.path}.question")
-        spoken = [asked, self._make_thought(turn), said]
+        thought = self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path)
+        spoken = [self._make_block("asked", question, f"{turn.path}.question"), thought, said]
         if not turn.only_call:
             return spoken, []
         before, after = self._collect_call(turn.only_call, doing_of(turn))
@@ -305,10 +306,6 @@ class Outline:
         if not pictures or self.is_long:
             return block
         return replace(block, pictures=pictures[:MAX_PICTURES])
-
-    def _make_thought(self, turn: TurnNode) -> Block:
-        at = f"{turn.run.path}.exchanges[{turn.exchanges - 1}]"
-        return self._make_block(THOUGHT, turn.reasoning, f"{at}.response.reasoning")
 
     def _make_block(self, label: str, text: str, path: str) -> Block:
         shown, more = excerpts.cut_beginning(text, self.max_chars)

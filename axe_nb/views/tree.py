@@ -162,6 +162,11 @@ class TurnNode:
         return f"{self.run.key}/{self.number}"
 
     @property
+    def reasoning_path(self) -> str:
+        """Below the root's RunResult: `.exchanges[0].response.reasoning`."""
+        return f"{self.run.path}.exchanges[{self.exchanges - 1}].response.reasoning"
+
+    @property
     def is_last(self) -> bool:
         """True if its text is the run's answer."""
         return not self.calls and bool(self.run.turns) and self.run.turns[-1] is self

@@ -143,7 +143,7 @@ def test_every_line_of_the_scaffold_that_is_commented_out_is_right() -> None:
     text = "\n".join(line.removeprefix("# ") for line in lines)
     agent = Agent.from_toml(text)
     assert agent.sub_agents_config.timeout == 120
-    assert agent.params == {"temperature": 0.2, "max_tokens": 2048}
+    assert agent.params == {"temperature": 0.2, "max_tokens": 2048, "thinking": "low"}
 
 
 @pytest.mark.req("B-12", "D-13")

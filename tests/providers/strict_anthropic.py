@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -200,7 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         time.sleep(server.silence)
-        self._send(200, answer(body))
+        with suppress(OSError):  # the client may have gone
+            self._send(200, answer(body))
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()
