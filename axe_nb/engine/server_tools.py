@@ -88,8 +88,8 @@ def _make_error(agent: Agent, tool: Tool, provider: Provider) -> ConfigError:
     error = ConfigError(
         f"agent {quote(agent.name)} cannot use {tool.name}: the model's server has to run it, and "
         f"{name} has no such tool in the protocol {provider.name}",
-        hint=f"use a model of Anthropic, OpenRouter or Groq, or remove {tool.name} from `{listed}`; "
-        "`fetch` reads pages with any model",
+        hint="use a model of Anthropic, OpenRouter or Groq, or remove "
+        f"{tool.name} from `{listed}`; `fetch` reads pages with any model",
     )
     error.place = find_place(agent, "tools", tool.name)
     return error

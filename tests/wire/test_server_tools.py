@@ -501,3 +501,46 @@ def test_it_is_offered_wherever_tools_are() -> None:
     typed = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
     assert [offer.text for offer in matcher(typed)["completions"]] == ["web_search"]
     assert "web_search     connects" in agent_summary.all_tools()
+
+
+@pytest.mark.req("D-17", "D-76")
+def test_a_summary_after_a_search_keeps_the_tool_but_may_not_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": ["web_search"]}
+    replies = (
+        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
+              stop="tool_use", searches=0),
+        reply(*ANSWER),
+        reply(text("828 m."), searches=0),
+        reply(text("Done."), searches=0),
+    )  # fmt: skip
+    with serve(monkeypatch, *replies) as server:
+        result = run(searcher(tools=("subagent", "web_search")))
+    assert (result.text, result.error, server.refused) == ("Done.", None, [])
+    _, _, summary, _ = server.bodies
+    assert (summary["tools"][0], summary["tool_choice"]) == (ENTRY, {"type": "none"})
+    (child,) = result.children
+    assert [one.name for turn in child.log for one in turn.server_calls] == ["web_search"]
+
+
+@pytest.mark.req("D-76", "D-20")
+@pytest.mark.parametrize("allowed", [["web_fetch"], ["list_dir"]])
+@pytest.mark.parametrize("form", [dict, list])
+def test_a_copy_has_only_the_tools_of_the_server_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, allowed: list[str], form: type
+) -> None:
+    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": allowed}
+    replies = (
+        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
+              stop="tool_use", searches=0),
+        reply(text("ok"), searches=0),
+    )  # fmt: skip
+    given = {"web_fetch": {}, "web_search": {}} if form is dict else ["web_fetch", "web_search"]
+    scout = searcher(tools=("subagent", "list_dir"), params={"server_tools": given})
+    with serve(monkeypatch, *replies) as server:
+        result = run(scout)
+    assert (result.text, server.refused) == ("ok", [])
+    root, child, *_ = server.bodies
+    assert {"web_fetch", "web_search"} < {tool["name"] for tool in root["tools"]}
+    assert [tool["name"] for tool in child["tools"] if tool["name"] != "subagent"] == allowed
