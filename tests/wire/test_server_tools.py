@@ -28,8 +28,11 @@ from axe_nb.run_history.writer import find_writer
 from axe_nb.session.question import format_question
 from axe_nb.session.session import Session, session
 from axe_nb.views import agent_summary
+from axe_nb.views.transcript import as_text
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
+from tests.wire import search_server
+from tests.wire.replay import Replay
 from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
 
 each = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
@@ -544,3 +547,52 @@ def test_a_copy_has_only_the_tools_of_the_server_that_it_is_given(
     root, child, *_ = server.bodies
     assert {"web_fetch", "web_search"} < {tool["name"] for tool in root["tools"]}
     assert [tool["name"] for tool in child["tools"] if tool["name"] != "subagent"] == allowed
+
+
+@each
+@pytest.mark.req("D-32")
+def test_megabytes_of_encrypted_content_go_back_whole_and_are_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    monkeypatch.setattr(search_server, "SECRET", "x" * 3_000_000)
+    sent = reply(use("a"), found(page("A", "https://a.org/")), text("ok"))
+    with serve(monkeypatch, sent, reply(text("Yes."), searches=0)) as server:
+        first = run(searcher(), streams=is_streamed)
+        second = asyncio.run(ask_session(Session(), searcher(), "Sure?", continue_from=first))
+    assert (second.text, server.refused) == ("Yes.", [])
+    assert len(as_text(first)) < 1000
+    assert len(repr(first.log)) < 1000
+
+
+@pytest.mark.any_body  # of another server than OpenAI's own
+@each
+def test_a_search_over_chat_completions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_streamed: bool
+) -> None:
+    cited = {"type": "url_citation", "url_citation": {"url": "https://a.org/", "title": "A"}}
+    tokens = {"prompt_tokens": 5, "completion_tokens": 7}
+    usage = {**tokens, "server_tool_use": {"web_search_requests": 1}}
+    said = {"role": "assistant", "content": "828 m.", "annotations": [cited]}
+    whole = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}], "usage": usage}
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": "828 m."}}]},
+        {"choices": [{"index": 0, "delta": {"annotations": [cited]}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
+    events = [*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n"]
+    stream = {"headers": {"content-type": "text/event-stream"}, "stream": events}
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    options = {"parameters": {"max_results": 3}}
+    with Replay({"x": stream if is_streamed else {"body": whole}}) as server:
+        address = f'base_url = "{server.url("x")}"'
+        config.write_text(f'[providers.router]\nprotocol = "openai"\n{address}\n')
+        scout = searcher(
+            model="router/m", tools=(), params={"server_tools": {"openrouter:web_search": options}}
+        )
+        result = run(scout, streams=is_streamed)
+        (asked,) = server.log("x")
+    assert asked.body["tools"] == [{"type": "openrouter:web_search", **options}]
+    assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
+    assert [call.name for call in result.log[0].server_calls] == ["web_search"]
+    assert (result.usage.searches, result.cost) == (1, None)
