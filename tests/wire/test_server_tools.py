@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import Config
+from axe_nb.cli import main
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
@@ -596,3 +598,48 @@ def test_a_search_over_chat_completions(
     assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
     assert [call.name for call in result.log[0].server_calls] == ["web_search"]
     assert (result.usage.searches, result.cost) == (1, None)
+
+
+@pytest.mark.any_body  # of a request that is only played
+@pytest.mark.req("D-60", "D-76")
+def test_a_recorded_search_needs_no_endpoint(
+    monkeypatch: pytest.MonkeyPatch, project: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    scout = searcher(model="claudes/m")
+    with SearchServer(reply(*ANSWER)) as server:
+        address = f'base_url = "{server.url("x")}"'
+        config.write_text(f'[providers.claudes]\nprotocol = "anthropic"\n{address}\n')
+        with axe_nb.cassette("a.axe", "record"):
+            first = run(scout, session=session)
+    config.unlink()
+    with axe_nb.cassette("a.axe", "replay"):
+        second = run(scout, session=session)
+    assert (second.status, second.sources) == ("completed", first.sources)
+
+
+@pytest.mark.any_body  # of other servers than OpenAI's own
+@pytest.mark.parametrize(
+    ("name", "url", "kind"),
+    [
+        ("router", "https://openrouter.ai/api/v1", "openrouter:web_search"),
+        ("groq", "https://api.groq.com/openai/v1", "browser_search"),
+    ],
+)
+def test_the_address_of_an_endpoint_decides_which_search_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    url: str,
+    kind: str,
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    table = f'protocol = "openai"\nbase_url = "{url}"\napi_key_env = "NO_SUCH_KEY"'
+    config.write_text(f"[providers.{name}]\n{table}\n")
+    options = ["-p", "hi", "-m", f"{name}/m", "--tools", "web_search", "--mode", "auto"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    main(["run", *options, "--dry-run", "--full"])
+    assert f'"type": "{kind}"' in capsys.readouterr().out
