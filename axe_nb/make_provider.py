@@ -71,6 +71,7 @@ class Keyless:
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
+        self.base_url = getattr(provider, "base_url", "")
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
         self._provider = provider
         self.problem = problem

@@ -297,7 +297,6 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
         "openrouter": "https://openrouter.ai/api/v1/chat/completions",
         "gemini": gemini,
         "groq": "https://api.groq.com/openai/v1/chat/completions",
-        "azure": "https://RESOURCE.openai.azure.com/openai/v1/chat/completions",
         "vertex": "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global/"
         "endpoints/openapi/chat/completions",
         "bedrock": "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import keyword
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.model_table import LEVELS
@@ -227,6 +227,17 @@ def list_server_tools(params: Mapping[str, Any]) -> list[tuple[str, dict[str, An
         return [(name, dict(options)) for name, options in given.items()]
     tables = [{"type": one} if isinstance(one, str) else dict(one) for one in given]
     return [(one.pop("type"), one) for one in tables]
+
+
+def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Returns the params with those of `params.server_tools` that have one of the names."""
+    given = params.get(SERVER_TOOLS, {})
+    if isinstance(given, Mapping):
+        kept: Any = {name: options for name, options in given.items() if name in names}
+    else:
+        kept = [one for one in given if (one if isinstance(one, str) else one["type"]) in names]
+    others = {key: value for key, value in params.items() if key != SERVER_TOOLS}
+    return {**others, SERVER_TOOLS: kept} if kept else others
 
 
 def check_vars(values: Mapping[str, Any]) -> None:

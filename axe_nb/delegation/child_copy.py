@@ -11,6 +11,7 @@ from dataclasses import replace
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import server_of
 from axe_nb.agents.servers import keep_servers, names_of_servers
+from axe_nb.agents.tables import keep_server_tools
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
 from axe_nb.text import one_line
@@ -41,6 +42,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
         tools=tuple(tool for tool in tools if tool not in of_sub_agents),
         sub_agents=ctx.agent.sub_agents if of_sub_agents else (),
         mcp_servers=servers,
+        params=keep_server_tools(ctx.agent.params, tools),
         permissions={n: rule for n, rule in permissions if n.partition("__")[0] not in gone},
         files=tuple(entry for entry in ctx.agent.files if server_of(entry) not in gone),
         warnings=(),

@@ -109,18 +109,19 @@ def assemble(
     named = [name for given in agent.tools for name in registry.expand(given)]
     servers = names_of_servers(agent.mcp_servers)
     unknown = () if of_servers is not None else tuple(f"{name}__" for name in servers)
+    of_params = dict(list_server_tools(agent.params))
     tools: dict[str, Tool] = {}
     more = (tool.name for tool in of_servers or ())
-    for name in dict.fromkeys((*_list_sub_agent_tools(agent), *named, *more)):
+    for name in dict.fromkeys((*_list_sub_agent_tools(agent), *named, *more, *of_params)):
         tool = registry.find(name)
+        if tool is None and name in of_params:
+            tool = make_server_tool(name, f"{name}, run by the model's server")
         if tool is None and name.startswith(unknown):
             continue
         if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
             raise _make_unknown_error(name, agent, registry)
         if agent.sub_agents_config.enabled or tool.effect != "delegate":
             tools[name] = tool.for_agent(agent, describe)
-    for name, _ in list_server_tools(agent.params):
-        tools.setdefault(name, make_server_tool(name, f"{name}, run by the model's server"))
     for name in agent.permissions:
         is_of_server = name.partition("__")[0] in servers
         if name not in tools and name not in registry.known and not is_of_server:

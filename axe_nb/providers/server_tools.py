@@ -38,8 +38,9 @@ CHAT: Mapping[str, str] = {
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
 
-PASSED_ON = ("openai", "responses", "script")
-"""Protocols that take an entry with any type. A script is a model that only plays a server."""
+PASSED_ON = ("openai", "responses", "script", "unknown")
+"""Protocols that take an entry with any type. A script is a model that only plays a server, and of
+an unknown endpoint there are only recorded replies."""
 
 RESPONSES: Mapping[str, str] = {
     "web_search_call": SEARCH,

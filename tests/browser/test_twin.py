@@ -14,6 +14,7 @@ from axe_nb.results import Turn
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
 from tests.views.runs import ask, code, done, long_run, saved, turn
+from tests.views.test_server_calls import PAGES, SEARCH, searched
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -222,3 +223,17 @@ def test_a_trusted_output_is_the_same_tree(lab: Lab) -> None:
     lab.page.wait_for_selector(TWIN)
     lab.unfold()
     assert lab.page.locator(f"{TWIN} b:text-is('helper')").count() == 4
+
+
+@pytest.mark.req("D-76")
+def test_cited_and_found_pages_are_links_without_trust(lab: Lab) -> None:
+    lab.open(saved(twin(searched(SEARCH, sources=PAGES[:2]))))
+    links = lab.page.locator(".jp-OutputArea-output a")
+    assert links.evaluate_all("all => all.map(each => each.getAttribute('href'))") == [
+        page.url for page in (*PAGES[:2], *PAGES)
+    ]
+    assert [link.is_visible() for link in links.all()] == [True] * 2 + [False] * 3
+    lab.page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true })")
+    assert links.last.is_visible()
+    found = lab.page.locator(f"{TWIN}:has(> summary b:text-is('web_search'))").last
+    assert "Page 3 p3.example.org" in found.inner_text()

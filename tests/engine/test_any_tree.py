@@ -17,7 +17,8 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.events import Event, ToolFinished, ToolStarted, TurnFinished
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.outline import Outline, as_lines
+from axe_nb.views.outline import Outline
+from axe_nb.views.text_tree import as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from tests.engine.in_process import (
     agent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import Config
+from axe_nb.cli import main
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
@@ -28,8 +30,11 @@ from axe_nb.run_history.writer import find_writer
 from axe_nb.session.question import format_question
 from axe_nb.session.session import Session, session
 from axe_nb.views import agent_summary
+from axe_nb.views.transcript import as_text
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
+from tests.wire import search_server
+from tests.wire.replay import Replay
 from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
 
 each = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
@@ -501,3 +506,140 @@ def test_it_is_offered_wherever_tools_are() -> None:
     typed = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
     assert [offer.text for offer in matcher(typed)["completions"]] == ["web_search"]
     assert "web_search     connects" in agent_summary.all_tools()
+
+
+@pytest.mark.req("D-17", "D-76")
+def test_a_summary_after_a_search_keeps_the_tool_but_may_not_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": ["web_search"]}
+    replies = (
+        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
+              stop="tool_use", searches=0),
+        reply(*ANSWER),
+        reply(text("828 m."), searches=0),
+        reply(text("Done."), searches=0),
+    )  # fmt: skip
+    with serve(monkeypatch, *replies) as server:
+        result = run(searcher(tools=("subagent", "web_search")))
+    assert (result.text, result.error, server.refused) == ("Done.", None, [])
+    _, _, summary, _ = server.bodies
+    assert (summary["tools"][0], summary["tool_choice"]) == (ENTRY, {"type": "none"})
+    (child,) = result.children
+    assert [one.name for turn in child.log for one in turn.server_calls] == ["web_search"]
+
+
+@pytest.mark.req("D-76", "D-20")
+@pytest.mark.parametrize("allowed", [["web_fetch"], ["list_dir"]])
+@pytest.mark.parametrize("form", [dict, list])
+def test_a_copy_has_only_the_tools_of_the_server_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, allowed: list[str], form: type
+) -> None:
+    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": allowed}
+    replies = (
+        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
+              stop="tool_use", searches=0),
+        reply(text("ok"), searches=0),
+    )  # fmt: skip
+    given = {"web_fetch": {}, "web_search": {}} if form is dict else ["web_fetch", "web_search"]
+    scout = searcher(tools=("subagent", "list_dir"), params={"server_tools": given})
+    with serve(monkeypatch, *replies) as server:
+        result = run(scout)
+    assert (result.text, server.refused) == ("ok", [])
+    root, child, *_ = server.bodies
+    assert {"web_fetch", "web_search"} < {tool["name"] for tool in root["tools"]}
+    assert [tool["name"] for tool in child["tools"] if tool["name"] != "subagent"] == allowed
+
+
+@each
+@pytest.mark.req("D-32")
+def test_megabytes_of_encrypted_content_go_back_whole_and_are_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    monkeypatch.setattr(search_server, "SECRET", "x" * 3_000_000)
+    sent = reply(use("a"), found(page("A", "https://a.org/")), text("ok"))
+    with serve(monkeypatch, sent, reply(text("Yes."), searches=0)) as server:
+        first = run(searcher(), streams=is_streamed)
+        second = asyncio.run(ask_session(Session(), searcher(), "Sure?", continue_from=first))
+    assert (second.text, server.refused) == ("Yes.", [])
+    assert len(as_text(first)) < 1000
+    assert len(repr(first.log)) < 1000
+
+
+@pytest.mark.any_body  # of another server than OpenAI's own
+@each
+def test_a_search_over_chat_completions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_streamed: bool
+) -> None:
+    cited = {"type": "url_citation", "url_citation": {"url": "https://a.org/", "title": "A"}}
+    tokens = {"prompt_tokens": 5, "completion_tokens": 7}
+    usage = {**tokens, "server_tool_use": {"web_search_requests": 1}}
+    said = {"role": "assistant", "content": "828 m.", "annotations": [cited]}
+    whole = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}], "usage": usage}
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": "828 m."}}]},
+        {"choices": [{"index": 0, "delta": {"annotations": [cited]}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
+    events = [*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n"]
+    stream = {"headers": {"content-type": "text/event-stream"}, "stream": events}
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    options = {"parameters": {"max_results": 3}}
+    with Replay({"x": stream if is_streamed else {"body": whole}}) as server:
+        address = f'base_url = "{server.url("x")}"'
+        config.write_text(f'[providers.router]\nprotocol = "openai"\n{address}\n')
+        scout = searcher(
+            model="router/m", tools=(), params={"server_tools": {"openrouter:web_search": options}}
+        )
+        result = run(scout, streams=is_streamed)
+        (asked,) = server.log("x")
+    assert asked.body["tools"] == [{"type": "openrouter:web_search", **options}]
+    assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
+    assert [call.name for call in result.log[0].server_calls] == ["web_search"]
+    assert (result.usage.searches, result.cost) == (1, None)
+
+
+@pytest.mark.any_body  # of a request that is only played
+@pytest.mark.req("D-60", "D-76")
+def test_a_recorded_search_needs_no_endpoint(
+    monkeypatch: pytest.MonkeyPatch, project: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    scout = searcher(model="claudes/m")
+    with SearchServer(reply(*ANSWER)) as server:
+        address = f'base_url = "{server.url("x")}"'
+        config.write_text(f'[providers.claudes]\nprotocol = "anthropic"\n{address}\n')
+        with axe_nb.cassette("a.axe", "record"):
+            first = run(scout, session=session)
+    config.unlink()
+    with axe_nb.cassette("a.axe", "replay"):
+        second = run(scout, session=session)
+    assert (second.status, second.sources) == ("completed", first.sources)
+
+
+@pytest.mark.any_body  # of other servers than OpenAI's own
+@pytest.mark.parametrize(
+    ("name", "url", "kind"),
+    [
+        ("router", "https://openrouter.ai/api/v1", "openrouter:web_search"),
+        ("groq", "https://api.groq.com/openai/v1", "browser_search"),
+    ],
+)
+def test_the_address_of_an_endpoint_decides_which_search_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    url: str,
+    kind: str,
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    table = f'protocol = "openai"\nbase_url = "{url}"\napi_key_env = "NO_SUCH_KEY"'
+    config.write_text(f"[providers.{name}]\n{table}\n")
+    options = ["-p", "hi", "-m", f"{name}/m", "--tools", "web_search", "--mode", "auto"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    main(["run", *options, "--dry-run", "--full"])
+    assert f'"type": "{kind}"' in capsys.readouterr().out
