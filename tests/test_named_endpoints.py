@@ -290,7 +290,7 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
     urls = {name: entry["base_url"] for name, entry in table.items() if "base_url" in entry}
     gemini = "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"
     asked = {
-        "azure": "https://NAME.openai.azure.com/openai/v1/responses",
+        "azure": "https://RESOURCE.openai.azure.com/openai/v1/chat/completions",
         "lmstudio": "http://localhost:1234/v1/chat/completions",
         "vllm": "http://localhost:8000/v1/chat/completions",
         "llamacpp": "http://localhost:8080/v1/chat/completions",

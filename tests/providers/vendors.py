@@ -129,7 +129,7 @@ VENDORS: Mapping[str, Vendor] = {
         in_replies={"x_groq": {"id": "req_1"}},
     ),
     "OpenRouter": Vendor(
-        "/api/v1/chat/completions", "anthropic/claude-sonnet-4.5",
+        "/api/v1/chat/completions", "anthropic/claude-sonnet-5.5",
         headers={"http-referer": "https://example.org", "x-title": "My notebooks"},
         in_replies={"provider": "Anthropic"}, before_pieces=": OPENROUTER PROCESSING\n\n",
     ),
