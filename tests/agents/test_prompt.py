@@ -10,6 +10,7 @@ import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import read_context
 from axe_nb.agents.prompt import brief
+from axe_nb.agents.trust import trust_file
 from axe_nb.agents.workdir import Workdir
 from axe_nb.errors import ConfigError
 
@@ -423,6 +424,7 @@ def test_what_a_link_named_as_a_key_file_leads_to_is_not_sent(project: Path) -> 
 def test_a_skill_that_is_exchanged_for_a_link_out_of_the_project_is_not_read(
     project: Path, tmp_path: Path
 ) -> None:
+    trust_file().unlink()
     (tmp_path / "other.md").write_text("secret")
     skill = project / "axe" / "skills" / "a.md"
     skill.parent.mkdir(parents=True)

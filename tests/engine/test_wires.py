@@ -279,11 +279,11 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
         played = stage(
             over(protocol, boss), over(protocol, child),
             Agent("html", f"{provider_of(protocol)}/html"),
-            Agent("refused", "openai/x" if protocol != "openai" else "ollama/x"),
+            Agent("refused", "openai/x" if provider_of(protocol) != "openai" else "ollama/x"),
             Agent("late", "script/late"),
         )  # fmt: skip
         with pytest.MonkeyPatch.context() as patch:
-            for other in {"openai", "ollama"} - {protocol}:
+            for other in {"openai", "ollama"} - {provider_of(protocol)}:
                 patch.setenv(f"AXE_{other.upper()}_BASE_URL", "http://127.0.0.1:1")
                 patch.setenv(f"{other.upper()}_API_KEY", "k")
             result = played.play()
@@ -370,7 +370,7 @@ def test_a_model_that_ignores_its_tools_answers(protocol: Protocol) -> None:
     assert "tools" in server.requests[0]
 
 
-NO_CALL = {"anthropic": {"type": "none"}, "openai": "none"}
+NO_CALL = {"anthropic": {"type": "none"}, "openai": "none", "responses": "none"}
 
 
 @every_protocol
@@ -390,7 +390,9 @@ def test_the_summary_of_a_subagent_offers_no_tool(protocol: Protocol) -> None:
         result = play(one, tools=(LOOK, "subagent"))
     assert result.text == "heard summary"
     first, *_, closing, _ = server.requests
-    assert "Summarize" in json.dumps(closing["messages"][-1])
+    assert "Summarize" in json.dumps(
+        closing["input" if protocol == "responses" else "messages"][-1]
+    )
     if protocol == "ollama":
         assert not {"tools", "tool_choice"} & closing.keys()
     else:
