@@ -29,7 +29,7 @@ from axe_nb.providers.secrets import Secrets
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact
 from axe_nb.results import Turn
-from tests.protocols import provider_of
+from tests.protocols import PROTOCOLS, provider_of
 
 OFTEN = settings(
     max_examples=40, deadline=None, database=None,
@@ -370,7 +370,7 @@ def test_a_secret_that_is_cut_into_pieces_is_removed(
 
 
 @pytest.mark.req("D-60")
-@pytest.mark.parametrize("protocol", ["script", "openai", "anthropic", "ollama"])
+@pytest.mark.parametrize("protocol", ["script", *PROTOCOLS])
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_secret_that_a_stream_spells_out_reaches_no_saved_file(
     protocol: str, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

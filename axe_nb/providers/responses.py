@@ -33,6 +33,12 @@ PATH = "/v1/responses"
 ENCRYPTED = "reasoning.encrypted_content"
 """Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
 
+IN_TABLES: Mapping[str, tuple[str, str]] = {
+    "reasoning_effort": ("reasoning", "effort"),
+    "verbosity": ("text", "verbosity"),
+}
+"""Parameter of Chat Completions → table and key that this API has for it."""
+
 _REASONS = {"max_output_tokens": "length"}
 """Reason of an incomplete reply → stop reason, as Chat Completions has it."""
 
@@ -154,8 +160,12 @@ body = wire.join_body(write_body)
 def _make_params(request: Request) -> dict[str, Any]:
     """Returns the params, with those that the API calls otherwise or needs besides."""
     params = for_responses(request.model, wire.own_params(request))
-    if "max_tokens" in params:
-        params.setdefault("max_output_tokens", params.pop("max_tokens"))
+    for key in ("max_completion_tokens", "max_tokens"):
+        if key in params:
+            params.setdefault("max_output_tokens", params.pop(key))
+    for key, (table, name) in IN_TABLES.items():
+        if key in params:
+            params[table] = {name: params.pop(key), **wire.table(params.get(table))}
     is_refused = request.params.get(INCLUDE, ()) is None
     facts = find_facts("openai", request.model)
     wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []

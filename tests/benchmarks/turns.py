@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, WireCache
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect, secrets_of
 
@@ -166,7 +166,7 @@ def share(dialect: Dialect) -> float:
         fresh = replace(request, messages=(*request.messages, *one_turn(f"new {number}")))
         began = time.process_time()
         module.body(fresh)
-        module.parse(read_reply(PROVIDERS[dialect.name], 200, {}, reply, secrets))
+        module.parse(read_reply(PROTOCOLS[dialect.name], 200, {}, reply, secrets))
         found.append(time.process_time() - began)
     return sorted(found)[len(found) // 2]
 

@@ -1,4 +1,4 @@
-"""OpenAI's server as it was in November 2026, as far as it is strict: `spec` of its refusals.
+"""OpenAI's server as it was in November 2026, with its refusals.
 
 Chat Completions refuses tools for models that always reason, some models exist in one API only, and
 the Responses API wants its items back as they were.

@@ -279,6 +279,17 @@ def test_usage_has_the_kinds_of_tokens() -> None:
     )
 
 
+@pytest.mark.req("D-49", "D-73")
+def test_params_of_chat_completions_mean_the_same_over_this_api() -> None:
+    params = {"reasoning_effort": "low", "verbosity": "low", "max_completion_tokens": 9}
+    body = sent(ask(params=params))
+    assert (body["reasoning"], body["text"]) == ({"effort": "low"}, {"verbosity": "low"})
+    assert body["max_output_tokens"] == 9
+    assert not params.keys() & body.keys()
+    own = {"reasoning": {"effort": "high"}, "text": {"verbosity": "high"}, "max_output_tokens": 5}
+    assert sent(ask(params={**params, **own})).items() >= own.items()
+
+
 @pytest.mark.req("D-49")
 def test_params_pass_as_they_are_except_what_the_api_calls_otherwise() -> None:
     params = {
