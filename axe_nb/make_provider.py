@@ -155,7 +155,7 @@ def _find_api(name: str, config: Config, model: str) -> str:
     """Returns the module of the API that a model gets; empty for scripts and wrong settings."""
     try:
         return config.provider(name).choose_api(config.base_url(name), model).module
-    except ConfigError:  # which `make` reports, if it matters
+    except (ConfigError, ValueError):  # which `make` reports, if it matters
         return ""
 
 
