@@ -289,6 +289,10 @@ class ProviderTable:
         object.__setattr__(self, "key_command", tuple(self.key_command))
 
 
+NO_ADDRESS = "must be a valid URL that starts with http:// or https://"
+"""The problem of an address; it is not quoted, as it may be a key."""
+
+
 def in_capitals(name: str) -> str:
     """Returns the provider's name as a part of environment variables."""
     return re.sub(r"\W", "_", name.upper())
@@ -332,6 +336,15 @@ def make_key_command(provider: str, words: Sequence[str], folder: str, file: str
     return KeyCommand(words=(program, *arguments), name=name, place=place, folder=folder)
 
 
+def is_address(url: str) -> bool:
+    """True for a valid URL of HTTP."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     """Rejects an invalid table of config.toml; one without a protocol is ignored.
 
@@ -354,6 +367,8 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
         check_choice((*at, "api"), checked.api, APIS)
+    if checked.base_url.strip() and not is_address(checked.base_url.strip()):
+        raise WrongValue((*at, "base_url"), NO_ADDRESS)
     if "key_command" in table:
         if other := next((key for key in ("api_key", "api_key_env") if key in table), ""):
             problem = f"cannot be combined with {other}"

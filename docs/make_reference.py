@@ -84,7 +84,7 @@ VARIABLES: Mapping[str, str] = {
     "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
-    "opened without one.",
+    "opened without one; with `replay`, no server is asked without a cassette either.",
     "AXE_NB_HTTP": "`httpx`: sends requests to models over httpx's own transport, so that "
     "[mocks of httpx](testing.md#mocks-of-httpx) answer them.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",

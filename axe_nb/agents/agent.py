@@ -224,8 +224,10 @@ class Agent:
                 is_restricted=is_restricted,
             )  # fmt: skip
         except ConfigError as error:
-            error.place = error.place or source.place(getattr(error, "key", ()))
-            raise
+            place = error.place or source.place(getattr(error, "key", ()))
+            told = source.quote_value(error)
+            told.place = place
+            raise told from None
 
     def but(self, **changes: Any) -> Agent:
         """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.

@@ -205,7 +205,7 @@ class Config:
             retries = find_retries(table.get("retry", {}), source)
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
-            message = f"{UNREADABLE}: {error}"
+            message = f"{UNREADABLE}: {source.quote_value(error)}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
         commands = dict(_read_key_commands(providers, source))
         return cls(providers, prices, servers, retries, commands)

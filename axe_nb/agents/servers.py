@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
-from urllib.parse import urlsplit
 
 from axe_nb.errors import ConfigError
+from axe_nb.provider_table import NO_ADDRESS, is_address
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name, remember
 from axe_nb.text import one_line, quote
@@ -132,8 +132,8 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
         )
     if server.command and not server.command[0].strip():
         raise WrongValue((*at, "command"), "must begin with a program")
-    if server.url and not _is_address(server.url):
-        raise WrongValue((*at, "url"), "must be a valid URL that starts with http:// or https://")
+    if server.url and not is_address(server.url):
+        raise WrongValue((*at, "url"), NO_ADDRESS)
     check_choice((*at, "transport"), server.transport, TRANSPORTS)
     check_sandbox((*at, "sandbox"), server.sandbox)
     if not 0 < server.start_timeout <= 3600:
@@ -190,14 +190,6 @@ def keep_servers(given: Any, tools: Sequence[str]) -> Any:
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}
     return tuple(entry for entry in given if names_of_servers([entry])[0] in used)
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _check_server_name(name: str) -> None:

@@ -182,9 +182,7 @@ class Batch:
         """Returns how a stopped map or grid is continued."""
         if self.resume:
             return "run it again to continue from there"
-        if self.file is None:
-            return "with resume=PATH, the same call would continue"
-        return "with resume=True, the same call continues"
+        return "with resume=PATH, the same call would continue"
 
     def close(self) -> None:
         """Closes what keeps results; the tally has the notes about it, and about the budget."""

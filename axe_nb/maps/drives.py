@@ -23,7 +23,7 @@ from axe_nb.maps.progress import Progress
 from axe_nb.maps.tasks import NoMore, Prompts, Task
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
-from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts
+from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 
 LOOK = 0.5
 """Seconds between two looks at runs that may be stuck."""
@@ -80,6 +80,10 @@ class Drive:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.pool.cancel)
 
+    def _make_interrupt(self) -> KeyboardInterrupt:
+        has = "stopped; `.results` of the map has the finished runs"
+        return interrupted(f"{has}; {self._batch.describe_resuming()}")
+
     async def _prepare(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self._batch.prepare()
@@ -113,16 +117,23 @@ class DriveHere(Drive):
         work = asyncio.create_task(self.pool.run())
         work.add_done_callback(lambda _: self._ended.put_nowait(None))
         ticker = asyncio.create_task(self._tick())
+        interrupted_cell, unwatch = watch_cell()
         try:
             while (one := await self._ended.get()) is not None:
                 yield one
             if self.pool.error is not None:
                 raise self.pool.error
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            self._batch.stop_for("interrupted" if is_interrupt else "cancelled")
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit) as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            if interrupted_cell.is_set() or isinstance(error, KeyboardInterrupt):
+                self._batch.stop_for("interrupted")
+            elif is_cancelled:
+                self._batch.stop_for("cancelled")
+            if interrupted_cell.is_set() and is_cancelled:
+                raise self._make_interrupt() from None
             raise
         finally:
+            unwatch()
             ticker.cancel()
             if not work.done():
                 self._runs.halt()
@@ -180,8 +191,7 @@ class DriveBlocking(Drive):
                 self._batch.stop_for("interrupted")
             self._stop(future)
             if isinstance(error, KeyboardInterrupt):
-                has = "stopped; `.results` of the map has the finished runs"
-                raise interrupted(f"{has}; {self._batch.describe_resuming()}") from None
+                raise self._make_interrupt() from None
             raise
 
     def list_left(self) -> Iterator[Ended]:

@@ -28,7 +28,7 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 """OpenSSL's reasons where the other side does not speak TLS."""
 
 TLS_FAULTS = {
-    "CERTIFICATE_REQUIRED": "it requires a client certificate, and axe_nb sends none",
+    "CERTIFICATE_REQUIRED": "it requires a client certificate",
     "HANDSHAKE_FAILURE": "it refused the TLS handshake: it may require a client certificate, or "
     "ciphers that are not offered",
     "PROTOCOL_VERSION": "it accepts no TLS version that is offered",
@@ -129,7 +129,9 @@ def _describe_failure(
         why = f"its certificate is not trusted ({_find_fault(error) or reason})"
         return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
     if fault := _find_tls_fault(error):
-        return f"no secure connection to {where}: {fault}", at_base_url
+        asks = "client certificate" in fault and not server.info.certificates[1]
+        own = f"set client_cert under [providers.{server.info.name}] in config.toml, or "
+        return f"no secure connection to {where}: {fault}", (own if asks else "") + at_base_url
     if _is_cut_handshake(server, error):
         return f"no secure connection to {where}: {CUT_HANDSHAKE}", f"try again, or {at_base_url}"
     if _is_due_to(error, ssl.SSLError):

@@ -84,6 +84,9 @@ _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 
 _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 
+_CODE = re.compile(r"[A-Za-z0-9][\w.-]{3,59}", re.ASCII)
+"""A code that can be looked up; an HTTP status is shorter."""
+
 _REFUSAL_CODES = frozenset(
     {
         "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
@@ -212,10 +215,30 @@ def find_message(data: Any) -> str:
         message = f"{where}: {message}"
     if inner := _find_upstream(table(data.get("metadata"))):
         return f"{message}: {inner}" if message else inner
-    written = data.get("failed_generation")
-    if message and isinstance(written, str) and written.strip():
-        return f"{message} The model wrote: {written.strip()}"
     return message
+
+
+def find_written(data: Any) -> str:
+    """Finds the call or answer of the model that the server could not parse; empty if none."""
+    texts = (error.get("failed_generation") for error in _list_errors(data))
+    return next((text.strip() for text in texts if isinstance(text, str)), "")
+
+
+def find_code(data: Any, message: str) -> str:
+    """Finds the server's own name of the error; empty if the message or the category has it."""
+    errors = [*_list_errors(data)][::-1]
+    parts = [*errors, *(table(error.get("innererror")) for error in errors)]
+    values = (part.get(key) for key in ("code", "type") for part in parts)
+    named = (str(value) for value in values if type(value) in (str, int))
+    code = next(filter(_CODE.fullmatch, named), "")
+    kind = code.lower()
+    is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
+    is_said = f" {_split(code)} " in f" {_split(message)} "
+    return "" if is_said or is_category or kind.endswith("error") else code
+
+
+def _split(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
 def _join_problems(problems: list[Any]) -> str:

@@ -24,9 +24,11 @@ from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
     classify,
+    find_code,
     find_message,
     find_parameter,
     find_wait,
+    find_written,
     is_failed_call,
     is_quota,
 )
@@ -136,7 +138,7 @@ def error_in_reply(data: Mapping[str, Any], secrets: Secrets = NO_SECRETS) -> Pr
     category, is_retryable = classify(None, data)
     error = ProviderError(
         category,
-        masked_line(find_message(data), secrets) or "the reply reports an error",
+        _describe(data, secrets) or "the reply reports an error",
         retry_after=find_wait(data),
         retryable=is_retryable,
     )
@@ -161,6 +163,17 @@ def masked_line(message: str, secrets: Secrets = NO_SECRETS, limit: int = MAX_ME
     """Returns a server's message as one line of at most `limit` characters, without secrets."""
     cleaned = redact(secrets.mask_error(message)[: 10 * limit])  # in forms such as `%2F` too
     return one_line(_HALF_MASKED.sub(MASK, cleaned), limit)
+
+
+def _describe(data: Any, secrets: Secrets) -> str:
+    """Returns the server's message and code, and what it could not parse; empty = no message."""
+    message = masked_line(find_message(data), secrets)
+    code = masked_line(find_code(data, message), secrets)
+    written = masked_line(find_written(data), secrets)
+    if not message:
+        return ""
+    told = f"{message} ({code})" if code else message
+    return f"{told} The model wrote: {written}" if written else told
 
 
 def _refuses_tools(error: ProviderError, data: Any) -> bool:
@@ -208,7 +221,7 @@ def _make_status_error(
         phrase = f"{status} {http.HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    message = masked_line(find_message(data), secrets)
+    message = _describe(data, secrets)
     if 300 <= status < 400:
         where = masked_line(_format_location(headers.get("location", "")), secrets)
         message = f"the server redirects to {where}, but redirects are not followed ({phrase})"

@@ -36,6 +36,20 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
     return "auto" if can_ask and not is_test() else "replay"
 
 
+def check_sending() -> None:
+    """Rejects a request to a server where no cassette is in use and the environment says `replay`.
+
+    Raises:
+        ConfigError: says how to open a cassette.
+    """
+    if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
+        raise ConfigError(
+            f"no cassette is in use, and {MODE}=replay lets no model be asked",
+            hint='open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
+            "AXE_CASSETTE",
+        )
+
+
 def name_command(path: str) -> str:
     """Returns the command that records: a magic in a notebook, else Python."""
     if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():

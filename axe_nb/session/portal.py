@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
 from typing import Any, TypeVar
 
 from axe_nb.errors import interrupted
@@ -324,3 +325,29 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
+    """Returns the event that an interrupt of the current cell sets, and how to stop watching.
+
+    A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does
+    no harm: IPython shows it, while in any other it would end the event loop.
+    """
+    seen = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    task = asyncio.current_task()
+    is_cell = task is not None and getattr(task.get_coro(), "__name__", "") == "run_cell_async"
+    is_mine = threading.current_thread() is threading.main_thread()
+    if not is_cell or not is_mine or not callable(before):
+        return seen, lambda: None
+
+    def note(number: int, frame: FrameType | None) -> None:
+        seen.set()
+        before(number, frame)
+
+    def stop() -> None:
+        if signal.getsignal(signal.SIGINT) is note:  # else the kernel has put its own back
+            signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    return seen, stop

@@ -34,6 +34,7 @@ from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
+from axe_nb.providers.protocol import Provider
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
@@ -313,7 +314,15 @@ class Session:
         config = Config.load()
         check_agents_dir(agents_dir)
         folders = find_script_dirs(agents_dir)
-        provider = provider_for(config, folders, needs=needs)
+        made = provider_for(config, folders, needs=needs)
+
+        def provider(name: str, model: str) -> Provider:
+            if needs == "key" and self.cassette is None and config.provider(name).has_server:
+                from axe_nb.recording.modes import check_sending
+
+                check_sending()
+            return made(name, model)
+
         return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from axe_nb.redaction import is_secret_name
 from axe_nb.text import quote
 
 _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|secs?|seconds?)?", re.ASCII)
@@ -11,15 +12,16 @@ _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|secs?|seconds?)?",
 
 def advise_value(key: str, wanted: str, value: object) -> str:
     """Returns the right form of a value of the wrong type; empty if the message is enough."""
+    is_secret = is_secret_key(key)
     match wanted, value:
-        case "a list of strings", str():
+        case "a list of strings", str() if not is_secret:
             return f"write {key} = [{', '.join(map(quote, _split_items(key, value)))}]"
         case "a list of strings", _ if key == "sub_agents":
             return "list agent names; axe_nb.define(agent) registers an Agent under its name"
         case "a list of strings", _:
             return f'for example {key} = ["…"]'
         case "a string", bool() | int() | float():
-            return f'put it in quotes: {key} = "{value}"'
+            return f'put it in quotes: {key} = "{"…" if is_secret else value}"'
         case "a whole number" | "a number", str():
             return _advise_number(key, value.strip(), has_fractions=wanted == "a number")
         case "true or false", str():
@@ -31,6 +33,11 @@ def advise_value(key: str, wanted: str, value: object) -> str:
         case "a table", _:
             return advise_table(key)
     return ""
+
+
+def is_secret_key(key: str) -> bool:
+    """True if the value of a key may be a secret; counts of tokens are none."""
+    return is_secret_name(key.removesuffix("tokens"))
 
 
 def advise_table(key: str) -> str:

@@ -16,10 +16,21 @@ from typing import Any, TypeVar
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_choices, one_line, quote, suggestion
-from axe_nb.toml_tables.advice import advise_table, advise_value
+from axe_nb.toml_tables.advice import advise_table, advise_value, is_secret_key
 from axe_nb.toml_tables.lines import line_of
+from axe_nb.toml_tables.parse import parse_toml
 
 T = TypeVar("T")
+
+
+MAX_SHOWN = 60
+"""Characters of a wrong value that a message quotes."""
+
+QUOTED = ("must be ", "cannot exceed ")
+"""Beginnings of problems that the value itself explains."""
+
+PRIVATE = frozenset({"env", "headers", "mcp_servers", "providers", "vars"})
+"""Tables whose texts may be secrets."""
 
 
 class WrongValue(ConfigError):
@@ -37,7 +48,7 @@ def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> No
         WrongValue: lists the choices and quotes the word.
     """
     if value not in choices:
-        word = quote(one_line(value, 60))
+        word = quote(one_line(value, MAX_SHOWN))
         raise WrongValue(key, f"must be {list_choices(choices)}, not {word}")
 
 
@@ -58,6 +69,34 @@ class Source:
         line = self.line(key, entry)
         at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
         return ", ".join(filter(None, at))
+
+    def quote_value(self, error: ConfigError) -> ConfigError:
+        """Returns the error with the wrong value in its message, unless it may be a secret."""
+        if not isinstance(error, WrongValue) or not error.problem.startswith(QUOTED):
+            return error
+        value: Any = parse_toml(self.text)
+        for part in error.key:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        shown = _format_value(value)
+        is_hidden = isinstance(value, (str, list)) and not PRIVATE.isdisjoint(error.key)
+        is_quoted = error.problem.endswith(f", not {shown}")
+        if not shown or is_hidden or is_quoted or any(map(is_secret_key, error.key)):
+            return error
+        return WrongValue(error.key, f"{error.problem}; it is {shown}", hint=error.hint)
+
+
+def _format_value(value: Any) -> str:
+    """Formats a value as TOML in one line; empty for a table, and for a list that has one."""
+    match value:
+        case str():
+            return quote(one_line(value, MAX_SHOWN))
+        case bool():
+            return str(value).lower()
+        case list() if not any(isinstance(one, (list, dict)) for one in value):
+            return one_line(f"[{', '.join(map(_format_value, value[:MAX_SHOWN]))}]", MAX_SHOWN)
+        case None | list() | dict():
+            return ""
+    return one_line(str(value), MAX_SHOWN)
 
 
 def clear_arguments(cls: type[T]) -> type[T]:

@@ -129,7 +129,38 @@ def test_what_is_no_http_address_is_refused_and_not_told(
 
 BROKEN = {
     "no TOML": (b"[providers", "failed to parse config file: "),
-    "no table": (b"providers = 3", "failed to parse config file: providers must be tables", 1),
+    "no table": (
+        b"providers = 3",
+        "failed to parse config file: providers must be tables; it is 3",
+        1,
+    ),
+    "a negative number": (
+        b"[retry]\n\nmax_retries = -1",
+        "failed to parse config file: retry.max_retries must be non-negative; it is -1",
+        3,
+    ),
+    "a negative time": (
+        b"[providers.openai]\nread_timeout = -0.5",
+        "failed to parse config file: providers.openai.read_timeout must be non-negative; it is -0",
+        2,
+    ),
+    "a price in words": (
+        b'[prices."a/b"]\ninput = 1\noutput = "free"',
+        'failed to parse config file: prices.a/b.output must be a number; it is "free"',
+        3,
+    ),
+    "no address": (
+        b'[providers.openai]\nbase_url = "localhost:1234"',
+        "failed to parse config file: providers.openai.base_url must be a valid URL that starts "
+        "with http:// or https://",
+        2,
+    ),
+    "half an address": (
+        b'[providers.x]\nprotocol = "openai"\nbase_url = "http://[::1"',
+        "failed to parse config file: providers.x.base_url must be a valid URL that starts with "
+        "http:// or https://",
+        3,
+    ),
     "a table of almost that name": (
         b"[provider.openai]\napi_key = 'x'",
         "failed to parse config file: provider is an unknown table",
@@ -173,6 +204,29 @@ def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
     at = f", line {line[0]}" if line else ""
     assert caught.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{at}"
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[providers]\nopenai = 'a8f3hidden'",
+        "[providers.openai]\napi_key = ['a8f3hidden']",
+        "[providers.openai]\napi_key = 83",
+        "[providers.openai]\nkey_command = 'a8f3hidden'",
+        "[providers.openai]\nheaders = 'a8f3hidden'",
+        "[providers.openai]\nbase_url = 'a8f3hidden'",
+        "[mcp_servers.m]\ncommand = ['x']\nenv = ['a8f3hidden']",
+        "[mcp_servers.m]\nurl = 'https://u:a8f3hidden@[h'",
+    ],
+)
+def test_a_wrong_value_that_may_be_a_secret_is_not_quoted(text: str) -> None:
+    settings(text)
+    with pytest.raises(ConfigError) as caught:
+        Config.load()
+    told = "\n".join(caught.value.lines())
+    assert " must be a " in told
+    assert "83" not in told
+    assert "hidden" not in told
 
 
 @pytest.mark.req("B-3")

@@ -342,6 +342,21 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path, asked: list[tuple[str, 
     assert sum('"status":"completed"' in line for line in path.read_text().splitlines()) == 1
 
 
+def test_the_message_of_an_interrupt_names_the_file_to_resume_from() -> None:
+    import _thread
+
+    @axe_nb.script("slow")
+    def slow(request: Request) -> str:
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        time.sleep(0.5)
+        return "x"
+
+    agent = Agent(name="slow", model="script/slow")
+    told = "^the grid was stopped; with resume=PATH, the same call would continue$"
+    with pytest.raises(KeyboardInterrupt, match=told):
+        axe_nb.grid(agent, ASK, inputs=["Italy"])
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

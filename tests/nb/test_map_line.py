@@ -63,18 +63,42 @@ def test_await_and_async_for_work_in_a_cell(cells: Kernel) -> None:
     assert sorted(text(outputs).split()) == ["A", "B"]
 
 
-@pytest.mark.parametrize("ask", ["list(runs)", "await runs"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "list(runs); 0",
+        "await runs; 0",
+        "async for run in runs: pass",
+        "async def g():\n    async for run in runs: pass\nawait g()",
+    ],
+)
 def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: Kernel) -> None:
     cells.run(f"PAUSE = 0.2\nprompts = [f'p{{n}}' for n in range(500)]")  # noqa: F541
     cells.run("runs = axe_nb.map(agent, prompts, concurrency=4)")
-    outputs = cells.run(f"{ask}; 0", live=True, interrupt_after=1.0)
+    outputs = cells.run(ask, live=True, interrupt_after=1.0)
     assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
     assert outputs[-1]["type"] == "error"
-    if ask == "list(runs)":
-        assert "with resume=PATH, the same call would continue" in text(outputs)
-    why = text(cells.run("print(runs.stopped)")).strip()
-    assert why in ("interrupted", "cancelled")
+    assert outputs[-1]["traceback"] == [
+        "KeyboardInterrupt: stopped; `.results` of the map has the finished runs; "
+        "with resume=PATH, the same call would continue"
+    ]
+    assert text(cells.run("print(runs.stopped)")).strip() == "interrupted"
     shown = text(
         cells.run("print(runs.done, 0 < len(runs.results) < 100, runs.results[-1].status)")
     )
     assert shown.strip() == "True True cancelled"
+
+
+def test_a_map_that_a_task_of_a_cell_or_a_time_limit_ends_is_cancelled(cells: Kernel) -> None:
+    cells.run("import asyncio\nPAUSE = 0.2\nprompts = [f'p{n}' for n in range(500)]")
+    cells.run("runs = axe_nb.map(agent, prompts)")
+    limit = "async with asyncio.timeout(0.5): await runs"
+    assert cells.run(limit, live=True)[-1]["ename"] == "TimeoutError"
+    assert text(cells.run("print(runs.stopped)")).strip() == "cancelled"
+    cells.run("runs = axe_nb.map(agent, prompts)")
+    task = "async def g(): await runs\nawait asyncio.create_task(g())"
+    outputs = cells.run(task, live=True, interrupt_after=1.0)
+    assert outputs[-1]["ename"] == "CancelledError"
+    assert text(cells.run("print(runs.stopped)")).strip() == "cancelled"
+    endless = cells.run("import time; time.sleep(20)", interrupt_after=0.3)
+    assert endless[-1]["ename"] == "KeyboardInterrupt", "later interrupts are as before"

@@ -97,6 +97,8 @@ def test_what_a_server_demands_of_a_secure_connection_is_named_and_final(
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.startswith("no secure connection to https://127.0.0.1:")
     assert fault in error.detail
+    step = "set client_cert under [providers.openai] in config.toml, or check base_url"
+    assert error.hint.startswith(step if "client certificate" in fault else "check base_url")
     assert not error.retryable
 
 

@@ -167,19 +167,75 @@ def test_an_account_without_credit_is_told_to_look_there(status: int, said: str)
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        {"message": "filtered", "code": "content_filter", "param": "prompt"},
-        {"message": "filtered", "innererror": {"code": "ResponsibleAIPolicyViolation"}},
-        {"message": "filtered", "type": "content_policy_violation"},
-        {"message": "filtered", "code": 403, "metadata": {"reasons": [], "flagged_input": "x"}},
+        ({"code": "content_filter", "param": "prompt"}, " (content_filter)"),
+        (
+            {"innererror": {"code": "ResponsibleAIPolicyViolation"}},
+            " (ResponsibleAIPolicyViolation)",
+        ),
+        ({"type": "content_policy_violation"}, " (content_policy_violation)"),
+        ({"code": 403, "metadata": {"reasons": [], "flagged_input": "x"}}, ""),
     ],
 )
 @pytest.mark.parametrize("status", [200, 400, 403])
-def test_a_prompt_that_the_provider_rejects_is_a_refusal(error: Any, status: int) -> None:
-    told = failure(status, {"error": error})
-    assert (str(told), told.retryable, told.exit_code) == ("refusal: filtered", False, 3)
+def test_a_prompt_that_the_provider_rejects_is_a_refusal(
+    error: Any, code: str, status: int
+) -> None:
+    told = failure(status, {"error": {"message": "filtered", **error}})
+    assert (str(told), told.retryable, told.exit_code) == (f"refusal: filtered{code}", False, 3)
     assert told.hint == "rephrase the prompt in a new conversation, or use another model"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        # OpenAI
+        (400, {"message": "no", "type": "invalid_request_error", "code": "unsupported_value"},
+         "bad_request: no (unsupported_value)"),
+        (404, {"message": "The model `x` does not exist", "code": "model_not_found"},
+         "bad_request: The model `x` does not exist (model_not_found)"),
+        (429, {"message": "no", "type": "insufficient_quota", "code": "insufficient_quota"},
+         "rate_limit: no (insufficient_quota)"),
+        # Azure
+        (400, {"message": "filtered by content filtering", "code": "content_filter",
+               "innererror": {"code": "ResponsibleAIPolicyViolation"}},
+         "refusal: filtered by content filtering (content_filter)"),
+        (404, {"message": "no", "code": "DeploymentNotFound"},
+         "bad_request: no (DeploymentNotFound)"),
+        # Mistral, Zhipu
+        (400, {"message": "no", "type": "invalid_model", "code": "1500"},
+         "bad_request: no (1500)"),
+        (200, {"message": "no", "code": 1113}, "server: no (1113)"),
+        # the message or the category says it, or it says nothing
+        (400, {"message": "no: model_not_found", "code": "model_not_found"},
+         "bad_request: no: model_not_found"),
+        (400, {"message": "Model not found.", "code": "model_not_found"},
+         "bad_request: Model not found."),
+        (429, {"message": "slow down", "type": "tokens", "code": "rate_limit_exceeded"},
+         "rate_limit: slow down"),
+        (400, {"message": "Model Not Exist", "type": "invalid_request_error",
+               "code": "invalid_request_error"}, "bad_request: Model Not Exist"),
+        (401, {"message": "wrong key", "code": "invalid_api_key"}, "auth: wrong key"),
+        (402, {"message": "no money", "code": 402}, "bad_request: no money"),
+        (402, {"message": "no money", "code": "402"}, "bad_request: no money"),
+        (400, {"message": "no", "code": ["a_code"], "type": {"a_code": 1}}, "bad_request: no"),
+        (400, {"message": "no", "code": None, "type": True}, "bad_request: no"),
+        # hostile
+        (400, {"message": "no", "code": "a\nb_code", "type": "a" * 61}, "bad_request: no"),
+        (400, {"message": "no", "code": "sk-ant-api03-" + "a1B2" * 8}, "bad_request: no (***)"),
+    ],
+)  # fmt: skip
+def test_a_code_that_says_more_than_the_message_is_shown_once(
+    status: int, error: dict[str, Any], expected: str
+) -> None:
+    assert str(failure(status, {"error": error})) == expected
+
+
+def test_a_code_is_shown_after_a_message_that_is_cut() -> None:
+    error = failure(400, {"error": {"message": "no " * 1000, "code": "too_many"}})
+    assert str(error).endswith("… (too_many)")
+    assert len(str(error)) < 350
 
 
 def test_a_call_that_the_server_cannot_read_may_be_tried_again_and_is_shown() -> None:
@@ -190,7 +246,7 @@ def test_a_call_that_the_server_cannot_read_may_be_tried_again_and_is_shown() ->
                    "failed_generation": "<function=grep{\n}"}},
     )  # fmt: skip
     assert str(error) == (
-        "bad_request: Failed to call a function. Please adjust your prompt. "
+        "bad_request: Failed to call a function. Please adjust your prompt. (tool_use_failed) "
         "The model wrote: <function=grep{ }"
     )
     assert error.retryable

@@ -139,7 +139,7 @@ BROKEN = (
         (
             "Groq", 400, '{"error": {"message": "Failed to call a function.", "type": '
             '"invalid_request_error", "code": "tool_use_failed", "failed_generation": "<f=x>"}}',
-            "bad_request", "The model wrote: <f=x>",
+            "bad_request", "(tool_use_failed) The model wrote: <f=x>",
         ),
         (
             "OpenRouter", 402, '{"error": {"code": 402, "message": "Insufficient credits"}}',

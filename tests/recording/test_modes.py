@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import axe_nb
 from axe_nb import ConfigError
+from axe_nb.agents.config import config_path
+from axe_nb.cli import main
 from axe_nb.recording import cassette
 from axe_nb.recording.modes import find_mode
+from tests.providers.dialects import BY_NAME
+from tests.wire.replay import Replay
 
 
 @pytest.mark.req("D-68")
@@ -47,3 +54,66 @@ def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
         with axe_nb.cassette("one.axe", "replay") as inner:
             assert [axe_nb.run("one", prompt).text for prompt in ("a", "b")] == first
             assert (inner.hits, inner.misses) == (2, 0)
+
+
+ENDPOINT = '[providers.own]\nprotocol = "openai"\nbase_url = "{url}"\n'
+
+HELLO = {"status": 200, "body": BY_NAME["openai"].reply("hello", (), "stop")}
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[Replay]:
+    with Replay({"hello": HELLO}) as replay:
+        config_path().parent.mkdir(parents=True, exist_ok=True)
+        config_path().write_text(ENDPOINT.format(url=replay.url("hello")), "utf-8")
+        yield replay
+
+
+def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask() -> str:
+        return axe_nb.run(None, "hi", model="own/m").raise_for_status().text
+
+    assert ask() == "hello", "without the variable, a test may ask a server"
+    with axe_nb.cassette("own.axe", "record"):
+        ask()
+    sent = len(server.log("hello"))
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
+    with pytest.raises(ConfigError) as raised:
+        ask()
+    assert raised.value.lines() == [
+        "no cassette is in use, and AXE_CASSETTE_MODE=replay lets no model be asked",
+        'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in AXE_CASSETTE',
+    ]
+    with pytest.raises(ConfigError, match="no cassette is in use"):
+        list(axe_nb.map(None, ["hi"], model="own/m"))
+    with pytest.raises(ConfigError, match="no cassette is in use"):
+        axe_nb.grid(None, "hi", models=["own/m"])
+    with axe_nb.cassette("own.axe"):
+        assert ask() == "hello"
+    assert len(server.log("hello")) == sent
+    with axe_nb.cassette("own.axe", "live"):
+        assert ask() == "hello", "as the cassette was opened to"
+    assert len(server.log("hello")) == sent + 1
+
+
+def test_where_the_environment_says_replay_scripts_and_dry_runs_need_no_cassette(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
+    axe_nb.script("one")(lambda request: f"said {request.last}")
+    assert axe_nb.run(None, "a", model="script/one").text == "said a"
+    axe_nb.define(axe_nb.Agent(name="lead", model="script/lead", sub_agents=["below"]))
+    axe_nb.define(axe_nb.Agent(name="below", model="own/m"))
+
+    @axe_nb.script("lead")
+    def lead(request: axe_nb.Request) -> Any:
+        if request.results:
+            return request.results[0].content
+        return axe_nb.call("call_agent", agent="below", task="x")
+
+    assert "no cassette is in use" in axe_nb.run("lead", "go").text
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["run", "below", "go", "--dry-run"]) == 0
+    assert server.log("hello") == []
