@@ -1,7 +1,7 @@
 """The names of a file: as it is given, as each link on the way says, and where it really is.
 
 Other programs find a file by any of them, so that each can protect it.
-Source: D-52; issue 9.
+Source: D-83; issue 9.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Protected files: paths that tools write only after approval of that path, and never read.
 
-Other programs run some files without asking: a hook of git, a start-up file of the shell, a module
-beside a notebook. Others hold keys. Both are recognised by name, whatever its case and spelling,
-or by their place. Nothing is opened or imported here.
-Source: D-52; issue 9.
+One list of names, compared whatever their case and spelling, and one rule: a new module or package
+that `import` finds, and a new hidden file at the project's root. Nothing is opened or imported.
+Source: D-83; docs/safety.md "File rules".
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder, all_suffixes
+from itertools import islice
 from pathlib import Path
 
 from axe_nb.protected_names import (
     AT_START,
-    CONFIG,
+    AUTOMATIC,
     FILES,
     FOLDERS,
     KEY_ENDS,
@@ -30,14 +30,13 @@ from axe_nb.protected_names import (
     KEYS,
     NEEDED_IN,
     NEEDED_KEYS,
-    PATTERNS,
-    PLUGINS,
-    REPOSITORY,
-    is_optional,
 )
 
 MOST_FOLDERS = 1000
-"""Folders of a package that are looked through."""
+"""Folders of a package that are looked through for a module; if there is none, a new one asks."""
+
+HIDDEN = re.compile(r"\.[^.]")
+"""Beginning of the name of a hidden file that a program may look for."""
 
 
 def find_write_protection(
@@ -55,7 +54,11 @@ def find_write_protection(
         return "this run was loaded from it"
     if config is not None and path.is_relative_to(config):
         return "it belongs to axe's settings"
-    return _check_all(path, Places(workdir), config)
+    prefix = _resolve(sys.prefix)
+    if prefix.is_relative_to(workdir) and path.is_relative_to(prefix):
+        return "it belongs to the Python that runs here"
+    reason = _check_names(path, _find_root(workdir))
+    return reason or find_read_protection(path, workdir, config) or _check_new(path, workdir)
 
 
 def find_read_protection(path: Path, workdir: Path, config: Path | None = None) -> str:
@@ -89,11 +92,163 @@ def is_hidden(path: Path, workdir: Path, config: Path | None = None) -> bool:
     return bool(below and KEY_ENDS.fullmatch(below[-1])) or _has_key_path(names)
 
 
+@lru_cache(10_000)
+def fold_name(name: str) -> str:
+    """Returns the name as the least strict file system compares it.
+
+    Without case (macOS, Windows), ignorable characters (macOS), streams, and dots or blanks at the
+    end (Windows).
+    """
+    folded = unicodedata.normalize("NFKC", name)
+    folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
+    folded = folded.casefold().partition(":")[0].rstrip(" .")
+    return ".git" if re.fullmatch(r"git~\d+", folded) else folded
+
+
+def _find_root(workdir: Path) -> Path:
+    """Returns the folder below which all names count, as a workdir may lie in a protected one.
+
+    It is the current folder if the workdir is in it, but never one that contains the home folder:
+    `~/axe` may be anything.
+    """
+    here, home = _find_here(), _resolve(os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    if here is None or here in home.parents or not workdir.is_relative_to(here):
+        return workdir
+    return here
+
+
+def _check_names(path: Path, root: Path) -> str:
+    """Returns the reason that the names of a path protect it; empty if none does.
+
+    Above the root only hidden names count.
+    """
+    names = [fold_name(name) for name in path.parts]
+    above = [name for name in names[: len(root.parts)] if name.startswith(".")]
+    for name in (*above, *names[len(root.parts) :]):
+        if reason := FOLDERS.get(name):
+            return reason
+        if name.partition(".")[0] in AT_START:
+            return AUTOMATIC
+        if name.startswith(".env"):
+            return KEYS
+    return AUTOMATIC if names[-1].endswith(".pth") else FILES.get(names[-1], "")
+
+
+def _check_new(path: Path, workdir: Path) -> str:
+    """Returns the reason that a file may not be created unasked; empty if it exists."""
+    if os.path.exists(path):  # noqa: PTH110 - Path.exists() raises what this takes as "no"
+        return ""
+    here = _find_here()
+    for place in (path, *path.parents):
+        if place == workdir:
+            break
+        is_root = place.parent in (workdir, here) or os.path.lexists(place.parent / ".git")
+        if is_root and HIDDEN.match(fold_name(place.name)):
+            return "it is new, and programs obey hidden files at the project's root"
+    folders = [*(_resolve(name) for name in sys.path if name), here]
+    for folder in folders:
+        if folder and folder in path.parents and (module := _find_new_module(path, folder)):
+            return f"it is new, and `import {module}` would find it"
+    return ""
+
+
+def _find_new_module(path: Path, folder: Path) -> str:
+    """Returns the top-level module or package that a new file adds to a folder; empty if none.
+
+    A folder of modules is a package also without `__init__.py`.
+    """
+    *above, last = (fold_name(name) for name in path.parts[len(folder.parts) :])
+    module = _module_of(last)
+    name = above[0] if above else module
+    if not module or not name.isidentifier():
+        return ""
+    is_first = len(above) == 1 and module == "__init__"
+    if above and not is_first and _holds_modules(folder / path.parts[len(folder.parts)]):
+        return ""
+    return name
+
+
+def _holds_modules(folder: Path) -> bool:
+    files = (file for _, _, files in islice(os.walk(folder), MOST_FOLDERS) for file in files)
+    return any(_module_of(file) for file in files)
+
+
+def _module_of(name: str) -> str:
+    """Returns the name of the module in a file; empty if it cannot be imported."""
+    module, dot, suffix = name.partition(".")
+    return module if dot and dot + suffix.casefold() in _SUFFIXES else ""
+
+
+_SUFFIXES = frozenset(suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so"))
+
+
+def _find_here() -> Path | None:
+    with suppress(OSError):  # it was deleted
+        return _resolve(os.curdir)
+    return None
+
+
+def _resolve(path: str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _has_key_path(names: list[str]) -> bool:
+    """True if the names of a path contain those of a place with keys, one after another."""
+    starts = (names[i:] for i, name in enumerate(names) if name in _KEY_STARTS)
+    return any(tuple(rest[: len(run)]) == run for rest in starts for run in KEY_PATHS)
+
+
+_KEY_STARTS = frozenset(run[0] for run in KEY_PATHS)
+
+
+# All below is for the sandbox alone, which compares these places after a command; it goes with the
+# comparing (D-82).
+
+
+CONFIG = re.compile(r"(jupyter|ipython)(_\w+)?_config\.(py|json|d)")
+"""A file or folder of settings of Jupyter or IPython, which run it where they are started."""
+
+
+class Places:
+    """The folders of a workdir that Python imports from, and the modules that it finds elsewhere.
+
+    Resolved once: a workdir may hold any number of names.
+    """
+
+    def __init__(self, workdir: Path, folders: Sequence[Path] = ()) -> None:
+        imported = {path: _resolve(path) for path in sys.path if path}
+        self.workdir, self.root = workdir, _find_root(workdir)
+        self.import_folders = {
+            folder
+            for folder in (workdir, _find_here(), *folders, *imported.values())
+            if folder is not None and folder.is_relative_to(workdir)
+        }
+        """The folders in the workdir that Python imports from."""
+        self.prefix = _resolve(sys.prefix)
+        elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
+        found = [(path, _find_time(path)) for path in elsewhere]
+        self._modules = set().union(*(_list_modules(path, time) for path, time in found if time))
+        self._archives = [path for path, time in found if not time and Path(path).exists()]
+
+    def has_module(self, name: str) -> bool:
+        """True if `import name` finds a module outside the workdir; nothing is imported."""
+        if name in sys.stdlib_module_names or name in self._modules:
+            return True
+        if not name.isidentifier():
+            return False
+        loaded = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(self.workdir):
+            return True
+        try:
+            return bool(self._archives and PathFinder.find_spec(name, self._archives))
+        except (ImportError, OSError, ValueError):
+            return False
+
+
 def list_protected(workdir: Path, folders: Sequence[Path] = ()) -> Iterator[Path]:
     """Yields the protected files and folders that exist directly in a workdir.
 
-    Of a package that replaces an installed one, the file that makes it a package; the whole of one
-    that is not installed, unless the project brought it.
+    Of a package that replaces an installed one, the file that makes it a package.
 
     Args:
         workdir: a real folder.
@@ -114,202 +269,15 @@ def _list_in(folder: Path, places: Places) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries)
     for path in (folder / name for name in names):
-        if _check_all(path, places):
+        module = _module_of(path.name)
+        reason = _check_names(path, places.root) or find_read_protection(path, places.workdir)
+        is_module = any(m and places.has_module(m) for m in {module, module.casefold()})
+        if reason or is_module or CONFIG.fullmatch(fold_name(path.name)):
             yield path
-        elif is_optional(path.name) and not _brings_package(folder, path.name):
-            if _holds_modules(path):
-                yield path
         elif places.has_module(path.name):
             files = [path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES)]
             found = [file for file in files if os.path.lexists(file)]
             yield from [path] if found and path.is_symlink() else found
-
-
-@lru_cache(10_000)
-def fold_name(name: str) -> str:
-    """Returns the name as the least strict file system compares it.
-
-    Without case (macOS, Windows), ignorable characters (macOS), streams, and dots or blanks at the
-    end (Windows).
-    """
-    folded = unicodedata.normalize("NFKC", name)
-    folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
-    folded = folded.casefold().partition(":")[0].rstrip(" .")
-    return ".git" if re.fullmatch(r"git~\d+", folded) else folded
-
-
-class Places:
-    """The folders that decide on the paths of a workdir, resolved once for all of them."""
-
-    def __init__(self, workdir: Path, folders: Sequence[Path] = ()) -> None:
-        home = _resolve(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without one
-        here = None
-        with suppress(OSError):  # the current folder was deleted
-            here = _resolve(os.curdir)
-        imported = {path: _resolve(path) for path in sys.path}
-        self.workdir = workdir
-        self.roots = tuple(_list_roots(workdir, home, here))
-        self.import_folders = {
-            folder
-            for folder in (workdir, here, *folders, *imported.values())
-            if folder is not None and folder.is_relative_to(workdir)
-        }
-        """The folders in the workdir that Python imports from."""
-        self.prefix = _resolve(sys.prefix)
-        self.runs_here = self.prefix.is_relative_to(workdir)
-        """True if the Python of this process is in the workdir."""
-        elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
-        found = [(path, _find_time(path)) for path in elsewhere]
-        self._modules = set().union(*(_list_modules(path, time) for path, time in found if time))
-        """Names of the modules in folders elsewhere, listed once: a workdir may hold any number."""
-        self._archives = [path for path, time in found if not time and Path(path).exists()]
-
-    def has_module(self, name: str) -> bool:
-        """True if `import name` finds a module outside the workdir; nothing is imported."""
-        if name in sys.stdlib_module_names or is_optional(name):
-            return True
-        if not name.isidentifier():
-            return False
-        if name in self._modules:
-            return True
-        loaded = getattr(sys.modules.get(name), "__file__", None)
-        if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(self.workdir):
-            return True
-        try:
-            return bool(self._archives and PathFinder.find_spec(name, self._archives))
-        except (ImportError, OSError, ValueError):
-            return False
-
-
-def _resolve(path: str) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def _list_roots(workdir: Path, home: Path, here: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yields the folders that names count from, and if all names below them do.
-
-    A workdir can lie inside a protected folder. Of the names between home and the workdir, only
-    hidden ones count: `~/axe` may be anything.
-    """
-    yield workdir, True
-    if here is not None and (here == home or not home.is_relative_to(here)):
-        yield here, True
-    if home != Path(home.anchor):
-        yield home, False
-
-
-def _check_all(path: Path, places: Places, config: Path | None = None) -> str:
-    """Returns the reason that the names or the place of a path protect it; empty if none does."""
-    for root, is_project in places.roots:
-        if (found := _find_below(path, root)) is not None:
-            names = [fold_name(name) for name in found]
-            reason = _check_names(names if is_project else [n for n in names if n[:1] == "."])
-            if reason:
-                return reason
-    reason = find_read_protection(path, places.workdir, config)
-    return reason or _check_repository(path, places.workdir) or _check_imports(path, places)
-
-
-def _find_below(path: Path, folder: Path) -> tuple[str, ...] | None:
-    """Returns the names of a path below a folder; None if it is not in there.
-
-    As `relative_to`, which takes most of the time if it is asked for every file.
-    """
-    start = folder.parts
-    return path.parts[len(start) :] if path.parts[: len(start)] == start else None
-
-
-def _check_names(names: list[str]) -> str:
-    reasons = (reason for name in names if (reason := _check_name(name)))
-    return next(reasons, "") or (_check_file(names[-1]) if names else "")
-
-
-@lru_cache(10_000)
-def _check_name(name: str) -> str:
-    """Checks the name of a file or folder."""
-    if reason := FOLDERS.get(name):
-        return reason
-    if name in AT_START:
-        return "Python runs it when it starts"
-    if CONFIG.fullmatch(name):
-        return "Jupyter runs it when it starts here"
-    if name.endswith(PLUGINS):
-        return "Python uses it to find plugins, which pytest and other programs load"
-    if name.startswith(".env"):
-        return KEYS
-    return next((reason for pattern, reason in PATTERNS if pattern.fullmatch(name)), "")
-
-
-def _check_file(name: str) -> str:
-    """Checks the name of a file."""
-    if name.endswith(".pth"):
-        return "Python runs it when it starts"
-    module = _module_of(name)
-    if module in AT_START:
-        return "Python runs it when it starts"
-    return FILES.get(name, "")
-
-
-def _check_repository(path: Path, workdir: Path) -> str:
-    """Checks a path for names that count beside an existing file `HEAD`."""
-    for place in (path, *path.parents):
-        if place == workdir:
-            break
-        if fold_name(place.name) in REPOSITORY and os.path.lexists(place.parent / "HEAD"):
-            return "git runs programs that are set here"
-    return ""
-
-
-def _check_imports(path: Path, places: Places) -> str:
-    """Checks a path against the places that Python imports from."""
-    if places.runs_here and _find_below(path, places.prefix) is not None:
-        return "it belongs to the Python that runs here"
-    for folder in places.import_folders:
-        if (names := _find_below(path, folder)) is not None:
-            module = _find_module(names, folder)
-            if module and any(places.has_module(m) for m in {module, module.casefold()}):
-                return f"`import {module}` would run it instead of the installed module"
-    return ""
-
-
-def _find_module(names: Sequence[str], folder: Path) -> str:
-    """Returns the top-level module that a file below an import folder is, or could replace."""
-    module = _module_of(names[-1]) if names else ""
-    if not module or len(names) == 1:
-        return module
-    is_package = len(names) == 2 and module.casefold() == "__init__"
-    is_part = is_optional(names[0]) and not _brings_package(folder, names[0])
-    return names[0] if is_package or is_part else ""
-
-
-@lru_cache(10_000)
-def _brings_package(folder: Path, name: str) -> bool:
-    """True if a project had a package of that name when this was first asked, as its own."""
-    return any(os.path.lexists(folder / name / f"__init__{suffix}") for suffix in _SUFFIXES)
-
-
-def _holds_modules(folder: Path) -> bool:
-    """True if a folder holds files that can be imported, or too many to tell."""
-    left = [str(folder)]
-    for _ in range(MOST_FOLDERS):
-        if not left:
-            return False
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                    elif _module_of(entry.name):
-                        return True
-        except OSError:
-            return True
-    return bool(left)
-
-
-def _module_of(name: str) -> str:
-    """Returns the name of the module in a file; empty if it cannot be imported."""
-    module, dot, suffix = name.partition(".")
-    return module if dot and dot + suffix.casefold() in _SUFFIXES else ""
 
 
 def _find_time(path: str) -> int:
@@ -328,15 +296,3 @@ def _list_modules(folder: str, time: int) -> frozenset[str]:
         for entry in entries:
             found.add(entry.name if entry.is_dir() else _module_of(entry.name))
     return frozenset(found - {""})
-
-
-_SUFFIXES = frozenset(suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so"))
-
-
-def _has_key_path(names: list[str]) -> bool:
-    """True if the names of a path contain those of a place with keys, one after another."""
-    starts = (names[i:] for i, name in enumerate(names) if name in _KEY_STARTS)
-    return any(tuple(rest[: len(run)]) == run for rest in starts for run in KEY_PATHS)
-
-
-_KEY_STARTS = frozenset(run[0] for run in KEY_PATHS)

@@ -45,7 +45,7 @@ def test_importing_it_changes_nothing_of_how_modules_are_found(tmp_path: Path) -
 PLANTED = ("stringprep", "httpx", "idna", "regex", "argparse", "json", "sqlite3", "tomllib", "uuid")
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 @pytest.mark.parametrize("command", ["python -m axe_nb", "axe-nb"])
 def test_the_command_runs_no_module_of_the_current_folder(tmp_path: Path, command: str) -> None:
     for name in PLANTED:

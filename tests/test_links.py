@@ -9,7 +9,7 @@ import pytest
 
 from axe_nb.links import find_names, follow_links
 
-pytestmark = pytest.mark.req("D-52", "X-33")
+pytestmark = pytest.mark.req("D-83", "X-33")
 
 
 def test_every_link_on_the_way_is_a_name(tmp_path: Path) -> None:

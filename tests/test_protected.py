@@ -18,45 +18,45 @@ from axe_nb.protected import (
     list_protected,
 )
 
-WRITING = """
+pytestmark = pytest.mark.req("D-83")
+
+NAMED = """
 axe/agents/lead.toml axe/scripts/lead.toml axe/skills/review/SKILL.md axe sub/axe/agents/lead.toml
 .git/config .git/hooks/pre-commit .git sub/.git/config .hg/hgrc .svn/x .ssh/authorized_keys
-.local/bin/git .npmrc .aws/credentials .docker/config.json
 .ipython/profile_default/startup/a.py .jupyter/jupyter_notebook_config.py .config/fish/config.fish
 .vscode/tasks.json .idea/workspace.xml .github/workflows/ci.yml .ci/run.sh sub/.vscode/tasks.json
-.env .envrc .env.local sub/.env .bashrc .zshrc .profile sub/.bash_profile
+sub/.ipython/x sub/.jupyter/x sub/.config/x sub/.idea/x sub/.github/x sub/.ci/x sub/.hg/x sub/.svn/x
+.env .envrc .env.local sub/.env .bashrc .zshrc .profile sub/.bash_profile sub/.zshenv sub/.inputrc
 x.pth sub/x.pth sitecustomize.py sub/sitecustomize.py usercustomize.py conftest.py tests/conftest.py
-json.py re.py regex.py httpx.py json/__init__.py regex/__init__.py trio.py brotli.py
-.GIT/config .Git/config AXE/agents/x.toml Conftest.py SITECUSTOMIZE.PY .ENV .BashRC X.PTH
-.pdbrc .exrc .Rprofile .mcp.json sub/.mcp.json .claude/settings.json .cursor/mcp.json
-.githooks/pre-commit .gitea/workflows/x.yml .forgejo/workflows/x.yml .travis.yml Jenkinsfile
-jupyter_server_config.py jupyter_notebook_config.json ipython_config.py ipython_kernel_config.py
-jupyter_server_config.d/x.json sub/jupyter_config.py .yarnrc.yml .gdbinit
 sitecustomize/__init__.py sub/usercustomize/x.py
-evil-1.0.dist-info/entry_points.txt sub/evil.egg-info/entry_points.txt
-astroid.py colorama.py ctags.py click.py msgpack.py argcomplete.py thread.py
-org/python/core.py java/lang.py astroid/node_classes.py Colorama/init.py
-.pre-commit-config.yaml lefthook.yml .lefthook.toml lefthook-local.yaml .devcontainer.json
-proj.code-workspace x.sublime-project .zed/settings.json .helix/languages.toml .windsurf/mcp.json
-.gemini/settings.json .codex/config.toml .roo/mcp.json .kiro/settings/mcp.json .amazonq/mcp.json
-.continue/config.yaml bitbucket-pipelines.yml .cirrus.yml appveyor.yml .appveyor.yml .drone.yml
-azure-pipelines.yml .woodpecker.yaml .woodpecker/build.yml .gitlab/ci/x.yml .readthedocs.yaml
-.Renviron .RData .octaverc startup.m .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs bunfig.toml
-.cargo/config.toml .pylintrc .mvn/extensions.xml .yarnrc .tool-versions mise.toml .mise.toml
-mise.local.toml .mise/config.toml .vimrc .gvimrc .vim/plugin/x.vim .tmux.conf .bash_completion
-.inputrc .screenrc .emacs .emacs.d/init.el .emacs.el .dir-locals.el .lldbinit .Xresources .psqlrc
-.ocamlinit .bundle/config .rspec .hgrc sub/AGENTS.md CLAUDE.md opencode.json .aider.conf.yml
-.lintstagedrc .lintstagedrc.json linkify_it.py keys/server.key id_rsa terraform.tfstate
-git~1/config .git./config sub/HEAD
+.GIT/config .Git/config AXE/agents/x.toml Conftest.py SITECUSTOMIZE.PY .ENV .BashRC X.PTH
+git~1/config .git./config sub/.vscode\u200c/x sub/conftest.py. sub/\uff0egit/config
+"""
+"""Protected at any depth, whether they exist or not; `sub` shows that no other rule is at work."""
+
+KEYS = """
+.npmrc .aws/credentials .docker/config.json keys/server.key id_rsa terraform.tfstate sub/.yarnrc.yml
+"""
+
+NEW_MODULES = """
+json.py re.py regex.py httpx.py json/__init__.py regex/__init__.py trio.py brotli.py mine.py
+org/python/core.py java/lang.py src/app.py tests/deep/test_app.py Colorama/init.py mine.pyc REGEX.PY
+my_config.py jupyter_server_config.py regex.py. re\u200cgex.py notes/__init__.py
+"""
+
+NEW_HIDDEN = """
+.gitignore .pdbrc .mcp.json .claude/settings.json .githooks/pre-commit .pre-commit-config.yaml
+.cargo/config.toml .vimrc .local/bin/git sub/repository/.mcp.json sub/repository/.husky/x
+\uff0emcp.json
 """
 
 FREE = """
-README.md src/app.py notes.txt axes.md axe.md sub/regex.py sub/json.py json.txt data.json
-src/json/__init__.py envelope.txt my.env git.md github/x.md .gitignore pth.txt app.pth.txt
-org/notes.md sub/org/python/core.py config hooks/x sub/config my_config.py
-report_of_today.py tests/test_app.py regex/notes.md json/data.csv pandas.csv header.html
-emacs.md .emacsish mise.md demise.toml lefthook.md startup.py agents.md.txt ca.pem cargo/config.toml
-pip.conf.md id_rsa.pub workspace.json codex/config.toml monkey.pem package.json Makefile
+README.md notes.txt axes.md axe.md sub/json.txt json.txt data.json envelope.txt my.env git.md
+github/x.md pth.txt app.pth.txt org/notes.md config hooks/x sub/config regex/notes.md json/data.csv
+pandas.csv header.html emacs.md mise.md agents.md.txt ca.pem cargo/config.toml pip.conf.md
+id_rsa.pub workspace.json codex/config.toml monkey.pem package.json Makefile not-a-name.py
+2024/x.py pkg/new.py pkg/deep/json.py pkg/json/__init__.py src/pkg/json.py src/regex.py
+notes/.hidden notes/sub/.mcp.json sub/repository/x.md
 """
 
 READING = """
@@ -88,56 +88,68 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.req("D-52")
-@pytest.mark.parametrize("path", [*WRITING.split(), f"regex{EXTENSION_SUFFIXES[0]}"])
-def test_writing_to_it_needs_approval(path: str, workdir: Path) -> None:
-    assert find_write_protection(workdir / path, workdir)
+@pytest.fixture
+def project(workdir: Path) -> Path:
+    """A workdir with a package, a folder of sources, and a repository in it."""
+    for path in ("pkg/__init__.py", "src/pkg/app.py", "notes/day.md", "sub/repository/.git/HEAD"):
+        (workdir / path).parent.mkdir(parents=True)
+        (workdir / path).touch()
+    return workdir
 
 
-@pytest.mark.req("D-52")
-@pytest.mark.parametrize("path", FREE.split())
-def test_ordinary_files_are_free(path: str, workdir: Path) -> None:
+@pytest.mark.parametrize("path", [*NAMED.split(), *KEYS.split()])
+def test_writing_to_a_protected_name_needs_approval(path: str, project: Path) -> None:
+    protection = find_write_protection(project / path, project)
+    assert protection
+    assert "it is new" not in protection
+
+
+@pytest.mark.parametrize("path", [*NEW_MODULES.split(), f"regex{EXTENSION_SUFFIXES[0]}"])
+def test_a_new_module_or_package_needs_approval(path: str, workdir: Path) -> None:
+    assert "it is new, and `import " in find_write_protection(workdir / path, workdir)
+    (workdir / path).parent.mkdir(parents=True, exist_ok=True)
+    (workdir / path).touch()
     assert find_write_protection(workdir / path, workdir) == ""
 
 
-def test_what_git_obeys_beside_a_head_is_protected(workdir: Path) -> None:
-    (workdir / "bare").mkdir()
-    for path in ("bare/config", "bare/hooks/pre-commit", "bare/commondir"):
-        assert find_write_protection(workdir / path, workdir) == ""
-    (workdir / "bare" / "HEAD").touch()
-    for path in ("bare/config", "bare/hooks/pre-commit", "bare/commondir"):
-        assert find_write_protection(workdir / path, workdir)
-    assert find_write_protection(workdir / "bare/notes.md", workdir) == ""
+@pytest.mark.parametrize("path", NEW_HIDDEN.split())
+def test_a_new_hidden_file_at_the_root_needs_approval(path: str, project: Path) -> None:
+    assert "it is new, and programs obey" in find_write_protection(project / path, project)
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    (project / path).touch()
+    assert find_write_protection(project / path, project) == ""
 
 
-def test_a_projects_own_package_is_free_also_if_libraries_would_import_it(workdir: Path) -> None:
-    (workdir / "click").mkdir()
-    (workdir / "click" / "__init__.py").touch()
-    assert find_write_protection(workdir / "click" / "core.py", workdir) == ""
-    assert find_write_protection(workdir / "click" / "__init__.py", workdir)
-    assert list(list_protected(workdir)) == [workdir / "click" / "__init__.py"]
+@pytest.mark.parametrize("path", FREE.split())
+def test_ordinary_files_are_free(path: str, project: Path) -> None:
+    assert find_write_protection(project / path, project) == ""
 
 
-def test_a_new_package_that_libraries_import_is_protected_as_a_whole(workdir: Path) -> None:
-    (workdir / "java").mkdir()
-    assert list(list_protected(workdir)) == [], "an empty folder"
+def test_a_folder_that_holds_no_module_yet_is_a_new_package(workdir: Path) -> None:
+    """Also if another call made the folder, or put a text into it."""
     (workdir / "org" / "python").mkdir(parents=True)
-    (workdir / "org" / "python" / "core.py").touch()
-    (workdir / "trio").mkdir()
-    assert list(list_protected(workdir)) == [workdir / "org"]
-    for name in ("__init__.py", "core.py"):
-        (workdir / "trio" / name).touch()
-    assert list(list_protected(workdir)) == [workdir / "org", workdir / "trio"]
-    assert find_write_protection(workdir / "trio" / "core.py", workdir)
+    (workdir / "org" / "notes.md").touch()
+    assert "`import org`" in find_write_protection(workdir / "org/python/core.py", workdir)
+    (workdir / "org" / "python" / "other.py").touch()
+    assert find_write_protection(workdir / "org/python/core.py", workdir) == ""
+    assert "`import org`" in find_write_protection(workdir / "org/__init__.py", workdir)
 
 
-@pytest.mark.req("D-52")
+def test_a_link_to_nothing_is_no_existing_file(workdir: Path) -> None:
+    for link in ("regex.py", ".mcp.json"):
+        (workdir / link).symlink_to("elsewhere.txt")
+        assert "it is new" in find_write_protection(workdir / link, workdir)
+
+
+def test_new_modules_are_free_where_python_does_not_import_from(tmp_path: Path) -> None:
+    assert find_write_protection(tmp_path / "mine.py", tmp_path) == ""
+
+
 @pytest.mark.parametrize("path", READING.split())
 def test_keys_are_not_read(path: str, workdir: Path) -> None:
     assert find_read_protection(workdir / path, workdir)
 
 
-@pytest.mark.req("D-52")
 @pytest.mark.parametrize("path", READABLE.split())
 def test_other_protected_files_are_read(path: str, workdir: Path) -> None:
     assert find_read_protection(workdir / path, workdir) == ""
@@ -187,17 +199,23 @@ def test_an_environment_inside_the_workdir_is_protected(
 def test_a_folder_on_the_import_path_is_protected_from_new_modules(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir("/")
     monkeypatch.setattr(sys, "path", [*sys.path, str(workdir / "src")])
     assert find_write_protection(workdir / "src" / "regex.py", workdir)
-    assert find_write_protection(workdir / "src" / "mine.py", workdir) == ""
+    assert find_write_protection(workdir / "src" / "mine" / "part.py", workdir)
+    assert find_write_protection(workdir / "mine.py", workdir) == ""
 
 
-def test_a_module_of_the_workdir_alone_is_free(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (workdir / "helpers_of_mine.py").touch()
-    monkeypatch.syspath_prepend(str(workdir))
-    assert find_write_protection(workdir / "helpers_of_mine.py", workdir) == ""
+def test_no_path_is_too_odd_to_be_checked(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workdir / "a").symlink_to("a")
+    for path in (f"{300 * 'x'}.py", "a/x.py", "a"):
+        find_write_protection(workdir / path, workdir)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    gone = workdir / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert find_write_protection(workdir / "mine.py", workdir) == ""
 
 
 def test_looking_for_a_module_imports_nothing(tmp_path: Path) -> None:
@@ -225,7 +243,6 @@ def test_the_protected_ones_of_a_folder_are_listed(workdir: Path) -> None:
     assert listed == [".git", "conftest.py", "regex/__init__.py"]
 
 
-@pytest.mark.req("D-52")
 def test_places_are_resolved_once_for_a_folder(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

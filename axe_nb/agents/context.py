@@ -2,7 +2,7 @@
 
 A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
 without links.
-Source: B-6, B-8; D-42, D-52, D-53.
+Source: B-6, B-8; D-42, D-83, D-53.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
 
 
 def is_secret(names: Iterable[Path], workdir: Path) -> bool:
-    """True if a file may hold keys by one of its names, so that no model is sent it (D-52)."""
+    """True if a file may hold keys by one of its names, so that no model is sent it (D-83)."""
     config = Path(os.path.realpath(config_dir()))
     return any(find_read_protection(path, workdir, config) for path in names)
 

@@ -3,7 +3,7 @@
 The guard asks about the path before the call; the tool checks the file that it has opened, since a
 link may have been exchanged meanwhile. All names of a file count: as it is given, as each link
 on the way says, and those of links directly in the workdir that lead to it.
-Source: D-52; issue 9.
+Source: D-83; issue 9.
 """
 
 from __future__ import annotations

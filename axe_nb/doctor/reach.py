@@ -1,6 +1,6 @@
 """The reach of agents: protected files of the current folder, hosts without approval, questions.
 
-Source: D-50, D-52, D-56; docs/safety.md "File rules" and "Network".
+Source: D-50, D-83, D-56; docs/safety.md "File rules" and "Network".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY
-from axe_nb.protected import list_protected
+from axe_nb.protected import find_write_protection
 from axe_nb.text import list_some, printable
 
 LISTED = 8
@@ -23,9 +23,9 @@ def describe_protected() -> str:
         OSError: the folder cannot be read.
     """
     here = Path.cwd().resolve()
-    names = [printable(path.relative_to(here).as_posix()) for path in list_protected(here)]
+    found = sorted(path.name for path in here.iterdir() if find_write_protection(path, here))
     rule = "tools can write to protected files only after you approve each path"
-    return f"{rule}; here: {list_some(names, LISTED) or 'none'}"
+    return f"{rule}; here: {list_some([*map(printable, found)], LISTED) or 'none'}"
 
 
 def find_open_hosts(agent: Agent) -> str:

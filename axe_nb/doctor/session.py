@@ -1,6 +1,6 @@
 """Findings on the session and its files: cassette, history, protected files, prices.
 
-Source: product.md "Notebook" (`%axe doctor`); D-52, D-60.
+Source: product.md "Notebook" (`%axe doctor`); D-83, D-60.
 """
 
 from __future__ import annotations

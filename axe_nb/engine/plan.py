@@ -290,7 +290,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 
 
 def _list_sources(agent: Agent, briefing: Briefing) -> Iterator[Path]:
-    """Yields the real files that a run is loaded from (D-52)."""
+    """Yields the real files that a run is loaded from (D-83)."""
     yield from briefing.sources
     if agent.path:
         yield Path(os.path.realpath(agent.path))

@@ -141,7 +141,7 @@ class Env:
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
-    """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
+    """Real files and folders that the tree was loaded from; plans add to it (D-83)."""
 
     def for_root(self, agent: Agent, *, streams: bool) -> Env:
         """Returns these for the tree of an agent, which may be shown as its replies arrive."""

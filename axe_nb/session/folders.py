@@ -1,6 +1,6 @@
 """The folders beside a given folder of agents.
 
-Source: product.md "Agent files"; D-52.
+Source: product.md "Agent files"; D-83.
 """
 
 from __future__ import annotations

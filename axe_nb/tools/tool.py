@@ -102,7 +102,7 @@ class CallSite:
     workdir: Path
     """Folder of the caller's files, absolute."""
     sources: Collection[Path] = ()
-    """Real files and folders that the tree was loaded from (D-52)."""
+    """Real files and folders that the tree was loaded from (D-83)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Guard:
     host: str = ""
     """The host that it reaches, in ASCII; its approval lasts for the session (D-50)."""
     path: str = ""
-    """The file of the floor, relative to the workdir; approval is for it alone (D-52)."""
+    """The file of the floor, relative to the workdir; approval is for it alone (D-83)."""
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ class ToolContext:
     allows_host: Callable[[str], bool] = lambda _: False
     """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
     sources: Collection[Path] = ()
-    """Real files and folders that the tree was loaded from (D-52)."""
+    """Real files and folders that the tree was loaded from (D-83)."""
     above: tuple[Agent, ...] = ()
     """The agents above the caller, up to the root."""
 

@@ -342,7 +342,7 @@ def test_a_backslash_in_a_glob_is_told(project: Path) -> None:
         )
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -> None:
     put(".env", "KEY=SECRET")
     put(".aws/credentials", "SECRET")
@@ -357,7 +357,7 @@ def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -
 
 
 @on_posix
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_a_link_does_not_send_what_may_hold_keys(project: Path) -> None:
     put(".env", "KEY=SECRET")
     put("axe/skills/other.md")
@@ -410,7 +410,7 @@ def test_links_inside_the_workdir_lead_to_context_files(project: Path) -> None:
     assert found.sources == (project / "real" / "a.md",) * 2
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_what_a_link_named_as_a_key_file_leads_to_is_not_sent(project: Path) -> None:
     (project / "envs").mkdir()
     (project / "envs" / "dev").write_text("KEY=secret")

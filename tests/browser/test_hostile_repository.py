@@ -45,7 +45,7 @@ def refuse_all(lab: Lab) -> list[str]:
     return asked
 
 
-@pytest.mark.req("D-50", "D-52", "D-53", "D-81")
+@pytest.mark.req("D-50", "D-83", "D-53", "D-81")
 def test_a_hostile_repository_does_no_harm_live(tmp_path: Path, browser: Browser) -> None:
     from tests.browser.lab import SIZE, Lab, server
 

@@ -254,7 +254,7 @@ def test_the_preview_of_a_long_file_has_every_changed_line(tmp_path: Path) -> No
     assert preview("write_file", {"path": "a.txt", "content": "".join(lines)}, tmp_path) == ""
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 @pytest.mark.parametrize(("name", "data"), [(".env", b"KEY=1\n"), ("x.bin", b"\xff\x00")])
 def test_a_file_whose_content_is_not_shown_does_not_look_like_a_new_one(
     name: str, data: bytes, tmp_path: Path

@@ -22,7 +22,8 @@ YES = Decision("yes")
 
 PROTECTED = (
     "axe/agents/worker.toml", ".git/config", ".envrc", ".vscode/tasks.json", "sitecustomize.py",
-    ".GIT/hooks/pre-commit", "regex.py", "x.pth", "conftest.py", ".env", "lead.md",
+    ".GIT/hooks/pre-commit", "regex.py", "x.pth", "conftest.py", ".env", "mine.py", "lib/mine.py",
+    "org/python/core.py", "notes/__init__.py", ".mcp.json", ".claude/settings.json", "lead.md",
 )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def attempt(*calls: ToolCall, person: Person | None = None, **fields: Any) -> li
     return [one.content for one in result.messages[-2].tool_results]
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_in_mode_auto_without_a_person_protected_files_are_not_written(project: Path) -> None:
     (project / "lead.md").write_text("A skill.")
     results = attempt(*map(write, PROTECTED), skill=str(project / "lead.md"))
@@ -58,7 +59,7 @@ def test_in_mode_auto_without_a_person_protected_files_are_not_written(project: 
     assert (project / "lead.md").read_text() == "A skill."
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 def test_each_protected_path_needs_a_yes_of_its_own(project: Path, mode: Any) -> None:
     always, no = Decision("always"), Decision("no")
@@ -71,7 +72,34 @@ def test_each_protected_path_needs_a_yes_of_its_own(project: Path, mode: Any) ->
     assert not (project / "y.pth").exists()
 
 
-@pytest.mark.req("D-52", "D-48")
+@pytest.mark.req("D-83")
+def test_a_new_module_and_a_new_hidden_file_need_a_yes_and_are_free_afterwards(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "lib").mkdir()
+    monkeypatch.syspath_prepend("lib")
+    person = Person(YES, YES, YES, Decision("no"))
+    asked = ("mine.py", "lib/mine.py", ".mcp.json", "lib/json.py")
+    results = attempt(*map(write, asked), write("lib/data.json"), person=person)
+    module, hidden = "`import {}` would find it", "programs obey hidden files at the project's root"
+    reasons = (module.format("mine"), module.format("mine"), hidden, module.format("json"))
+    assert [(q.arguments["path"], q.always, q.reason) for q in person.questions] == [
+        (path, "", f"{path} is protected: it is new, and {reason}")
+        for path, reason in zip(asked, reasons, strict=True)
+    ]
+    assert [result.split()[0] for result in results] == [
+        "Wrote",
+        "Wrote",
+        "Wrote",
+        "Error:",
+        "Wrote",
+    ]
+    assert not (project / "lib" / "json.py").exists()
+    again = attempt(*(write(path, "again") for path in asked[:3]))
+    assert [result.split()[0] for result in again] == ["Replaced"] * 3
+
+
+@pytest.mark.req("D-83", "D-48")
 def test_always_covers_the_files_of_one_folder_for_one_tool(project: Path) -> None:
     (project / "src").mkdir()
     person = Person(Decision("always"), Decision("no"), Decision("no"), Decision("no"))
@@ -87,7 +115,7 @@ def test_always_covers_the_files_of_one_folder_for_one_tool(project: Path) -> No
     assert not (project / "c.txt").exists()
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
     (project / ".git").mkdir()
     (project / ".git" / "config").write_text("old")
@@ -113,7 +141,7 @@ def add_links(project: Path) -> None:
     (project / "sub" / "conftest.py").symlink_to("../fine.txt")
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_the_names_of_links_protect_what_they_lead_to(project: Path) -> None:
     add_links(project)
     paths = {
@@ -132,7 +160,7 @@ def test_the_names_of_links_protect_what_they_lead_to(project: Path) -> None:
     assert not (project / "editor" / "new.json").exists()
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
     add_links(project)
     *refused, found = attempt(
@@ -148,7 +176,7 @@ def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
     assert "(not searched: 1 file that may hold keys)" in found
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_a_file_that_very_many_links_lead_to_is_protected(project: Path) -> None:
     (project / "sub").mkdir()
     for number in range(200):
@@ -156,7 +184,7 @@ def test_a_file_that_very_many_links_lead_to_is_protected(project: Path) -> None
     assert "too many links lead to it" in attempt(write("sub/x.txt"))[0]
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_a_link_made_after_the_question_does_not_either(project: Path) -> None:
     """The tool looks at the file that it has opened, not at the path that was asked about."""
     (project / ".git").mkdir()
@@ -166,7 +194,7 @@ def test_a_link_made_after_the_question_does_not_either(project: Path) -> None:
     assert list((project / ".git").iterdir()) == []
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path) -> None:
     (project / ".env").write_text("KEY=hidden\n")
     person = Person(YES)
@@ -177,7 +205,7 @@ def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path)
     assert (project / ".env").read_text() == "KEY=\n"
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
     for name in (".env", ".ssh/id_rsa", ".aws/credentials", "open.txt"):
         (project / name).parent.mkdir(exist_ok=True)
@@ -197,7 +225,7 @@ def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
     assert results[4] == "open.txt:1:secret old\n(not searched: 3 files that may hold keys)"
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_the_settings_with_the_keys_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +236,7 @@ def test_the_settings_with_the_keys_are_not_read(
     assert "tools cannot read " in told
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: Path) -> None:
     team = project / "team"
     team.mkdir()
@@ -225,7 +253,7 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     assert not (team / "new.toml").exists()
 
 
-@pytest.mark.req("D-52", "D-53")
+@pytest.mark.req("D-83", "D-53")
 def test_an_agent_cannot_write_itself_a_helper_that_reaches_further(project: Path) -> None:
     (project.parent / "secret").write_text("hidden")
     worker = 'name = "worker"\nmodel = "script/worker"\nworkdir = "/"\ntools = ["file_ops"]\n'
@@ -241,7 +269,7 @@ def test_an_agent_cannot_write_itself_a_helper_that_reaches_further(project: Pat
     assert "hidden" not in str(result.messages)
 
 
-@pytest.mark.req("D-52", "D-19")
+@pytest.mark.req("D-83", "D-19")
 def test_a_tool_that_is_denied_is_denied_before_its_guard_looks_at_anything(project: Path) -> None:
     [result] = attempt(write("../outside"), mode="plan")
     assert "it is not allowed in plan mode" in result

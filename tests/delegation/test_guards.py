@@ -66,7 +66,7 @@ def run(*agents: Agent, touching: Touch, person: Person | None = None) -> RunRes
     return asyncio.run(ask_session(session, agents[0], "go", tools, ask_person=ask_person))
 
 
-@pytest.mark.req("D-52", "D-19")
+@pytest.mark.req("D-83", "D-19")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_floor_holds_in_every_mode(mode: Any) -> None:
     touching = Touch("read")
@@ -95,7 +95,7 @@ def test_a_guard_that_refuses_the_arguments_fails_the_call_unasked() -> None:
     assert touching.touched == []
 
 
-@pytest.mark.req("D-48", "D-52")
+@pytest.mark.req("D-48", "D-83")
 def test_always_covers_what_the_guard_says_and_never_a_precious_thing() -> None:
     touching, person = Touch(), Person(*[Decision("always")] * 5)
     calls = [touch("free"), touch("free"), touch("ask"), touch("ask"), touch("key"), touch("key")]
@@ -109,7 +109,7 @@ def test_always_covers_what_the_guard_says_and_never_a_precious_thing() -> None:
     ]
 
 
-@pytest.mark.req("D-48", "D-52")
+@pytest.mark.req("D-48", "D-83")
 def test_the_arguments_that_the_person_types_are_guarded_too() -> None:
     touching = Touch()
     person = Person(

@@ -316,7 +316,7 @@ def test_the_table_of_prices_and_own_prices_are_told(project: Path) -> None:
     assert message.endswith(", and 1 price in $XDG_CONFIG_HOME/axe/config.toml")
 
 
-@pytest.mark.req("D-52")
+@pytest.mark.req("D-83")
 def test_the_protected_files_of_the_folder_are_named(project: Path) -> None:
     (project / "conftest.py").touch()
     [(state, message, _)] = of("files", found())

@@ -93,7 +93,7 @@ def check(effect: Effect, chain: tuple[PermissionPolicy, ...], seen: Counter[str
     assert may_ask or free[2] != "ask"
 
 
-@pytest.mark.req("D-19", "D-47", "D-50", "D-52", "D-56")
+@pytest.mark.req("D-19", "D-47", "D-50", "D-83", "D-56")
 @pytest.mark.parametrize("effect", ["read", "user", "write"])
 def test_no_combination_of_three_levels_widens_what_is_above(effect: Effect) -> None:
     seen: Counter[str] = Counter()

@@ -165,7 +165,7 @@ def test_a_server_gets_no_keys_but_those_that_its_table_names(
     assert "MEMO_TOKEN" not in environment
 
 
-@pytest.mark.req("D-52", "D-55")
+@pytest.mark.req("D-83", "D-55")
 def test_what_a_server_does_to_protected_files_is_undone(project: Path) -> None:
     (project / "pyproject.toml").write_text("")
     servers = {"raw": raw(sandbox="off")}

@@ -15,7 +15,7 @@ from tests.hostile_repository import check, clone, set_traps
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs links")
 
 
-@pytest.mark.req("D-50", "D-52", "D-53", "D-81")
+@pytest.mark.req("D-50", "D-83", "D-53", "D-81")
 @pytest.mark.timeout(300)
 def test_a_hostile_repository_does_no_harm_headless(tmp_path: Path) -> None:
     with set_traps(tmp_path) as traps:

@@ -12,7 +12,7 @@ from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage, Ended
 
-pytestmark = pytest.mark.req("D-52", "D-55")
+pytestmark = pytest.mark.req("D-83", "D-55")
 
 EXISTING = ("conftest.py", "this.py", ".env", "mine.py")
 NEW = ("json.py", "sitecustomize.py", "jupyter_server_config.py", ".envrc", "turtle/__init__.py")

@@ -15,7 +15,7 @@ from axe_nb.sandbox.find import Sandbox, list_methods
 from axe_nb.sandbox.view import make_view
 from tests.sandbox.cages import FULL, Cage, find_method
 
-pytestmark = pytest.mark.req("D-52", "D-55")
+pytestmark = pytest.mark.req("D-83", "D-55")
 
 DEEP = textwrap.dedent(
     """

@@ -15,7 +15,7 @@ from axe_nb.sandbox.view import fill_view, make_view
 from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage, find_method
 
-pytestmark = pytest.mark.req("D-52", "D-55")
+pytestmark = pytest.mark.req("D-83", "D-55")
 
 EXISTING = {
     "axe/agents/lead.toml": 'model = "script/x"',

@@ -115,7 +115,7 @@ def test_blanks_of_every_kind_are_counted_in_a_gap(gap: str, count: int) -> None
     assert f"ls ⟨{count} blanks⟩ ; rm" in format_question(command(f"ls{gap}; rm -r src")).text
 
 
-@pytest.mark.req("D-48", "D-52")
+@pytest.mark.req("D-48", "D-83")
 def test_always_says_what_it_covers_and_is_not_offered_where_it_covers_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
