@@ -72,6 +72,30 @@ class Sent(Protocol):
         """Returns it as text, without secrets."""
 
 
+class Undone(Protocol):
+    """The files that an undo has put back; a notebook shows the difference that it made."""
+
+    @property
+    def restored(self) -> Sequence[str]:
+        """Files that have their old content again, relative to the workdir."""
+
+    @property
+    def removed(self) -> Sequence[str]:
+        """Files that the run had created."""
+
+    @property
+    def conflicts(self) -> Sequence[str]:
+        """Files that were left because something else changed them since, or during the run."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """A line for each thing that cannot be undone, with its reason."""
+
+    @property
+    def diff(self) -> str:
+        """The changes as a unified diff, cut if it is long, without secrets."""
+
+
 class ResultActions(Protocol):
     """The functions behind the methods; each takes the result first."""
 
@@ -84,6 +108,8 @@ class ResultActions(Protocol):
     def find_request(
         self, result: Any, place: str | int | None, protocol: str | None, /
     ) -> Sent: ...
+
+    def undo(self, result: Any, /, *, force: bool, dry: bool) -> Undone: ...
 
     def show_twin(self, result: Any, /) -> dict[str, str]: ...
 
