@@ -7,6 +7,7 @@ Source: D-84.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -181,6 +182,14 @@ def read_content(run: str, file: KeptFile) -> bytes | None:
     return data if digest(data) == first.before else None
 
 
+def forget_kept(run: str) -> None:
+    """Removes the kept files of a run."""
+    import shutil
+
+    if ID.fullmatch(run):
+        shutil.rmtree(_home() / run, ignore_errors=True)
+
+
 def _home() -> Path:
     return state_dir() / "undo"
 
@@ -212,24 +221,29 @@ def _read(descriptor: int, limit: int) -> bytes | None:
 def _append(path: Path, data: bytes, limit: int) -> int | None:
     """Appends to a file; returns the place, or None if the file would become too long."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN, 0o600)
-    with os.fdopen(descriptor, "ab") as file:
+    try:
         at = os.fstat(descriptor).st_size
         if at + len(data) > limit:
             return None
-        file.write(data)
+        try:
+            if os.write(descriptor, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(descriptor, at)
+            raise
+    finally:
+        os.close(descriptor)
     return at
 
 
 def _make_room(home: Path) -> None:
     """Removes the oldest runs, so that there is room for a new one."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    import shutil
-
     size = 0
     for place, folder in enumerate(sorted(home.iterdir(), reverse=True), 2):
         size += sum(_measure(folder / part) for part in ("index", "contents"))
-        if ID.fullmatch(folder.name) and (place > MAX_RUNS or size > MAX_ALL):
-            shutil.rmtree(folder, ignore_errors=True)
+        if place > MAX_RUNS or size > MAX_ALL:
+            forget_kept(folder.name)
 
 
 def _measure(path: Path) -> int:

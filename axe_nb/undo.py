@@ -24,6 +24,7 @@ from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import ToolError
+from axe_nb.views.html import PLAIN
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 """Bytes of the whole diff that are shown, and of that of one file."""
@@ -78,7 +79,7 @@ class UndoneFiles:
         return "\n".join(filter(None, (self.diff, self.report)))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return f"<pre class='{PLAIN}'>{escape(repr(self))}</pre>"
 
 
 def undo(
@@ -208,7 +209,9 @@ def _list(paths: Collection[str]) -> str:
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
     """Yields a line for each thing that was not kept."""
-    if not is_kept and any(run.files_modified for run in result.walk()):
+    if result.origin:
+        yield "not undone: what the forked run had changed before; undo that run as well"
+    elif not is_kept and any(run.files_modified for run in result.walk()):
         yield "the old contents of the files that this run changed were not kept, or no longer are"
     calls = Counter(
         call.name

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pickle
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,13 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call, kept_files, script
 from axe_nb.agents.config import state_dir
+from axe_nb.builtin import table as builtin
 from axe_nb.recording.approvals import TEST_VARIABLES
+from axe_nb.run_history.history import delete_run
+from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.writer import find_writer
+from axe_nb.tools.tool import FileLog, Guard
+from tests.calls import context, run
 
 pytestmark = pytest.mark.req("D-84")
 
@@ -171,9 +181,6 @@ def test_saved_and_pickled_results_can_be_undone_as_well(
 def test_a_run_of_the_history_can_be_undone_by_its_id(
     do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from axe_nb.run_history.policy import history_path
-    from axe_nb.run_history.writer import find_writer
-
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
     (folder / "a.txt").write_text("old")
     do(write("a.txt", "new"))
@@ -340,10 +347,6 @@ def test_a_state_folder_that_cannot_be_written_stops_no_write(
 
 
 def test_many_files_are_kept_and_removed(do: Callable[..., RunResult], folder: Path) -> None:
-    from axe_nb.builtin import table as builtin
-    from axe_nb.tools.tool import FileLog
-    from tests.calls import run
-
     tool = builtin.SOURCE.find("write_file")
     assert tool is not None
     result = do(write("first.txt", "x"))
@@ -385,7 +388,7 @@ def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], fold
     assert (folder / "b.bin").read_bytes() == b"\0\1\2"
 
 
-def test_a_file_that_may_hold_keys_is_restored_without_being_shown(
+def test_a_secret_in_a_file_is_restored_but_not_shown(
     do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a.txt").write_text("the key is s3cr3t-0123456789\n")
@@ -435,3 +438,89 @@ def test_a_run_whose_process_died_while_it_wrote_a_line_can_be_undone(
     with index.open("ab") as file:
         file.write(b'{"root": "/ho')
     assert result.undo().removed == ("a.txt",)
+
+
+DIES = """
+import os, axe_nb
+
+@axe_nb.script("writer")
+def writer(request):
+    if request.turn == 1:
+        return axe_nb.call("write_file", path="a.txt", content="new")
+    axe_nb.history()  # waits until the history has what happened so far
+    os._exit(7)
+
+agent = axe_nb.Agent(name="writer", model="script/writer", tools=["write_file"], mode="auto")
+axe_nb.run(agent, "Write", display=False)
+"""
+
+
+def test_a_run_whose_process_died_can_be_undone_by_its_id(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    (folder / "a.txt").write_text("old")
+    died = subprocess.run([sys.executable, "-c", DIES], cwd=folder, check=False)
+    assert died.returncode == 7
+    assert (folder / "a.txt").read_text() == "new"
+    loaded = axe_nb.load(1)
+    assert loaded.status == "cancelled"
+    assert loaded.undo().restored == ("a.txt",)
+    assert (folder / "a.txt").read_text() == "old"
+
+
+def test_a_run_deleted_from_the_history_leaves_no_kept_files(
+    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    (folder / "a.txt").write_text("old")
+    do(write("a.txt", "new"))
+    assert list((state_dir() / "undo").iterdir())
+    assert len(axe_nb.history()) == 1
+    delete_run(1)
+    assert not list((state_dir() / "undo").iterdir())
+    find_writer(history_path()).close()
+
+
+@POSIX
+def test_a_full_disk_loses_the_file_that_did_not_fit_alone(
+    do: Callable[..., RunResult], folder: Path
+) -> None:
+    import resource
+
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (folder / name).write_text(name * (1000 if name == "b.txt" else 1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # no file may grow beyond it
+    try:
+        result = do(*(write(name, "new") for name in ("a.txt", "b.txt", "c.txt")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert result.files_modified == ("a.txt", "b.txt", "c.txt")
+    undone = result.undo()
+    assert undone.restored == ("a.txt", "c.txt")
+    assert (folder / "c.txt").read_text() == "c.txt"
+
+
+def test_a_fork_undoes_what_it_changed_itself(do: Callable[..., RunResult], folder: Path) -> None:
+    (folder / "a.txt").write_text("old")
+    first = do(write("a.txt", "new"))
+    fork = first.fork("0/2", reply=write("b.txt", "b"))
+    undone = fork.undo()
+    assert (undone.restored, undone.removed) == ((), ("b.txt",))
+    assert "what the forked run had changed before; undo that run as well" in repr(undone)
+    assert first.undo().restored == ("a.txt",)
+
+
+def test_a_protected_file_is_restored_without_being_shown(folder: Path) -> None:
+    (folder / ".env").write_text("PASSWORD=abc\n")
+    kept = kept_files.KeptFiles()
+    tool = builtin.SOURCE.find("write_file")
+    assert tool is not None
+    guard = Guard(floor="ask", reason="asked", path=".env")
+    ctx = replace(context(folder, FileLog(kept=kept)), guard=guard)
+    asyncio.run(tool.fn(ctx, {"path": ".env", "content": "PASSWORD=def\n"}))  # type: ignore[arg-type]
+    undone = RunResult(status="completed", text="", agent="", model="", undo_id=kept.id).undo()
+    assert undone.restored == (".env",)
+    assert undone.diff == ""
+    assert (folder / ".env").read_text() == "PASSWORD=abc\n"
