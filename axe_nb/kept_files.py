@@ -170,15 +170,14 @@ def read_kept(run: str) -> list[KeptFile] | None:
 
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
-    """Returns the old content of a kept file; None if it is damaged.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Returns the old content of a kept file; None if it is damaged."""
     first = file.first
-    with (_home() / run / "contents").open("rb") as contents:
-        contents.seek(first.at or 0)
-        data = contents.read(min(first.size, MAX_RUN))
+    try:
+        with (_home() / run / "contents").open("rb") as contents:
+            contents.seek(first.at or 0)
+            data = contents.read(min(first.size, MAX_RUN))
+    except (OSError, ValueError):
+        return None
     return data if digest(data) == first.before else None
 
 

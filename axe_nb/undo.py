@@ -8,29 +8,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import field
-from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from axe_nb.builtin.edit import Change, edit_lock, put
 from axe_nb.builtin.file_guard import may_read
 from axe_nb.builtin.paths import Spot, hold_place, kind, locate, open_file
 from axe_nb.errors import ConfigError
 from axe_nb.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
+from axe_nb.result_actions import MAX_NAMES, Undone
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import ToolError
-from axe_nb.views.html import PLAIN
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 """Bytes of the whole diff that are shown, and of that of one file."""
-
-MAX_NAMES = 20
-"""Names of files in a line of the report."""
 
 MAX_TEXT = 1_000_000
 """Bytes of a file that are compared line by line."""
@@ -42,49 +36,11 @@ HARMLESS = ("read", "network", "delegate")
 
 Outcome = Literal["restored", "removed", "conflict", "same"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoneFiles:
-    """The files that an undo has put back, or would put back."""
-
-    restored: tuple[str, ...] = ()
-    """Files that have their old content again, relative to the workdir."""
-    removed: tuple[str, ...] = ()
-    """Files that the run had created."""
-    conflicts: tuple[str, ...] = ()
-    """Files that were left because something else changed them since, or during the run."""
-    notes: tuple[str, ...] = ()
-    """A line for each thing that cannot be undone, with its reason."""
-    diff: str = field(default="", repr=False)
-    """The changes as a unified diff, cut if it is long, without secrets."""
-    is_dry: bool = False
-    """True if nothing was changed."""
-
-    @property
-    def report(self) -> str:
-        """The lines that say what was done, and what was not."""
-        would = "would " if self.is_dry else ""
-        verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
-        lines = [
-            f"{would}{verb} {_list(paths)}"
-            for verb, paths in zip(verbs, (self.restored, self.removed), strict=True)
-            if paths
-        ]
-        if self.conflicts:
-            left = "to be left" if self.is_dry else "left"
-            lines.append(f"{left}, as changed since the run or beside it: {_list(self.conflicts)}")
-        return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
-
-    def __repr__(self) -> str:
-        return "\n".join(filter(None, (self.diff, self.report)))
-
-    def _repr_html_(self) -> str:
-        return f"<pre class='{PLAIN}'>{escape(repr(self))}</pre>"
+Difference: TypeAlias = tuple[bytes | None, bytes | None]
+"""The contents of a file before and after; None = no file."""
 
 
-def undo(
-    result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False
-) -> UndoneFiles:
+def undo(result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False) -> Undone:
     """Puts back the files that the tools of a run changed.
 
     Args:
@@ -102,8 +58,9 @@ def undo(
     notes: list[str] = []
     diffs: list[str] = []
     size = 0
+    top = os.path.commonpath([file.first.root for file in kept]) if kept else ""
     for file in kept or ():
-        path = file.first.path
+        path = Path(file.first.root, file.first.path).relative_to(top).as_posix()
         shown = one_line(printable(path), 200)
         is_forced = force if isinstance(force, bool) else path in force
         try:
@@ -113,11 +70,11 @@ def undo(
             continue
         found[outcome].append(path)
         if change is not None and size < MAX_DIFF:
-            diffs.append(_format(change))
+            diffs.append(_format(shown, change))
             size += len(diffs[-1])
     if len(notes) > MAX_NAMES:
         notes[MAX_NAMES:] = [f"and {len(notes) - MAX_NAMES} more files that cannot be undone"]
-    return UndoneFiles(
+    return Undone(
         restored=tuple(found["restored"]), removed=tuple(found["removed"]),
         conflicts=tuple(found["conflict"]), is_dry=dry,
         notes=(*notes, *_describe_rest(result, is_kept=kept is not None)),
@@ -127,8 +84,8 @@ def undo(
 
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
-) -> tuple[Outcome, Change | None]:
-    """Puts one file back.
+) -> tuple[Outcome, Difference | None]:
+    """Puts one file back; returns the contents before and after, if they may be shown.
 
     Raises:
         ToolError: it cannot be put back.
@@ -139,8 +96,9 @@ def _undo_file(
         raise ToolError("a link has taken its place")
     old = _read_old(run, file)
     done: Outcome = "removed" if old is None else "restored"
+    is_shown = may_read(Spot(first.path, "", None, root, names))
     if not os.path.lexists(names.real) and (old is None or is_dry):
-        return ("same", None) if old is None else (done, _compare(first.path, None, old))
+        return ("same", None) if old is None else (done, (None, old) if is_shown else None)
     with edit_lock, hold_place(root, first.path, create=old is not None) as spot:
         if spot.path != first.path:
             raise ToolError("a link has taken its place")
@@ -150,14 +108,11 @@ def _undo_file(
         is_changed = now is not None and (file.is_mixed or digest(now) not in file.written)
         if is_changed and not is_forced:
             return "conflict", None
-        change = _compare(first.path, now, old) if may_read(spot) else None
-        if is_dry:
-            return done, change
-        if old is None:
+        if old is None and not is_dry:
             os.unlink(spot.name, dir_fd=spot.folder)
-        else:
+        elif old is not None and not is_dry:
             put(spot, old, mode=first.mode)
-    return done, change
+    return done, (now, old) if is_shown else None
 
 
 def _read_old(run: str, file: KeptFile) -> bytes | None:
@@ -170,10 +125,7 @@ def _read_old(run: str, file: KeptFile) -> bytes | None:
         return None
     if file.first.at is None:
         raise ToolError("its old content was not kept")
-    try:
-        old = read_content(run, file)
-    except OSError as error:
-        raise ToolError(f"its kept content cannot be read: {error.strerror}") from None
+    old = read_content(run, file)
     if old is None:
         raise ToolError("its kept content is damaged")
     return old
@@ -187,24 +139,17 @@ def _read_now(spot: Spot) -> bytes | None:
         return file.read(MAX_RUN + 1)
 
 
-def _compare(path: str, now: bytes | None, old: bytes | None) -> Change:
-    before, after = (None if data is None else _decode(data) for data in (now, old))
-    return Change(one_line(printable(path), 200), before, after or "")
+def _format(path: str, difference: Difference) -> str:
+    before, after = (None if data is None else _decode(data) for data in difference)
+    diff = Change(path, before, after or "").diff
+    note = "\n... (the rest of the diff of this file is omitted)"
+    return cut_bytes(clean(redact(diff)), MAX_FILE_DIFF, note)
 
 
 def _decode(data: bytes) -> str:
     if b"\0" in data or len(data) > MAX_TEXT:
         return f"({plural(len(data), 'byte')})\n"
     return data.decode("utf-8", "replace")
-
-
-def _format(change: Change) -> str:
-    note = "\n... (the rest of the diff of this file is omitted)"
-    return cut_bytes(clean(redact(change.diff)), MAX_FILE_DIFF, note)
-
-
-def _list(paths: Collection[str]) -> str:
-    return list_some([one_line(printable(path), 200) for path in paths], MAX_NAMES)
 
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:

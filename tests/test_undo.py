@@ -148,21 +148,27 @@ def test_a_deleted_file_is_made_anew_with_its_mode_and_folders(
 def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
     @script("lead")
     def lead(request: Request) -> Any:
-        return "done" if request.turn > 1 else call("call_agent", agent="worker", task="write")
+        if request.turn == 1:
+            return write("a.txt", "new")
+        return "done" if request.turn > 2 else call("call_agent", agent="worker", task="write")
 
     @script("worker")
     def worker(request: Request) -> Any:
         return "done" if request.turn > 1 else write("a.txt", "new")
 
-    (folder / "a.txt").write_text("old")
-    axe_nb.define(Agent(name="worker", model="script/worker", tools=["write_file"], mode="auto"))
-    root = Agent(name="lead", model="script/lead", sub_agents=["worker"], mode="auto")
+    (folder / "sub").mkdir()
+    for path in ("a.txt", "sub/a.txt"):
+        (folder / path).write_text("old")
+    common: dict[str, Any] = {"tools": ["write_file"], "mode": "auto"}
+    below = str(folder / "sub")
+    axe_nb.define(Agent(name="worker", model="script/worker", workdir=below, **common))
+    root = Agent(name="lead", model="script/lead", sub_agents=["worker"], **common)
     result = axe_nb.run(root, "Go", workdir=str(folder))
-    assert (folder / "a.txt").read_text() == "new"
-    with pytest.raises(axe_nb.ConfigError, match=r"0\.1 is a part of a run"):
+    assert (folder / "sub/a.txt").read_text() == "new"
+    with pytest.raises(axe_nb.ConfigError, match=r"0\.2 is a part of a run"):
         result.children[0].undo()
-    assert result.undo().restored == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "old"
+    assert result.undo().restored == ("a.txt", "sub/a.txt")
+    assert (folder / "sub/a.txt").read_text() == "old"
 
 
 def test_saved_and_pickled_results_can_be_undone_as_well(
@@ -523,4 +529,8 @@ def test_a_protected_file_is_restored_without_being_shown(folder: Path) -> None:
     undone = RunResult(status="completed", text="", agent="", model="", undo_id=kept.id).undo()
     assert undone.restored == (".env",)
     assert undone.diff == ""
+    (folder / ".env").unlink()
+    result = RunResult(status="completed", text="", agent="", model="", undo_id=kept.id)
+    assert result.undo(dry=True).diff == ""
+    assert result.undo().diff == ""
     assert (folder / ".env").read_text() == "PASSWORD=abc\n"
