@@ -41,6 +41,8 @@ class RunStarted:
     """The pictures of the prompt."""
     origin: str = ""
     """As in `RunResult`."""
+    undo_id: str = field(default="", repr=False, compare=False)
+    """As in `RunResult`; set even if nothing will be kept."""
 
 
 @dataclass(frozen=True, slots=True)

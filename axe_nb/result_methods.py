@@ -21,9 +21,10 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from axe_nb.undo import undo
 from axe_nb.views import html
 
-__all__ = ["afork", "diff_runs", "find_request", "fork", "show_twin"]
+__all__ = ["afork", "diff_runs", "find_request", "fork", "show_twin", "undo"]
 
 
 def fork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:

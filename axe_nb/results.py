@@ -27,7 +27,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass, freeze
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
-from axe_nb.result_actions import Difference, Sent, find_actions
+from axe_nb.result_actions import Difference, Sent, Undone, find_actions
 from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
 from axe_nb.times import Lap
@@ -107,6 +107,9 @@ class RunResult:
     """The place at which it forks another run; empty for its children and for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
+    undo_id: str = field(default="", repr=False, compare=False)
+    """The id under which the files that its tools changed are kept; empty if none are, and in
+    children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
@@ -229,6 +232,20 @@ class RunResult:
         """Like `fork`, on the caller's own event loop."""
         made: RunResult = await find_actions().afork(self, place, **changes)
         return made
+
+    def undo(self, *, force: bool = False, dry: bool = False) -> Undone:
+        """Puts back the files that `write_file` and `edit_file` changed in this run and below it.
+
+        Files that changed since are left. Commands and other tools are not undone.
+
+        Args:
+            force: also put back files that changed since; their present content is lost.
+            dry: change nothing; only return what would be done.
+
+        Raises:
+            ConfigError: this is the result of a child, or the kept files cannot be read.
+        """
+        return find_actions().undo(self, force=force, dry=dry)
 
     def raise_for_status(self) -> RunResult:
         """Returns this result if the run completed.

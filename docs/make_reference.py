@@ -79,8 +79,9 @@ VARIABLES: Mapping[str, str] = {
     "every request.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
-    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, and of the history, "
-    "`axe/runs.sqlite`; by default `~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
+    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, of the history, "
+    "`axe/runs.sqlite`, and of `axe/undo`, the files that runs changed; by default "
+    "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
     "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "

@@ -23,13 +23,13 @@ ROOMS = (
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "result_actions", "results", "events", "interpolation",
-    "threads", "clock", "prices", "limits", "sandbox", "tools", "providers", "outputs",
-    "scripting", "make_provider",
+    "threads", "clock", "prices", "limits", "kept_files", "sandbox", "tools", "providers",
+    "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
     "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
-    "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks", "pytest_plugin",
-    "cli", "__main__",
+    "undo", "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks",
+    "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

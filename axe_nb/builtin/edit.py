@@ -28,6 +28,7 @@ from axe_nb.builtin.file_guard import (
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import Spot, hold_place, kind, locate, missing, open_file
 from axe_nb.descriptors import FILE
+from axe_nb.kept_files import KeptFiles
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import make_tool
@@ -42,7 +43,7 @@ MAX_COMPARED = 2000
 
 BOM = "\ufeff"
 
-_edit_lock = threading.Lock()
+edit_lock = threading.Lock()
 """Makes reading, changing and writing one step: concurrent edits would undo one another."""
 
 
@@ -118,12 +119,12 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         path: the file, relative to the working directory
         content: the complete new text of the file
     """
-    with claim_approved(ctx), _edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
+    with claim_approved(ctx), edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
         check_write(spot, ctx)
         change = _plan_write(spot, content)
         if change.new == change.old:
             return f"{spot.path} already has this content; nothing was changed"
-        put(spot, change.new)
+        put(spot, change.new.encode(), ctx.file_log.kept)
         ctx.file_log.files_modified[spot.path] = None
     size = f"{len(change.new.encode())} bytes"
     if change.exists:
@@ -146,10 +147,10 @@ def edit_file(
         new_text: the replacement
         replace_all: replace every occurrence
     """
-    with claim_approved(ctx), _edit_lock, hold_place(ctx.workdir, path) as spot:
+    with claim_approved(ctx), edit_lock, hold_place(ctx.workdir, path) as spot:
         check_write(spot, ctx)
         change = _plan_edit(spot, old_text, new_text, replace_all)
-        put(spot, change.new)
+        put(spot, change.new.encode(), ctx.file_log.kept)
         ctx.file_log.files_modified[spot.path] = None
     return f"Edited {spot.path}\n{_format_change(change)}"
 
@@ -268,11 +269,21 @@ def _check_surrogates(text: str) -> str:
     return text
 
 
-def put(spot: Spot, text: str) -> None:
-    """Writes a file atomically: an old one stays until the new one is complete."""
+def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
+    """Writes a file atomically: an old one stays until the new one is complete.
+
+    Args:
+        spot: the place of the file.
+        data: the new content.
+        kept: keeps the old content first.
+        mode: permission bits of a new file; None = the default.
+    """
     before = kind(spot)
     if before is not None:
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable
+    if kept is not None:
+        old = None if before is None else (before, partial(open_file, spot))
+        kept.keep(spot.root, spot.path, old, data)
     temporary = replace(spot, name=_temporary_name(spot))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
     descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
@@ -280,7 +291,9 @@ def put(spot: Spot, text: str) -> None:
         with os.fdopen(descriptor, "wb") as file:
             if before is not None:
                 _keep_owner_and_mode(descriptor, temporary, before)
-            file.write(text.encode())
+            elif mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(descriptor, mode)
+            file.write(data)
             file.flush()
             os.fsync(descriptor)
         os.replace(temporary.name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)

@@ -18,6 +18,7 @@ from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.builtin.paths import Spot, locate
 from axe_nb.links import Names
 from axe_nb.protected import find_read_protection, find_write_protection
+from axe_nb.protected_names import KEYS
 from axe_nb.sandbox.claim import Claim
 from axe_nb.text import printable
 from axe_nb.tools.tool import (
@@ -130,6 +131,8 @@ def _is_hidden(names: Names, root: Path) -> bool:
 
 
 def _find_read_protection(names: Names, root: Path) -> str:
+    if names.real.is_relative_to(os.path.realpath(state_dir() / "undo")):
+        return KEYS  # old contents of files, whatever they hold
     config = _real_config()
     return _find_reason(names, root, lambda path: find_read_protection(path, root, config))
 

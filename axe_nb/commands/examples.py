@@ -197,6 +197,10 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
         Example("Show those of the run in a variable", "%axe time review"),
         Example("Show those of one of its children", "%axe time review@0.2"),
     ),
+    "%axe undo": (
+        Example("Put back what the last run changed", "%axe undo"),
+        Example("Put back what the run in a variable changed", "%axe undo review"),
+    ),
     "%axe doctor": (
         Example("Check settings, keys, servers and agents", "%axe doctor"),
         Example("Check the agents of another folder", "%axe doctor --agents-dir ../other/agents"),

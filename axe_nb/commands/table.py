@@ -244,6 +244,16 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "undo", "put back the files that the tools of a run changed, after showing the difference",
+        {"line": "undo"},
+        (
+            Option(
+                (), "run", "variable of a run (default: the last)", "R", required=False,
+                offers="variables",
+            ),
+        ),
+    ),
+    Command(
         "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
         (
             ANY_NAME,

@@ -68,7 +68,7 @@ class Dispatch:
         self.calls = 0
         self._begun = set[int]()
         """Number of calls executed so far."""
-        self.file_log = FileLog()
+        self.file_log = FileLog(kept=plan.scope.env.kept)
 
     def describe_denials(self) -> list[str]:
         """Returns a warning for each tool that was denied as no one could be asked."""

@@ -106,7 +106,7 @@ class Run:
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
-                self.task, self.plan.prompt, self.plan.pictures, self._origin,
+                self.task, self.plan.prompt, self.plan.pictures, self._origin, self._undo_id,
             )
         )  # fmt: skip
 
@@ -114,6 +114,10 @@ class Run:
     def _origin(self) -> str:
         origin = self.scope.env.origin
         return origin.place if origin and not self.scope.parent else ""
+
+    @property
+    def _undo_id(self) -> str:
+        return "" if self.scope.parent else self.scope.env.kept.id
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """Ends a run that cannot end on its own; may be called from any thread.
@@ -252,6 +256,7 @@ class Run:
                 env.recorder.problem() if env.recorder else "",
                 *(env.origin.finish(status) if env.origin else ()),
                 *(env.stepper.describe_missed() if env.stepper else ()),
+                *env.kept.describe_lost(),
             )
             self.warnings += filter(None, problems)
         result = self._make_result(status, error, cause, self.children.results())
@@ -293,7 +298,8 @@ class Run:
         if not scope.parent:
             changed = scope.env.origin.changed if scope.env.origin else {}
             kept = scope.env.agents.describe(scope.agent, changed)
-            result = replace(result, origin=self._origin, definitions=kept)
+            undo_id = self._undo_id if scope.env.kept.is_used else ""
+            result = replace(result, origin=self._origin, definitions=kept, undo_id=undo_id)
         elif notes := self.plan.job.notes(result):
             result = replace(result, metadata={**own, **notes})
         return result

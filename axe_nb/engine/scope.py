@@ -25,6 +25,7 @@ from axe_nb.engine.stepper import Stepper
 from axe_nb.engine.tape import Tape
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit, PersonAsked
+from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
@@ -134,6 +135,8 @@ class Env:
     """The run that the tree forks; None = the tree is not a fork."""
     recorder: Recorder | None = None
     """Keeps the tree in the history; None = it is not kept."""
+    kept: KeptFiles = field(default_factory=KeptFiles)
+    """Keeps the files that tools of the tree change."""
     prices: Prices = field(default_factory=Prices)
     """The prices of models."""
     purse: Purse = field(default_factory=Purse)

@@ -23,7 +23,7 @@ COMMANDS: Mapping[Topic, Command] = {"cell": RUN, "agent": AGENT_CELL, "grid": G
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Agents": ("list", "show", "init", "edit", "tools", "run", "trust"),
-    "Finished runs": ("request", "diff", "time", "expect", "history"),
+    "Finished runs": ("request", "diff", "time", "expect", "history", "undo"),
     "This notebook": ("cassette", "usage", "budget", "env", "reset"),
     "Troubleshooting": ("doctor", "help"),
 }

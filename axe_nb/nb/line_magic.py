@@ -39,6 +39,7 @@ from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.session.spent import Spent
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
+from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.cost import format_cost
@@ -255,6 +256,40 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def _undo(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    result = find_result(shell, chosen.run or "")
+    plan = undo(result, dry=True)
+    if not (plan.restored or plan.removed or plan.conflicts):
+        return plan.report
+    if not can_ask():
+        hint = "no one can be prompted here: result.undo() puts the files back without a question"
+        return f"{plan!r}\n{hint}"
+    _display(plan)
+    if (plan.restored or plan.removed) and not _is_yes("Put these files back? [y]es [n]o: "):
+        return "nothing was changed"
+    done = undo(result)
+    if not done.conflicts:
+        return done.report
+    _display(undo(result, force=done.conflicts, dry=True))
+    lost = f"{plural(len(done.conflicts), 'file')} changed since the run or beside it"
+    if _is_yes(f"{lost}: put back too, and lose these changes? [y]es [n]o: "):
+        return undo(result, force=done.conflicts).report
+    return done.report
+
+
+def _display(value: object) -> None:
+    from IPython.display import display
+
+    display(value)  # type: ignore[no-untyped-call]  # IPython's own gap
+
+
+def _is_yes(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def _show_history(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.delete is not None:
         delete_run(chosen.delete)
@@ -334,6 +369,7 @@ ACTIONS: Mapping[str, Action] = {
     "history": _show_history,
     "cassette": _use_cassette,
     "trust": _review_trust,
+    "undo": _undo,
     "reset": _reset,
     "help": _show_help,
 }

@@ -16,6 +16,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
+from axe_nb.kept_files import forget_kept
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT
 from axe_nb.run_history.policy import history_path
@@ -189,7 +190,7 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Removes a run from the history, with its texts.
+    """Removes a run from the history, with its texts and the files kept for undoing it.
 
     Raises:
         ConfigError: there is no such run, it has not ended, or the history cannot be written.
@@ -199,6 +200,8 @@ def delete_run(number: int) -> None:
         raise _make_missing_error(number)
     if _is_running(row):
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
+    with contextlib.suppress(ConfigError):  # a damaged run has to go, too
+        forget_kept(load_run(number).undo_id)
     _use(lambda store: store.delete(number), find_locks(history_path()))
 
 

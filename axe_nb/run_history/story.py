@@ -51,6 +51,7 @@ class RunStory:
         start = self.start
         result = RunResult(
             status="cancelled", error=why, id=start.run, origin=start.origin,
+            undo_id=start.undo_id,
             turns=len(self.turns), tool_calls=len(self.results),
             retries=sum(one.attempt > 1 for one in self.exchanges),
             usage=sum((turn.usage for turn in self.turns), Usage()),

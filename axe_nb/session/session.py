@@ -30,12 +30,14 @@ from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
+from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
@@ -240,7 +242,7 @@ class Session:
             default_retries=config.retries,
             hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget, ask_person),
             servers=self.servers, server_tables=config.mcp_servers,
-            sources=find_source_dirs(agents_dir),
+            kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
         env = adapt(env, request.overrides)
         env = fork.adapt_env(env) if fork else env

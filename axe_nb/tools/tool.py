@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.errors import AxeError, words
+from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Picture
@@ -132,6 +133,8 @@ class FileLog:
 
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
+    kept: KeptFiles | None = None
+    """Keeps the old contents of files that are modified; None = nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ def write_swapped(work: Path, i: int) -> str:
     from axe_nb.builtin.edit import put
 
     with hold_place(work, f"swap/new{i % 7}.txt") as spot:
-        put(spot, "new")
+        put(spot, b"new")
     return "written"
 
 

@@ -65,7 +65,8 @@ OFFERED = {
     "%axe ": [
         f"%axe {verb}" for verb in (
             "list", "show", "init", "edit", "tools", "run", "env", "usage", "budget", "expect",
-            "history", "cassette", "request", "diff", "time", "doctor", "trust", "reset", "help",
+            "history", "cassette", "request", "diff", "time", "doctor", "trust", "undo",
+            "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],

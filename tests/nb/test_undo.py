@@ -1,0 +1,81 @@
+"""`%axe undo`: the difference is shown, a person is asked, and the files are put back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, Kernels, text
+
+pytestmark = pytest.mark.req("D-84")
+
+CODE = """\
+%load_ext axe_nb
+import axe_nb
+@axe_nb.script("writer")
+def writer(request):
+    if request.turn == 1:
+        return axe_nb.call("write_file", path="a.txt", content="new\\n")
+    if request.turn == 2:
+        return axe_nb.call("write_file", path="b.txt", content="b\\n")
+    return "done"
+
+axe_nb.define(
+    axe_nb.Agent(name="writer", model="script/writer", tools=["file_ops"], mode="auto")
+);
+"""
+
+
+@pytest.fixture
+def cells(project: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(Path(sys.executable), project)
+    (project / "a.txt").write_text("old\n")
+    assert running.run(CODE) == []
+    running.run("%%axe writer -q -o first\nGo")
+    assert (project / "a.txt").read_text() == "new\n"
+    return running
+
+
+def test_the_difference_is_shown_before_a_person_is_asked(cells: Kernel, project: Path) -> None:
+    shown = text(cells.run("%axe undo first", live=True, answers=["n"]))
+    assert "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-new\n+old\n" in shown
+    assert shown.endswith("would restore a.txt\nwould remove b.txt\nnothing was changed\n")
+    assert cells.asked == ["Put these files back? [y]es [n]o: "]
+    assert (project / "a.txt").read_text() == "new\n"
+    assert text(cells.run("%axe undo", live=True, answers=["y"])).endswith(
+        "\nrestored a.txt\nremoved b.txt\n"
+    )
+    assert (project / "a.txt").read_text() == "old\n"
+    assert not (project / "b.txt").exists()
+    assert text(cells.run("%axe undo first", live=True)) == "nothing to undo\n"
+
+
+def test_a_file_changed_since_needs_a_yes_of_its_own(cells: Kernel, project: Path) -> None:
+    (project / "a.txt").write_text("mine\n")
+    shown = text(cells.run("%axe undo first", live=True, answers=["y", "n"]))
+    assert "-mine\n+old\n" in shown
+    assert cells.asked[1] == (
+        "1 file changed since the run or beside it: put back too, and lose these changes? "
+        "[y]es [n]o: "
+    )
+    assert (project / "a.txt").read_text() == "mine\n"
+    assert not (project / "b.txt").exists()
+    cells.run("%axe undo first", live=True, answers=["y"])
+    assert (project / "a.txt").read_text() == "old\n"
+
+
+def test_nothing_is_changed_where_no_one_can_be_asked(cells: Kernel, project: Path) -> None:
+    shown = text(cells.run("%axe undo first"))
+    assert "would restore a.txt" in shown
+    assert "no one can be prompted here" in shown
+    assert (project / "a.txt").read_text() == "new\n"
+    shown = text(cells.run("first.undo()"))
+    assert "restored a.txt\nremoved b.txt" in shown
+    assert (project / "a.txt").read_text() == "old\n"
+
+
+def test_what_is_no_run_is_told(cells: Kernel) -> None:
+    (error,) = cells.run("%axe undo nothing")
+    assert 'no variable "nothing"' in str(error)
