@@ -132,6 +132,8 @@ class FileLog:
 
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about other files, for people."""
 
 
 @dataclass(frozen=True, slots=True)
