@@ -38,8 +38,10 @@ PROJECT_AGENTS = Path("axe") / "agents"
 
 UNREADABLE = "failed to parse config file"
 
-TABLES = ("providers", "prices", "retry", KEY)
+TABLES = ("providers", "prices", "retry", "sandbox", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
+
+SANDBOX_VARIABLE = "AXE_NB_SANDBOX"
 
 ALMOST = 0.85
 """Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
@@ -47,6 +49,8 @@ ALMOST = 0.85
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
 # ANTHROPIC_API_KEY, OPENAI_API_KEY, AXE_OPENAI_BASE_URL, …
+
+# sandbox = "required"                  # no run with commands where no sandbox works
 
 # [providers.anthropic]
 # api_key = ""
@@ -174,6 +178,8 @@ class Config:
     """Retries of a request that fails for now, of agents that set none."""
     key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
     """Provider → the command that prints its key."""
+    requires_sandbox: bool = False
+    """True if no command and no MCP server may run without a sandbox."""
 
     @classmethod
     def load(cls) -> Config:
@@ -187,7 +193,9 @@ class Config:
             text = read_text(path)
             table = parse_toml(text)
         except FileNotFoundError:
-            return cls(retries=find_retries({}, Source("")))
+            return cls(
+                retries=find_retries({}, Source("")), requires_sandbox=_requires_sandbox("auto")
+            )
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
         except ValueError as error:
@@ -203,12 +211,13 @@ class Config:
             prices = read_prices(table.get("prices", {}), source)
             servers = _parse_servers(table.get(KEY, {}), source)
             retries = find_retries(table.get("retry", {}), source)
+            is_required = _requires_sandbox(table.get("sandbox", "auto"))
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {source.quote_value(error)}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
         commands = dict(_read_key_commands(providers, source))
-        return cls(providers, prices, servers, retries, commands)
+        return cls(providers, prices, servers, retries, commands, is_required)
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -338,7 +347,26 @@ def _check_spelling(names: Iterable[str]) -> None:
     """Rejects a table that would be ignored because its name is misspelt."""
     for name in names:
         if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
-            raise WrongValue((name,), "is an unknown table", hint=f"did you mean [{near}]?")
+            meant = near if near == "sandbox" else f"[{near}]"
+            raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
+
+
+def _requires_sandbox(setting: Any) -> bool:
+    """True if the settings file or the environment requires a sandbox.
+
+    Raises:
+        ConfigError: the variable has another value.
+        WrongValue: the key has.
+    """
+    if setting not in ("auto", "required"):
+        raise WrongValue(("sandbox",), "must be auto or required")
+    variable = os.environ.get(SANDBOX_VARIABLE, "").strip()
+    if variable not in ("", "auto", "required"):
+        raise ConfigError(
+            f"{SANDBOX_VARIABLE} must be auto or required, not {quote(variable)}",
+            hint=f"for example {SANDBOX_VARIABLE}=required",
+        )
+    return "required" in (setting, variable)
 
 
 def _make_config_error(message: str, *, hint: str = "", line: int | None = None) -> ConfigError:

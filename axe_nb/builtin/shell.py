@@ -1,7 +1,7 @@
 """run_command: a shell command in the workdir, in a sandbox, with limited time and output.
 
-A validator refuses obvious dangers first; it is the sandbox that holds.
-Source: D-8, D-19, D-20, D-43, D-55; X-30, X-35, X-38.
+Without a sandbox, a validator refuses obvious dangers, and each command needs approval.
+Source: D-8, D-19, D-20, D-43, D-77, D-82; X-30, X-35, X-38.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -48,9 +49,6 @@ MAX_SECONDS = 600.0
 KEPT = 30_000
 """Bytes of output kept from its start, and again from its end."""
 
-OF_UNSHARE = "unshare: sigprocmask unblock failed: Invalid argument\n"
-"""A complaint of util-linux 2.38 that its child was killed, which `namespaces` cannot prevent."""
-
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
 
@@ -66,10 +64,10 @@ NO_NETWORK = re.compile(
 )
 """Messages of programs that find no network."""
 
-STILL_CHECKED = (
-    "the command was stopped. Protected files in the workdir are still being checked; the next "
-    "command will report what was found"
-)
+READ_ONLY = re.compile(r"Read-only file system|Device or resource busy|EROFS|EBUSY")
+"""Messages of programs that may not write a protected file."""
+
+NOT_ENDED = "the command was killed, but some of its processes have not ended yet"
 
 MEANINGS = {
     126: ": permission to run it was denied",
@@ -135,14 +133,15 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
             "the sandbox no longer works; call the tool again to ask for approval to run without it"
         )
     process, output, in_time = await _run(sandbox, command, seconds)
-    if process.leave():
-        raise ToolError(STILL_CHECKED, sandbox.label)
-    if process.failure:
-        raise ToolError("\n".join([process.failure, *process.notes]), sandbox.label)
+    if process.failure or not process.wait(0):
+        raise ToolError(process.failure or NOT_ENDED, sandbox.label)
+    ctx.file_log.warnings += (
+        f"while a command ran: {note}; nothing was undone" for note in process.notes
+    )
     text = str(output)
-    if not in_time:
-        text = text.removesuffix(OF_UNSHARE)
     notes = [*process.notes, *_note_network(sandbox, text)]
+    if process.code:
+        notes += _note_read_only(sandbox, text)
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
@@ -157,12 +156,12 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     output = Output()
     environment = clean_environment()
     environment |= SETTINGS if network else SETTINGS | OFFLINE
-    process = sandbox.start(_shell_words(command, sandbox.level), environment, writable)
+    files = (subprocess.DEVNULL, writable, writable)
+    process = sandbox.start(_shell_words(command, sandbox.level), environment, files)
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
     in_time = False
     try:
-        await in_thread(process.wait_start)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 in_time = await in_thread(process.wait)
@@ -194,7 +193,7 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Names the sandbox of a call; without one, the call needs approval in every mode (D-55)."""
+    """Names the sandbox of a call; without one, the call needs approval in every mode (D-82)."""
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
     except ConfigError as error:
@@ -234,7 +233,7 @@ def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
     if process.code:
         code = process.code
         return f"command failed with exit code {code}{MEANINGS.get(code, '')}"
-    return "the command ended without an error, but created or changed protected files"
+    return "the command ended without an error, but protected files were changed meanwhile"
 
 
 def _note_network(sandbox: Sandbox, text: str) -> list[str]:
@@ -243,6 +242,16 @@ def _note_network(sandbox: Sandbox, text: str) -> list[str]:
     return [
         "(there is no network in this sandbox, so trying again does not help; the user can allow "
         'it with allowed_hosts = ["*"])'
+    ]
+
+
+def _note_read_only(sandbox: Sandbox, text: str) -> list[str]:
+    if sandbox.level == "none" or not READ_ONLY.search(text):
+        return []
+    return [
+        "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, .ipython, "
+        ".jupyter, .ssh and .env* directly in the workdir, nor make them; there, git init, git "
+        "config and rm -rf * fail)"
     ]
 
 

@@ -248,6 +248,7 @@ class Run:
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         env = self.scope.env
         self.warnings += self.dispatch.describe_denials()
+        self.warnings += self.dispatch.file_log.warnings
         if status == "completed":  # else the error names the cap
             self.warnings += self.scope.meter.describe_overshoots()
         if not self.scope.parent:

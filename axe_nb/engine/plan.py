@@ -17,13 +17,14 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
 from axe_nb.agents.variables import fill_in
+from axe_nb.builtin.shell import choose_sandbox
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.server_tools import enter_server_tools
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
-from axe_nb.mcp_servers.servers import ServerTools, list_resources
+from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
 from axe_nb.outputs.output import Output, make_output
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture
@@ -33,6 +34,7 @@ from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
+from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
 
 MAX_CHECKED = 100
@@ -117,7 +119,8 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
     Raises:
         ConfigError: invalid model, missing key, missing skill, invalid glob, unknown tool or
-            server, a server that does not start, or pictures that are too large.
+            server, a server that does not start, a required sandbox that is missing, or pictures
+            that are too large.
     """
     agent = scope.agent
     provider, model = _make_provider(scope)
@@ -126,6 +129,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
     output = _find_output(agent, job)
+    await _check_sandbox(scope, briefing)
     offered = await _open_servers(scope, briefing)
     briefing = add_files(briefing, agent, offered.files, offered.warnings)
     toolset = assemble(
@@ -256,6 +260,38 @@ async def _brief(scope: RunScope) -> Briefing:
             return await scope.env.agents.brief(scope.agent)
     except TimeoutError:
         return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
+
+
+async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
+    """Checks that there is a sandbox, if the user requires one and the agent needs one.
+
+    Raises:
+        ConfigError: there is none, or the agent turns it off.
+    """
+    agent, env = scope.agent, scope.env
+    if not env.requires_sandbox:
+        return
+    tables = find_servers(agent, env.server_tables).items()
+    off = [name for name, table in tables if table.command and table.sandbox == "off"]
+    key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
+    problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed' if off else ""
+    if not off and "run_command" in agent.tools:
+        found = await in_thread(
+            choose_sandbox, scope.policy.agents, briefing.workdir.real, env.sources
+        )
+        if found.level == "none":
+            problem = (
+                f'sandbox = "off" of agent {quote(agent.name)} is not allowed'
+                if found.is_off
+                else f"agent {quote(agent.name)} has run_command, and no sandbox works here"
+            )
+    if problem:
+        raise ConfigError(
+            f"a sandbox is required, but {problem}",
+            hint="install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml"
+            if problem.endswith("here")
+            else f"remove the key {key}",
+        )
 
 
 async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:

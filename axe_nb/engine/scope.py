@@ -111,6 +111,8 @@ class Env:
     """Retries of each request of the tree that fails for now; None = as its agent says."""
     default_retries: int = 0
     """Those of agents that set none."""
+    requires_sandbox: bool = False
+    """True if no command and no MCP server of the tree may run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
     """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
     child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""

@@ -2,14 +2,13 @@
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`.
-Source: product.md "Models can do more than text" (MCP); D-46, D-55; library-facts "MCP client".
+Source: product.md "Models can do more than text" (MCP); D-46, D-82; library-facts "MCP client".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +19,7 @@ from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.sandbox.service import Use
 from axe_nb.text import format_seconds, quote
-from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
 T = TypeVar("T")
@@ -62,8 +59,6 @@ class Connection:
         self.server = server
         self.listing = Listing()
         """The server's tools; empty until it has started."""
-        self.notes: tuple[str, ...] = ()
-        """Notes on its last start."""
         self._endpoint = Endpoint(name, server, workdir, sources)
         self._life = _Life(is_over=True)
         self._lock = asyncio.Lock()
@@ -106,21 +101,13 @@ class Connection:
             question: (the package's session) → the answer.
 
         Raises:
-            ToolError: the server refused it, died, or changed protected files.
+            ToolError: the server refused it, or died.
         """
         async with self._lock:
             if not self.is_running:
                 await self._restart()
         life = self._life
-        try:
-            async with self._watch() as notes:
-                answer = await self._put(question, life)
-        except ConfigError as error:
-            raise ToolError("; ".join(error.lines())) from None
-        if notes:
-            raise ToolError(
-                "\n".join([f"MCP server {quote(self.name)} changed protected files:", *notes])
-            )
+        answer = await self._put(question, life)
         self._deaths = 0
         return answer
 
@@ -169,14 +156,12 @@ class Connection:
         await self._endpoint.prepare()
         life = self._life = _Life()
         ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
-        async with self._watch() as notes:
-            life.owner = asyncio.create_task(self._own(life, ready))
-            try:
-                self.listing = await self._within(ready)
-            except BaseException:
-                await self._end()
-                raise
-        self.notes = tuple(notes)
+        life.owner = asyncio.create_task(self._own(life, ready))
+        try:
+            self.listing = await self._within(ready)
+        except BaseException:
+            await self._end()
+            raise
         self._is_stale = False
 
     async def _within(self, work: Awaitable[T]) -> T:
@@ -243,33 +228,6 @@ class Connection:
             life.owner.cancel()
             await asyncio.wait([life.owner], timeout=CLOSING)
             life.owner = None
-
-    @asynccontextmanager
-    async def _watch(self) -> AsyncIterator[list[str]]:
-        """Compares the protected files of the workdir around what a server does there.
-
-        Yields a list that holds notes on them afterwards.
-        """
-        notes: list[str] = []
-        if self._endpoint.sandbox is None:
-            yield notes
-            return
-        use = Use(self._endpoint.sandbox)
-        is_done = False
-        try:
-            try:
-                await in_thread(use.begin)
-            except asyncio.CancelledError:
-                use.drop()
-                raise
-            except (OSError, ValueError) as error:
-                raise ConfigError(f"MCP server {quote(self.name)}: {describe(error)}") from None
-            yield notes
-            is_done = True
-        finally:
-            notes += await in_thread(use.end)
-            if not is_done:
-                use.leave(notes)
 
 
 @cache

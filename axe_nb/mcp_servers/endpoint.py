@@ -1,6 +1,6 @@
 """The program or address of a server: how it is opened, and how its end is reported.
 
-Source: product.md "Models can do more than text" (MCP); D-43, D-55.
+Source: product.md "Models can do more than text" (MCP); D-43, D-82.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Endpoint:
 
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
-        words, service = self._words, self._words.service
+        words, process = self._words, self._words.process
         if words.fault:
             return f": {words.fault}"
         told = []
-        if service is not None and service.failure:
-            told.append(service.failure)
-        elif service is not None and service.code is not None:
-            told.append(_describe_code(service.code))
+        if process is not None and process.failure:
+            told.append(process.failure)
+        elif process is not None and process.code is not None:
+            told.append(_describe_code(process.code))
         if words.last:
             told.append(f"its last output: {quote(one_line(words.last, LAST_WORDS))}")
         return f" ({'; '.join(told)})" if told else ""
@@ -118,7 +118,7 @@ class Endpoint:
                 "and without one it could do anything you can",
                 hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
-        if sandbox.method.restores:  # what it moves meanwhile, the restoring would follow
+        if not sandbox.method.is_read_only and sandbox.level != "none":
             raise ConfigError(
                 f"MCP server {quote(self._name)} was not started: the sandbox of this machine "
                 "(level files) cannot protect files from a program that goes on running",

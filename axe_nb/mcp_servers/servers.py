@@ -1,6 +1,6 @@
 """The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
-Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-55; O-5.
+Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-82; O-5.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Servers:
             _check_permissions(agent, name, [tool.name for tool in offered])
             named = [tool for tool in offered if tool.name in agent.tools]
             tools += named or offered[:MAX_TOOLS]
-            told = [*connection.notes, *connection.listing.warnings]
+            told = [*connection.listing.warnings]
             if not named and len(offered) > MAX_TOOLS:
                 told.append(
                     f"it offers {plural(len(offered), 'tool')}, and the agent has the first "

@@ -1,7 +1,7 @@
 """Messages to and from a server that is started here: lines of JSON over its input and output.
 
 The package's own transport starts the program itself, without a sandbox.
-Source: product.md "Models can do more than text" (MCP); D-55.
+Source: product.md "Models can do more than text" (MCP); D-82.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.find import Sandbox
-from axe_nb.sandbox.process import close_file
-from axe_nb.sandbox.service import Service
+from axe_nb.sandbox.process import Process, close_file
 from axe_nb.threads import in_thread
 
 T = TypeVar("T")
@@ -59,7 +58,7 @@ class Words:
     """Its last line of standard output that could not be read as a message."""
     fault: str = ""
     """The reason that it was ended, if it was."""
-    service: Service | None = field(default=None, repr=False)
+    process: Process | None = field(default=None, repr=False)
 
     @property
     def last(self) -> str:
@@ -114,8 +113,8 @@ class _Process:
         """Starts the server, the threads and the tasks."""
         (stdin, ours), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._pipe = _Pipe(ours)
-        self._service = Service(sandbox, command, environment, (stdin, stdout, stderr))
-        self._words.service = self._service
+        self._program = sandbox.start(command, environment, (stdin, stdout, stderr))
+        self._words.process = self._program
         last = _start_thread(lambda: _keep_end(errors, self._words))
         _start_thread(lambda: self._read(messages, last))
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
@@ -126,10 +125,10 @@ class _Process:
             task.cancel()
         await asyncio.wait(self._tasks)
         self.from_server.close()
-        is_over = self._pipe.close() and await in_thread(self._service.wait, GRACE)
+        is_over = self._pipe.close() and await in_thread(self._program.wait, GRACE)
         if not is_over:
-            self._service.kill()
-            await in_thread(self._service.wait, PATIENCE)
+            self._program.kill()
+            await in_thread(self._program.wait, PATIENCE)
             self._pipe.close()
         for stream in (self.to_session, self.from_session, self.to_server):
             stream.close()
@@ -140,7 +139,7 @@ class _Process:
             if not _run_on(self._loop, self._deliver(message)):
                 break
         if self._words.fault:
-            self._service.kill()
+            self._program.kill()
         last.join(GRACE)  # another program may hold its standard error open
         _run_on(self._loop, self._end())
         for _ in _read_chunks(number):  # else a server that still writes would not end
@@ -168,7 +167,7 @@ class _Process:
         await self._end()
 
     async def _watch(self) -> None:
-        await in_thread(self._service.wait)
+        await in_thread(self._program.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
 

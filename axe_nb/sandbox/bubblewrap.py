@@ -1,18 +1,17 @@
 """Level `full`, by bubblewrap.
 
-Source: D-55; safety-facts §1, §5.
+Source: D-82; safety-facts §1, §5.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.mounts import SIZE, Kind, list_mounts
 from axe_nb.sandbox.view import View
 
 PLACES = (
@@ -31,15 +30,21 @@ NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
 NO_NESTING = "--disable-userns"
 """Known to 0.8 and newer, as is `--size`."""
 
-OPTIONS: Mapping[Kind, str] = {
-    "read": "--ro-bind",
-    "write": "--bind",
-    "link": "--symlink",
-    "empty": "--tmpfs",
-    "proc": "--proc",
-    "dev": "--dev",
-    "freeze": "--remount-ro",
-}
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
+"""Programs and libraries of the system."""
+
+SETTINGS = (
+    "alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+    "fonts", "gai.conf", "group", "host.conf", "hosts", "inputrc", "java", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "magic.mime", "maven",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "perl", "pki", "protocols", "python3",
+    "python3.11", "R", "redhat-release", "resolv.conf", "rpc", "services", "ssl", "terminfo",
+    "texmf", "timezone",
+)  # fmt: skip
+"""Files and folders of `/etc` that programs need; none of them holds a secret."""
+
+SIZE = 1 << 30
+"""Most bytes that a command can write into each empty folder, which is memory."""
 
 PROMISES = (
     "writes nothing outside the workdir, and no protected file in it",
@@ -66,22 +71,42 @@ def list_methods() -> Iterator[Method]:
 
 
 def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    found = [*start, *(["--share-net"] if view.network else [])]
-    for kind, path, target in list_mounts(view):
-        match kind:
-            case "link":
-                found += ["--symlink", target, path]
-            case "hide":
-                found += ["--ro-bind", "/dev/null", path]
-            case "read" | "write":
-                found += [OPTIONS[kind], path, path]
-            case "empty" if NO_NESTING in start:
-                found += ["--size", str(SIZE), "--tmpfs", path]
-            case _:
-                found += [OPTIONS[kind], path]
+    found = [*start, *(["--share-net"] if view.network else []), *_list_mounts(start, view)]
     data = {}
     if seccomp.is_supported():
         found += ["--seccomp", "{filter}"]
         data["{filter}"] = seccomp.make_filter(seccomp.INTERNET, has_namespaces=True)
     found += ["--chdir", str(view.workdir), "--", *words]
     return Launch(words=found, data=data, environment={"TMPDIR": "/tmp"})
+
+
+def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:
+    """Yields the file system of a command: what it does not name does not exist there."""
+    empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
+    for name in SYSTEM:
+        if Path(name).is_symlink():
+            yield from ("--symlink", os.readlink(name), name)  # noqa: PTH115 - as written
+        elif Path(name).is_dir():
+            yield from ("--ro-bind", name, name)
+    for name in SETTINGS:
+        if (path := Path("/etc", name)).exists():
+            yield from ("--ro-bind", str(path), str(path))
+    # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
+    yield from ("--proc", "/proc", "--remount-ro", "/proc")
+    yield from ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
+    for name in ("/tmp", "/run", "/var/tmp"):
+        yield from (*empty, name)
+    if view.home != Path(view.home.anchor):
+        yield from (*empty, str(view.home))
+    for path in view.readable:
+        yield from ("--ro-bind", str(path), str(path))
+    for path in (view.workdir, *view.anchored):
+        yield from ("--bind", str(path), str(path))
+    for path in view.read_only:
+        yield from ("--ro-bind", str(path), str(path))
+    for path in view.hidden:
+        if path.is_dir():
+            yield from (*empty, str(path), "--remount-ro", str(path))
+        else:
+            yield from ("--ro-bind", "/dev/null", str(path))
+    yield from ("--remount-ro", "/")

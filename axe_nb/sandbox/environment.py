@@ -1,6 +1,6 @@
 """The environment variables that programs get: none that holds a key.
 
-Source: D-43, D-55.
+Source: D-43, D-82.
 """
 
 from __future__ import annotations

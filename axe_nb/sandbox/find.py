@@ -1,11 +1,10 @@
 """The strongest level of the sandbox that works here, tried before it is trusted.
 
-Source: D-55; safety-facts §5 (only the real flags prove anything).
+Source: D-82; safety-facts §5 (only the real flags prove anything).
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,13 +12,13 @@ from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.sandbox import bubblewrap, docker, namespaces, plain, seatbelt
+from axe_nb.sandbox import bubblewrap, docker, landlock, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
 from axe_nb.sandbox.process import Process, run_trial
 from axe_nb.sandbox.view import View
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
-    "linux": (bubblewrap.list_methods, namespaces.list_methods),
+    "linux": (bubblewrap.list_methods, landlock.list_methods),
     "darwin": (seatbelt.list_methods,),
 }
 """System → its methods, strongest first."""
@@ -57,14 +56,10 @@ class Sandbox:
         return f"in a sandbox ({name}), {network}"
 
     def start(
-        self,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        stdout: int,
-        stdin: int = subprocess.DEVNULL,
+        self, words: Sequence[str], environment: Mapping[str, str], files: tuple[int, int, int]
     ) -> Process:
         """Starts a command; see `Process`."""
-        return Process(self.method, self.view, words, environment, stdout, stdin)
+        return Process(self.method, self.view, words, environment, files)
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
@@ -83,7 +78,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
-    if method.restores and view.workdir == view.home:
+    if not method.is_read_only and view.workdir == view.home:
         raise ConfigError(
             f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
             hint='use a project folder as workdir, or set sandbox = "off"',

@@ -43,8 +43,8 @@ class Method:
     not_promised: tuple[str, ...] = ()
     """Short sentences about what it can still do."""
     wrap: Wrap
-    restores: bool = False
-    """True if protected files are compared and restored afterwards, as they are not read-only."""
+    is_read_only: bool = True
+    """True if a command cannot write protected files; else changes are only seen afterwards."""
 
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]

@@ -2,11 +2,10 @@
 
     launcher.py PLAN WORD...
 
-PLAN is a dict, marshalled, in hexadecimal: `mounts`, a file system to build in the namespaces that
-it was started in; or `read`, `write` and `files`, paths for Landlock, `identity` of the workdir,
-`parent` and `remover`, a program; `network`; `filter`, system calls to refuse; `workdir`.
+PLAN is a dict, marshalled, in hexadecimal: `read`, `write` and `files`, paths for Landlock;
+`workdir` and its `identity`; `parent`; `network`; `filter`, system calls to refuse.
 It imports the standard library alone, and little of it, as it starts with every command.
-Source: D-55; safety-facts §2, §3, §4.
+Source: D-82; safety-facts §2, §4.
 """
 
 from __future__ import annotations
@@ -25,15 +24,11 @@ else:  # what `signal` and `typing` import takes longer than all the rest
     import _signal as signal
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 442, 444, 445, 446
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1, 22, 24, 36, 38, 47
-SET_INTERFACE_FLAGS = 0x8914
-MS_BIND_ALL = 4096 | 16384
-NO_SUID_OR_DEVICES = 2 | 4
-MNT_DETACH, AT_RECURSIVE = 2, 0x8000
-OLD = "/.old"
-"""The file system of the machine, while that of the command is built."""
+REMOVING = 10
+"""Seconds that it may take to remove temporary files."""
+REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
 
 EXECUTE_OR_READ, READ_FILE, WRITE_FILE = 0b1101, 0b100, 0b10
 ON_FILES = 0b1100000000000111
@@ -104,94 +99,6 @@ def allow(ruleset: int, path: str, rights: int, identity: str = "") -> None:
     os.close(place)
 
 
-def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    words = [word.encode() or None for word in (source, target, kind)]
-    call(f"mount {target}", LIBC.mount(*words, ctypes.c_ulong(flags), data.encode() or None))
-
-
-def bind(source: str, target: str, *, is_read_only: bool) -> None:
-    """Shows a file or folder of the machine."""
-    if os.path.isdir(source):  # noqa: PTH112
-        os.makedirs(target, exist_ok=True)  # noqa: PTH103
-    elif not os.path.exists(target):  # noqa: PTH110
-        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
-    mount(source, target, flags=MS_BIND_ALL)
-    set_attributes(target, NO_SUID_OR_DEVICES | is_read_only, AT_RECURSIVE)
-
-
-def set_attributes(path: str, attributes: int, flags: int) -> None:
-    """Sets attributes of a mount, such as read-only."""
-    wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
-    place, size = path.encode(), ctypes.c_size_t(len(wanted))
-    call(f"mount {path}", LIBC.syscall(MOUNT_SETATTR, -100, place, flags, wanted, size))
-
-
-def build_root(mounts: list[tuple[str, str, str]]) -> None:
-    """Builds the file system of a command and makes it the only one in sight."""
-    sources = {path: os.path.realpath(path) for _, path, _ in mounts}
-    mount("tmpfs", "/tmp", "tmpfs", NO_SUID_OR_DEVICES, "mode=0755")
-    os.mkdir("/tmp" + OLD)  # noqa: PTH102
-    os.chdir("/tmp")
-    number = PIVOT_ROOT[os.uname().machine]
-    call("pivot_root", LIBC.syscall(number, b".", OLD[1:].encode()))
-    os.chdir("/")
-    is_frozen = mounts.pop()[:2] == ("freeze", "/")
-    for kind, path, target in mounts:
-        show(kind, path, target, sources[path])
-    call("umount", LIBC.umount2(OLD.encode(), MNT_DETACH))
-    os.rmdir(OLD)  # noqa: PTH106
-    set_attributes("/", int(is_frozen), 0)
-
-
-def show(kind: str, path: str, target: str, source: str) -> None:
-    """Carries out one mount."""
-    if kind == "link":
-        os.symlink(target, path)  # noqa: PTH211
-    elif kind in ("read", "write"):
-        bind(OLD + source, path, is_read_only=kind == "read")
-    elif kind == "hide":
-        bind(f"{OLD}/dev/null", path, is_read_only=True)
-    elif kind == "freeze":
-        set_attributes(path, 1, 0)
-    else:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
-        if kind == "proc":
-            mount("proc", path, "proc", NO_SUID_OR_DEVICES | 8)
-            refuse_namespaces()
-        else:
-            mode = "mode=0755" if kind == "dev" else "mode=0777,size=1g"
-            mount("tmpfs", path, "tmpfs", NO_SUID_OR_DEVICES, mode)
-        if kind == "dev":
-            show_devices(path)
-
-
-def start_loopback() -> None:
-    """Turns on the only network interface of a new namespace."""
-    socket = call("socket", LIBC.socket(2, 2, 0))
-    call("loopback", LIBC.ioctl(socket, SET_INTERFACE_FLAGS, struct.pack("16sH22x", b"lo", 1)))
-    os.close(socket)
-
-
-def refuse_namespaces() -> None:
-    """Refuses namespaces inside these, in which the command would have capabilities again."""
-    with open("/proc/sys/user/max_user_namespaces", "w") as limit:  # noqa: PTH123
-        limit.write("0")
-
-
-def show_devices(folder: str) -> None:
-    for name in ("null", "zero", "full", "random", "urandom", "tty"):
-        place = f"{folder}/{name}"
-        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
-        mount(f"{OLD}/dev/{name}", place, flags=MS_BIND_ALL)
-        set_attributes(place, 1, 0)  # its mode; data may be written
-    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-        os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")  # noqa: PTH211
-    os.symlink("pts/ptmx", f"{folder}/ptmx")  # noqa: PTH211
-    os.mkdir(f"{folder}/pts")  # noqa: PTH102
-    mount("devpts", f"{folder}/pts", "devpts", 2, "newinstance,ptmxmode=0666,mode=620")
-
-
 def drop_capabilities() -> None:
     """Gives up all capabilities, also those that root would get back with the next program."""
     for capability in range(64):
@@ -215,8 +122,7 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
         os.chdir(plan["workdir"])
         drop_capabilities()
         call("no_new_privs", prctl(PR_NO_NEW_PRIVS, 1))
-        if "write" in plan:
-            restrict_files(plan)
+        restrict_files(plan)
         refuse_calls(bytes.fromhex(plan["filter"]))
         os.execvp(words[0], words)
     except (Refused, OSError) as error:
@@ -233,12 +139,17 @@ def make_folder(plan: dict[str, Any]) -> str:
     return folder
 
 
-def remove(folder: str, program: str, code: int) -> None:
-    """Removes an empty folder; else becomes the program that removes it and exits with the code."""
+def remove(folder: str) -> None:
+    """Removes a folder, with programs that know folders of any depth and follow no link."""
     try:
         os.rmdir(folder)  # noqa: PTH106
     except OSError:
-        os.execv(sys.executable, [sys.executable, "-I", "-S", program, folder, str(code)])
+        child = os.fork()
+        if not child:
+            signal.alarm(REMOVING)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            os.execv("/bin/sh", ["sh", "-c", REMOVE, "sh", folder])
+        os.waitpid(child, 0)
 
 
 def confine_signals(outside: int) -> bool:
@@ -269,7 +180,7 @@ def end_all(*, is_confined: bool) -> None:
         except ChildProcessError:
             return
         except Exception:
-            pass  # what is left would change protected files after they are restored
+            pass  # what is left would go on
         signal.sigtimedwait({signal.SIGCHLD}, 0.002)
 
 
@@ -303,31 +214,22 @@ def list_children(pid: int) -> list[int]:
 def main() -> None:
     """Runs the command and exits with its code, or 128 and its signal, when all has ended."""
     plan, words = marshal.loads(bytes.fromhex(sys.argv[1])), sys.argv[2:]
-    is_alone = "mounts" in plan  # in namespaces, everything ends with this process
-    prctl(PR_PDEATHSIG, signal.SIGKILL if is_alone else signal.SIGTERM)
-    folder, is_confined = "", False
-    if is_alone:
-        if not plan["network"]:
-            start_loopback()
-        build_root(plan["mounts"])
-    elif os.getppid() != plan["parent"]:
+    prctl(PR_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != plan["parent"]:
         return
-    else:
-        folder = make_folder(plan)
-        call("subreaper", prctl(PR_SUBREAPER, 1))
-        is_confined = confine_signals(plan["parent"])
+    folder = make_folder(plan)
+    call("subreaper", prctl(PR_SUBREAPER, 1))
+    is_confined = confine_signals(plan["parent"])
 
     def stop(code: int) -> NoReturn:
         try:
-            if not is_alone:
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
-                end_all(is_confined=is_confined)
-                remove(folder, plan["remover"], code)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+            end_all(is_confined=is_confined)
+            remove(folder)
         finally:
             os._exit(code)
 
-    if not is_alone:
-        signal.signal(signal.SIGTERM, lambda *_: stop(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: stop(128 + signal.SIGTERM))
     child = os.fork()
     if not child:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

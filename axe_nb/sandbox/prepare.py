@@ -1,6 +1,6 @@
 """The program to start for a command, with a check of what it is shown.
 
-Source: D-53, D-55.
+Source: D-53, D-82.
 """
 
 from __future__ import annotations
@@ -14,6 +14,16 @@ from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.view import View, identify
 
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
+
+LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
+"""Limits of a command, as options of `ulimit`: core files, blocks of 512 bytes of a file, open
+files."""
+
+PROCESSES = 8192
+"""Most processes of the user at the same time; root is exempt."""
+
+LEAST_MEMORY = 2 << 30
+"""Bytes of memory that one process may use, or half of the machine's if that is more."""
 
 STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
 """Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
@@ -31,10 +41,28 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """
     if os.name == "nt":
         return method.wrap(words, view)
-    steps = ["ulimit -c 0"]  # no core files
+    steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
     if method.level == "full":
         steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
     return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
+
+
+def _list_limits() -> list[str]:
+    """Returns lines of the shell; a lower limit of the machine stays."""
+    limits = {**LIMITS, "d": max(LEAST_MEMORY, _find_memory() // 2) >> 10}
+    lines = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
+    # shells disagree about its name, and some end at an option that they do not know
+    ask = "(ulimit -{0} {1}) 2>/dev/null"
+    first, second = (ask.format(option, PROCESSES) for option in "up")
+    return [*lines, f"if {first}; then ulimit -u {PROCESSES}; "
+            f"elif {second}; then ulimit -p {PROCESSES}; fi"]  # fmt: skip
+
+
+def _find_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 0
 
 
 def _make_check(paths: Sequence[Path]) -> str:

@@ -1,6 +1,6 @@
-"""A running command, and its end: no process and no new protected file is left behind.
+"""A running command or server, and its end: no process and no placeholder is left behind.
 
-Source: D-55; safety-facts §4 (a sandbox dies with the thread that started it).
+Source: D-82; safety-facts §4 (a sandbox dies with the thread that started it).
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from axe_nb.sandbox.claim import Claim
+from axe_nb.sandbox.changes import compare, look
+from axe_nb.sandbox.covers import Covers
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import list_children, list_descendants
-from axe_nb.sandbox.pending import PENDING
 from axe_nb.sandbox.prepare import prepare
-from axe_nb.sandbox.view import View, fill_view
-from axe_nb.sandbox.watch import Watch
+from axe_nb.sandbox.view import View, cover, fill_view, list_covers
 
 PATIENCE = 2.0
 """Seconds that the first process of a sandbox has to end the others."""
@@ -32,7 +30,7 @@ INTERVAL = 0.02
 
 
 class Process:
-    """A command, run by a thread of its own until it ends."""
+    """A program, run by a thread of its own until it ends."""
 
     def __init__(
         self,
@@ -40,151 +38,123 @@ class Process:
         view: View,
         words: Sequence[str],
         environment: Mapping[str, str],
-        stdout: int,
-        stdin: int = subprocess.DEVNULL,
+        files: tuple[int, int, int],
     ) -> None:
-        """Starts the command, once nothing else claims the workdir, and returns at once.
+        """Starts the program and returns at once.
 
         Args:
             method: the way to start it.
             view: what it sees.
             words: program and arguments.
             environment: all of its environment variables.
-            stdout: file number for its output and its errors; closed here.
-            stdin: file number for its input; closed here.
+            files: numbers of the files for its input, output and errors; closed here.
         """
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = it runs or did not start."""
         self.failure = ""
-        """The reason that it could not be started, or its protected files not be checked."""
+        """The reason that it could not be started, or its protected files not be compared."""
         self.notes: tuple[str, ...] = ()
-        """Protected files that it created or changed, and what was done about them."""
+        """Protected files that were changed while it ran."""
         self.owner = os.getpid()
-        """The process that started it; forks of it inherit the object, not the command."""
+        """The process that started it; forks of it inherit the object, not the program."""
         self._method = method
         self._view = view
         self._words, self._environment = words, environment
-        self._files = (stdout, stdin)
+        self._files = files
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._end: Sequence[str] = ()
         self._is_killed = False
-        self._is_left = False
-        # what is copied and restored must not be exchanged meanwhile by another command
-        self._claim = Claim(view.workdir, is_shared=not method.restores)
-        self._begun, self._over = threading.Event(), threading.Event()
+        self._over = threading.Event()
         _running.add(self)
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
 
-    def wait_start(self, timeout: float | None = None) -> bool:
-        """Returns true once the command can start, or is over."""
-        return self._begun.wait(timeout)
-
     def wait(self, timeout: float | None = None) -> bool:
-        """Returns true once the command and everything that it started have ended."""
+        """Returns true once the program and everything that it started have ended."""
         return self._over.wait(timeout)
 
-    def leave(self) -> bool:
-        """Returns false if it is over; else the next command in its workdir reports its notes."""
-        with self._lock:
-            self._is_left = not self._over.is_set()
-            return self._is_left
-
     def kill(self) -> None:
-        """Kills the command and everything that it started; one that has not begun never does."""
+        """Kills the program and everything that it started; one that has not begun never does."""
         with self._lock:
             self._is_killed = True
             if self._popen is not None and not self._over.is_set():
                 end_process(self._popen, self._method, self._end)
-        if not self._begun.is_set():
-            self._claim.drop()  # it waits for a write
 
     def _keep(self) -> None:
         try:
-            if self._claim.wait():
-                self._begun.set()
-                self._run()
-        except Exception as error:  # whatever a command may have made to make the check fail
-            what = "start the command" if self._popen is None else "check protected files after it"
+            self._run()
+        except Exception as error:  # whatever a command may have made to make a look fail
+            what = "start it" if self._popen is None else "compare protected files after it"
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
             self.failure = f"cannot {what}: {reason}"
         finally:
+            self._close_files()
             if self._popen is None and not self._is_killed:
-                self.failure = self.failure or "cannot start the command"
-            for number in self._files:
-                close_file(number)
-            self._claim.drop()
-            self._begun.set()
+                self.failure = self.failure or "cannot start it"
             with self._lock:
                 self._over.set()
-                if self._is_left:
-                    PENDING.keep_notes(self._view.workdir, self.notes)
             _running.discard(self)
 
     def _run(self) -> None:
-        """Runs the command to its end and settles what it did to protected files."""
-        earlier = PENDING.settle(self._view.workdir)
-        view = fill_view(self._view)  # now, as an approved write may have changed files
-        watch = Watch(view, restores=self._method.restores)
-        self._start(prepare(self._method, view, self._words))
-        if self._popen is None:
+        method, view = self._method, self._view
+        if method.level == "none":
+            self._run_in(view)
             return
+        if not method.is_read_only:
+            view = fill_view(view)
+            self._compare(view)
+            return
+        covers = Covers(view.workdir)
+        try:
+            view = fill_view(view)
+            self._compare(cover(view, covers.make(view.missing)))
+        finally:
+            covers.end(list_covers(view))
+
+    def _compare(self, view: View) -> None:
+        is_read_only = self._method.is_read_only
+        before = look(view, is_read_only=is_read_only)
+        self._run_in(view)
+        if view.workdir.exists():
+            self.notes = compare(before, look(view, is_read_only=is_read_only), view.workdir)
+
+    def _run_in(self, view: View) -> None:
+        """Runs the program to its end."""
+        launch = prepare(self._method, view, self._words)
+        with self._lock:
+            if self._is_killed:
+                return
+            self._end = launch.end
+            self._popen = spawn(launch, view, self._environment, *self._files)
+        self._close_files()  # else its end would not be noticed
         wait_exit(self._popen)
         if self._method.ending == "group":
             kill_group(self._popen)
         code = self._popen.wait()
-        self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
-        try:
-            watch.settle()
-        finally:
-            self.notes = (*earlier, *watch.take_notes())
-            if not watch.is_settled:
-                PENDING.add(watch)
-        with contextlib.suppress(OSError, ValueError):  # it may have removed what was in the way
-            self.notes += tuple(PENDING.settle(view.workdir))
+        is_wrapped = self._method.ending != "group"  # then 128 + the number of a signal ends it
+        self.code = 128 - code if is_wrapped and 128 < code <= 192 else code
 
-    @property
-    def _is_wrapped(self) -> bool:
-        """True if a signal that ends the command is reported as 128 + its number."""
-        return self._method.ending != "group"
-
-    def _start(self, launch: Launch) -> None:
-        with self._lock:
-            if not self._is_killed:
-                self._end = launch.end
-                self._popen = spawn(launch, self._view, self._environment, *self._files)
+    def _close_files(self) -> None:
+        for number in {*self._files}:
+            close_file(number)
+        self._files = (-1, -1, -1)
 
 
 _running: set[Process] = set()
 
 
-class Running(Protocol):
-    """A process that a thread of ours keeps running."""
-
-    owner: int
-    """The process that started it; a fork of it is not to end it."""
-
-    def kill(self) -> None: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
-
-
-def end_own(running: Iterable[Running], patience: float) -> None:
+def end_all(patience: float = 60.0) -> None:
     """Kills what this process started, and waits until it has ended.
 
     Args:
         patience: most seconds to wait for all of it.
     """
     until = time.monotonic() + patience
-    own = [one for one in list(running) if one.owner == os.getpid()]
+    own = [one for one in list(_running) if one.owner == os.getpid()]
     for one in own:
         one.kill()
     for one in own:
         one.wait(max(0.0, until - time.monotonic()))
-
-
-def end_all(patience: float = 60.0) -> None:
-    """Kills the commands that run and waits until their workdirs have been checked."""
-    end_own(_running, patience)
 
 
 atexit.register(end_all)  # their threads would end with the interpreter
@@ -194,7 +164,7 @@ def run_trial(method: Method, view: View, timeout: float) -> int | None:
     """Returns the exit code of a trivial command; None if it did not start, or not end in time."""
     launch = prepare(method, view, ["/bin/true"])
     try:
-        process = spawn(launch, view, {}, subprocess.DEVNULL, subprocess.DEVNULL)
+        process = spawn(launch, view, {}, *[subprocess.DEVNULL] * 3)
     except OSError:
         return None
     try:
@@ -209,9 +179,9 @@ def spawn(
     launch: Launch,
     view: View,
     environment: Mapping[str, str],
-    stdout: int,
     stdin: int,
-    stderr: int = subprocess.STDOUT,
+    stdout: int,
+    stderr: int,
 ) -> subprocess.Popen[bytes]:
     with _open_files(launch) as (words, numbers):
         return subprocess.Popen(
@@ -290,7 +260,7 @@ def _kill_later(process: subprocess.Popen[bytes]) -> None:
 def _end_launcher(process: subprocess.Popen[bytes]) -> None:
     """Ends a launcher that still runs after a while, but what it started first.
 
-    That would outlive it, and go on when protected files have been restored.
+    That would outlive it.
     """
     time.sleep(PATIENCE)
     while process.poll() is None:

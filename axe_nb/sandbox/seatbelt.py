@@ -1,7 +1,7 @@
 """Level `seatbelt`: sandbox-exec of macOS, with a generated profile.
 
 Of its rules, the last that matches holds. A rule is about a path, whether it exists or not.
-Source: D-55; safety-facts §6. Written from its documentation; it has not been run.
+Source: D-82; safety-facts §6. Written from its documentation; it has not been run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from axe_nb.protected_names import FILES, FOLDERS
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.view import GIT_SETTINGS, View
+from axe_nb.sandbox.names import FILES, FOLDERS, GIT_SETTINGS
+from axe_nb.sandbox.view import View
 
 PROGRAM = "/usr/bin/sandbox-exec"
 
@@ -64,7 +64,7 @@ def make_profile(view: View) -> str:
     temporary = os.path.realpath(tempfile.gettempdir())
     git = [view.workdir / ".git" / name for name in GIT_SETTINGS]
     names = [name for name in (*FOLDERS, *FILES) if name != ".git"]
-    named = [folder / name for folder in (view.workdir, *view.folders) for name in names]
+    named = [view.workdir / name for name in names]
     work = [view.workdir, Path(temporary)]
     rules = [
         START,

@@ -3,7 +3,7 @@
 A command in a network namespace can still connect to a socket that is a file in its workdir, and
 one with a network to the sockets of other programs: neither is a matter of mounts. Keyrings belong
 to no namespace. Landlock knows neither the limits and priorities of a process nor System V IPC.
-Source: D-55; safety-facts §1 (unix sockets), §2 (seccomp).
+Source: D-82; safety-facts §1 (unix sockets), §2 (seccomp).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of the machine that a command sees: its workdir, toolchains, and no other home files.
 
-Source: D-52, D-55; safety-facts §1 (protected paths, toolchains).
+Source: D-82; safety-facts §1 (protected paths, toolchains).
 """
 
 from __future__ import annotations
@@ -9,16 +9,24 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.protected import Places, is_hidden, list_protected
+from axe_nb.protected import is_hidden
 from axe_nb.protected_names import KEY_PATHS
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.sandbox.covers import is_placeholder
+from axe_nb.sandbox.names import (
+    GIT_ABSENT,
+    GIT_SETTINGS,
+    find_repository,
+    find_targets,
+    list_names,
+)
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
@@ -27,12 +35,6 @@ TOOLCHAINS = (
     "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
 )  # fmt: skip
 """Folders below home with programs and no keys: commands may read them."""
-
-GIT_SETTINGS = (
-    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
-    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
-)  # fmt: skip
-"""Names in `.git` that decide what git runs; all else in it is written by a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +52,16 @@ class View:
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     """Folders of toolchains outside the workdir."""
-    folders: tuple[Path, ...] = ()
-    """Folders below the workdir that Python imports from, where names count as directly in it."""
-    protected: tuple[Path, ...] = ()
-    """Protected files, folders and links that are directly in the workdir or one of these."""
+    names: tuple[Path, ...] = ()
+    """Protected files, folders and links, which need not exist."""
     read_only: tuple[Path, ...] = ()
     """Protected files and folders in the workdir that exist; none of them is a link."""
+    missing: Mapping[Path, str | None] = field(default_factory=dict)
+    """Those that are to be kept from being made → their text; None = a folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed: they hold protected paths."""
     hidden: tuple[Path, ...] = ()
     """Files and folders in the workdir that hold keys."""
-    prefix: Path | None = None
-    """The running Python's environment, if it lies in the workdir; one of `read_only`."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
@@ -91,28 +91,48 @@ def fill_view(view: View) -> View:
         ConfigError: a link has taken the place of the workdir or a folder above it.
     """
     _check_place(view.workdir)
-    workdir, home, folders = view.workdir, view.home, _find_folders(view.workdir)
-    protected = tuple(list_protected(workdir, folders))
-    every = _find_outermost(
-        [*protected, *_find_targets(protected, workdir), *view.sources], workdir
-    )
-    found = [path for path in every if not path.is_symlink()]
-    repository = [path for path in found if path.name == ".git" and path.is_dir()]
-    hidden = tuple(dict.fromkeys(_find_keys(workdir, home, protected)))
-    whole = set(found) - set(repository)
-    parents = _list_parents([*found, *hidden], workdir)
-    anchored = (*repository, *(p for p in parents if not whole & {p, *p.parents}))
-    inner = (p / name for p in repository for name in GIT_SETTINGS)
-    settings = [path for path in inner if path.exists() and not path.is_symlink()]
+    workdir, home = view.workdir, view.home
+    stand_ins = {workdir / name: text for name, text in list_names(workdir, home).items()}
+    git = workdir / ".git"
+    repository = None if is_placeholder(git) else find_repository(git, workdir)
+    if repository is not None:
+        stand_ins |= {repository / name: GIT_ABSENT.get(name) for name in GIT_SETTINGS}
+    prefix = _find_prefix(workdir)
+    names = [*stand_ins, *view.sources, *([prefix] if prefix else [])]
+    names = [path for path in names if path != repository]
+    found = [path for path in names if path.exists() and not path.is_symlink()]
+    found += find_targets(iter(names), workdir)
+    found = [path for path in found if path != repository]
+    hidden = tuple(dict.fromkeys(_find_keys(workdir, home, names)))
+    kept_out = [p for p in stand_ins if p.parent != repository or p.name in GIT_ABSENT]
+    missing = {p: stand_ins[p] for p in kept_out if not os.path.lexists(p)}
+    parents = _list_parents([*found, *hidden, *missing], workdir)
+    anchored = [path for path in parents if not {path, *path.parents} & set(found)]
     return replace(
         view,
-        folders=folders,
-        protected=protected,
-        read_only=tuple(p for p in [*found, *settings] if p not in {*anchored, *hidden}),
-        anchored=anchored,
+        names=tuple(path for path in names if path != prefix),
+        read_only=tuple(p for p in dict.fromkeys(found) if p not in hidden),
+        missing=missing,
+        anchored=tuple(anchored),
         hidden=hidden,
-        prefix=_find_prefix(workdir),
     )
+
+
+def cover(view: View, made: Iterable[Path]) -> View:
+    """Returns the view with placeholders, which commands see as read-only and empty."""
+    paths = tuple(dict.fromkeys(made))
+    return replace(
+        view,
+        read_only=(*view.read_only, *(p for p in paths if not is_hidden(p, view.workdir))),
+        hidden=(*view.hidden, *(p for p in paths if is_hidden(p, view.workdir))),
+    )
+
+
+def list_covers(view: View) -> list[Path]:
+    """Returns the places where placeholders may have been left when a kernel was killed."""
+    return [path for path in view.read_only if path.parent != view.workdir] + [
+        view.workdir / name for name in list_names(view.workdir, view.home)
+    ]
 
 
 def identify(path: Path) -> str:
@@ -140,28 +160,6 @@ def find_home() -> Path:
     return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
 
 
-def _find_folders(workdir: Path) -> tuple[Path, ...]:
-    """Returns the folders below the workdir that Python imports from, without its environment."""
-    places = Places(workdir)
-    found = (path for path in places.import_folders if not path.is_relative_to(places.prefix))
-    return tuple(sorted(path for path in found if path != workdir))
-
-
-def _find_outermost(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the paths that exist and the Python in the workdir, but nothing inside another."""
-    found = dict.fromkeys(path for path in paths if os.path.lexists(path))
-    if (prefix := _find_prefix(workdir)) is not None:
-        found[prefix] = None
-    yield from (path for path in found if not any(parent in found for parent in path.parents))
-
-
-def _find_targets(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the files and folders in the workdir that the links among the paths lead to."""
-    for real in (Path(os.path.realpath(path)) for path in paths if path.is_symlink()):
-        if real != workdir and real.is_relative_to(workdir) and real.exists():
-            yield real
-
-
 def _list_parents(paths: Iterable[Path], workdir: Path) -> list[Path]:
     """Returns the folders between the workdir and the paths, from the top down."""
     below = {p for path in paths for p in path.parents if p != workdir}
@@ -173,17 +171,18 @@ def _find_prefix(workdir: Path) -> Path | None:
     return prefix if prefix != workdir and prefix.is_relative_to(workdir) else None
 
 
-def _find_keys(workdir: Path, home: Path, protected: Iterable[Path]) -> Iterator[Path]:
-    """Yields what holds keys among protected files, and below the workdir if that is home.
+def _find_keys(workdir: Path, home: Path, names: Sequence[Path]) -> Iterator[Path]:
+    """Yields what holds keys directly in the workdir, and below it if that is home.
 
     Axe's own folders are among them, wherever in the workdir they are.
     """
     for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
         if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
             yield folder
-    keys = [path for path in protected if is_hidden(path, workdir)]
-    yield from (path for path in keys if not path.is_symlink())
-    yield from _find_targets(keys, workdir)
+    there = (workdir / name for name in sorted(os.listdir(workdir)))  # noqa: PTH208
+    keys = [path for path in dict.fromkeys([*names, *there]) if is_hidden(path, workdir)]
+    yield from (path for path in keys if path.exists() and not path.is_symlink())
+    yield from find_targets(iter(keys), workdir)
     if workdir == home:
         below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
         yield from (path for path in below if path.exists() and not path.is_symlink())

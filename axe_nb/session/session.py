@@ -239,7 +239,7 @@ class Session:
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             tape=tape,
             nest=self._nest,
-            default_retries=config.retries,
+            default_retries=config.retries, requires_sandbox=config.requires_sandbox,
             hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget, ask_person),
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),

@@ -135,6 +135,8 @@ class FileLog:
     files_modified: dict[str, None] = field(default_factory=dict)
     kept: KeptFiles | None = None
     """Keeps the old contents of files that are modified; None = nothing is kept."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about other files, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from axe_nb.sandbox import docker
 from tests.mcp_servers.servers import raw
 
 pytestmark = [
-    pytest.mark.req("D-46", "D-55", "D-60"),
+    pytest.mark.req("D-46", "D-82", "D-60"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a program for Linux"),
 ]
 

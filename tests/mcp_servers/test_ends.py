@@ -19,7 +19,7 @@ from tests.mcp_servers.servers import RAW, caller, play, processes_with, stage, 
 from tests.nb.kernels import started, text
 
 pytestmark = [
-    pytest.mark.req("D-46", "D-55"),
+    pytest.mark.req("D-46", "D-82"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
 ]
 

@@ -20,7 +20,7 @@ from tests.nb.kernels import started, text
 from tests.protocols import PROTOCOLS, provider_of
 
 pytestmark = [
-    pytest.mark.req("D-46", "D-55"),
+    pytest.mark.req("D-46", "D-82"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
 ]
 

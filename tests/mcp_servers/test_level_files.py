@@ -14,7 +14,7 @@ from tests.mcp_servers.servers import RAW
 from tests.sandbox.cages import find_method
 
 pytestmark = [
-    pytest.mark.req("D-46", "D-55"),
+    pytest.mark.req("D-46", "D-82"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Landlock is of Linux"),
 ]
 

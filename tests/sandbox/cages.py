@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 SECRET = "sk-canary-5f1d"
 
-FULL = ("bubblewrap", "namespaces")
+FULL = ("bubblewrap",)
 METHODS = (*FULL, "Landlock")
 """Names of the methods, without versions."""
 

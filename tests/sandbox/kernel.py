@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.sandbox import namespaces
+from axe_nb.sandbox import landlock
 from axe_nb.sandbox.find import Sandbox, list_methods
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.plain import METHOD as PLAIN
@@ -30,13 +30,13 @@ def weakened(method: Method, without: Sequence[Sequence[str]]) -> Method:
     if not without:
         return method
     if method.name != "bubblewrap":
-        source = namespaces.LAUNCHER.read_text()
+        source = landlock.LAUNCHER.read_text()
         for line, instead in without:
             assert source.count(line) >= 1, line
             source = source.replace(line, instead)
         copy = Path(tempfile.mkdtemp()) / "launcher.py"
         copy.write_text(source)
-        namespaces.LAUNCHER = copy
+        landlock.LAUNCHER = copy
         return method
 
     def wrap(words: Sequence[str], view: View) -> Launch:
@@ -60,7 +60,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     readable, writable = os.pipe()
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "LANG": "C.UTF-8"}
     words = ["/bin/bash", "-c", job["command"]]
-    process = Sandbox(method, view).start(words, environment, writable)
+    process = Sandbox(method, view).start(words, environment, (-3, writable, writable))
     output: list[bytes] = []
 
     def read() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.sandbox.batch import run_all, untouched
 from tests.sandbox.cages import FULL, SECRET, Cage, users
 
-pytestmark = pytest.mark.req("D-55", "D-43")
+pytestmark = pytest.mark.req("D-82", "D-43")
 
 HERE = Path(__file__).parent
 GROUPS: dict[str, list[str]] = tomllib.loads((HERE / "corpus.toml").read_text("utf-8"))

@@ -1,44 +1,45 @@
-"""Protected files in the workdir: read-only where they exist, moved aside where they are new."""
+"""Protected names in a workdir: read-only at `full`, there or not; changes are seen at `files`."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from axe_nb.errors import ConfigError
+from axe_nb.sandbox.covers import is_placeholder
 from axe_nb.sandbox.prepare import prepare
 from axe_nb.sandbox.process import spawn
 from axe_nb.sandbox.view import fill_view, make_view
-from axe_nb.sandbox.watch import Watch
-from tests.sandbox.cages import FULL, SECRET, Cage, find_method
+from tests.sandbox.cages import FULL, SECRET, Cage, find_method, kill
 
-pytestmark = pytest.mark.req("D-83", "D-55")
+pytestmark = pytest.mark.req("D-82")
 
 EXISTING = {
     "axe/agents/lead.toml": 'model = "script/x"',
-    "conftest.py": "x = 1",
+    ".github/workflows/ci.yml": "on: push",
     ".vscode/tasks.json": "{}",
     ".git/hooks/pre-commit": "#!/bin/sh",
-    "json.py": "mine = True",
+    ".envrc": "export A=1",
 }
 
 
-def write_all(cage: Cage) -> None:
-    for name, text in EXISTING.items():
-        path = cage.work / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        os.chown(path, cage.uid, cage.uid)
-        os.chown(path.parent, cage.uid, cage.uid)
-    for folder in ("axe", "axe/agents", ".vscode"):
-        os.chown(cage.work / folder, cage.uid, cage.uid)
+def write(cage: Cage, name: str, text: str) -> Path:
+    """Makes a file of the cage's user in the workdir."""
+    path = cage.work / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    for place in (path, *path.parents):
+        if place.is_relative_to(cage.work):
+            os.chown(place, cage.uid, cage.uid)
+    return path
 
 
-def are_whole(cage: Cage) -> bool:
-    return all((cage.work / name).read_text() == text for name, text in EXISTING.items())
+def list_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 ATTACKS = {
@@ -53,87 +54,161 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_existing_files_are_as_they_were(cage: Cage, attack: str) -> None:
-    write_all(cage)
+def test_existing_files_are_as_they_were_or_the_change_is_seen(cage: Cage, attack: str) -> None:
+    for name, text in EXISTING.items():
+        write(cage, name, text)
     config = (cage.work / ".git" / "config").read_text()
-    cage.run(ATTACKS[attack].format(names=" ".join(EXISTING)))
-    assert are_whole(cage)
-    assert (cage.work / ".git" / "config").read_text() == config
+    ended = cage.run(ATTACKS[attack].format(names=" ".join(EXISTING)))
+    if cage.method in FULL:
+        found = {name: (cage.work / name).read_text() for name in EXISTING}
+        assert found == EXISTING
+        assert (cage.work / ".git" / "config").read_text() == config
+        assert ended.notes == ()
+    else:
+        assert ended.notes
 
 
-def test_a_change_is_told_and_what_was_written_is_kept(cage: Cage) -> None:
-    write_all(cage)
-    ended = cage.run("echo evil > axe/agents/lead.toml")
-    assert are_whole(cage)
-    if cage.method not in FULL:
-        assert ended.notes == ('"axe/agents/lead.toml" is protected; the change was undone',)
-        assert (cage.work / "lead.toml.moved").read_text() == "evil\n"
+NEW = (
+    "axe/agents/lead.toml", ".ipython/startup/a.py", ".jupyter/jupyter_config.py", ".envrc",
+    ".vscode/tasks.json", ".idea/x.xml", ".github/ci.yml", ".ssh/authorized_keys", ".env",
+    ".env.local", ".git/commondir", ".git/config.worktree",
+)  # fmt: skip
 
 
-NEW = ("conftest.py", ".vscode", "sitecustomize.py", "json.py", "x.pth", ".envrc", ".git/commondir")
-
-
-def test_new_protected_files_are_moved_aside_and_told(cage: Cage) -> None:
+@pytest.mark.parametrize("how", ["write", "move", "link"])
+def test_names_that_do_not_exist_are_not_made_or_are_seen(cage: Cage, how: str) -> None:
+    before = list_names(cage.work)
+    inner = list_names(cage.work / ".git")
     ended = cage.run(
-        "mkdir .vscode; echo evil > .vscode/tasks.json; mkdir random; touch random/__init__.py; "
-        "for f in conftest.py sitecustomize.py json.py x.pth .envrc .git/commondir; do "
-        "echo evil > $f; done; echo fine > fine.py"
+        "".join(
+            f"mkdir -p $(dirname {name}); rm -rf {name}; rmdir $(dirname {name}); "
+            f"mkdir -p $(dirname {name}); " + {
+                "write": f"echo evil > {name}; ",
+                "move": f"echo evil > x; mv x {name}; ",
+                "link": f"ln -s /dev/null {name}; ",
+            }[how]
+            for name in NEW
+        ) + "rm -f x; true"
+    )  # fmt: skip
+    if cage.method in FULL:
+        assert list_names(cage.work) == before
+        assert list_names(cage.work / ".git") == inner
+        assert ended.notes == ()
+    else:
+        told = " ".join(ended.notes)
+        assert "more changes" in told or all(f'"{name.split("/")[0]}' in told for name in NEW)
+
+
+def test_what_could_not_be_covered_is_seen(cage: Cage) -> None:
+    ended = cage.run("echo x > .env.staging; echo 'ref: x' > HEAD; mkdir .git/rebase-merge")
+    assert ended.notes == (
+        '".env.staging" is protected, and was made',
+        '".git/rebase-merge" is protected, and was made',
+        '"HEAD" is protected, and was made',
     )
-    assert not any((cage.work / name).exists() for name in (*NEW, "random/__init__.py"))
-    assert (cage.work / "conftest.py.moved").read_text() == "evil\n"
-    assert (cage.work / ".vscode.moved" / "tasks.json").read_text() == "evil\n"
-    assert (cage.work / "fine.py").exists()
-    assert len(ended.notes) == len(NEW) + 1
-    assert all("moved to" in note for note in ended.notes)
-    assert (
-        '"json.py" has a protected name, because other programs may run or load it; '
-        'it was moved to "json.py.moved"'
-    ) in ended.notes
 
 
-def test_a_new_repository_is_moved_as_a_whole(cage: Cage) -> None:
-    ended = cage.run("git init -q .; ls .git", workdir=cage.base / "other")
-    assert ended.code == 0
-    assert [note.partition(" ")[0] for note in ended.notes] == ['".git"']
-    assert (cage.base / "other" / ".git.moved" / "config").exists()
+def test_a_folder_without_a_repository_gets_none(cage: Cage) -> None:
+    folder = cage.base / "other"
+    ended = cage.run("git init -q . && echo made", workdir=folder)
+    if cage.method in FULL:
+        assert ended.code
+        assert list_names(folder) == ["secret.txt"]
+    else:
+        assert ended.notes == ('".git" is protected, and was made',)
 
 
-def test_a_name_that_is_taken_is_not_overwritten(cage: Cage) -> None:
-    cage.run("echo one > json.py")
-    cage.run("echo two > json.py")
-    assert (cage.work / "json.py.moved").read_text() == "one\n"
-    assert (cage.work / "json.py.moved-2").read_text() == "two\n"
+@pytest.mark.parametrize("method", FULL)
+def test_placeholders_are_gone_when_the_last_command_ends(cage: Cage) -> None:
+    first = cage.begin("touch began; until [ -e go ]; do sleep 0.05; done", seconds=60)
+    until = time.monotonic() + 60
+    while not (cage.work / "began").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert is_placeholder(cage.work / ".vscode")
+    ended = cage.run("echo evil > .vscode/tasks.json; echo evil > .git/commondir; touch go")
+    assert "Read-only file system" in ended.output
+    first.communicate(timeout=60)
+    assert list_names(cage.work) == [".git", "began", "go"]
+    assert not (cage.work / ".git" / "commondir").exists()
 
 
-def test_a_protected_link_is_restored(cage: Cage) -> None:
-    target = cage.base / "other"
-    (cage.work / "axe").symlink_to(target)
-    ended = cage.run("rm axe; mkdir -p axe/agents; echo evil > axe/agents/lead.toml")
-    assert (cage.work / "axe").readlink() == target
-    assert (cage.work / "axe.moved" / "agents" / "lead.toml").exists()
-    assert any("it was restored" in note for note in ended.notes)
-    assert [path.name for path in target.iterdir()] == ["secret.txt"]
+@pytest.mark.parametrize("method", FULL)
+def test_while_a_command_runs_git_and_the_person_can_work(cage: Cage) -> None:
+    first = cage.begin("touch began; until [ -e go ]; do sleep 0.05; done", seconds=60)
+    until = time.monotonic() + 60
+    while not (cage.work / "began").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
+    asked = ["git", "-c", f"safe.directory={cage.work}", "status", "--short"]
+    seen = subprocess.run(asked, cwd=cage.work, env=environ, capture_output=True, text=True)
+    assert "began" in seen.stdout, seen.stderr
+    (cage.work / ".vscode" / "tasks.json").write_text("{}")
+    (cage.work / "go").touch()
+    first.communicate(timeout=60)
+    assert (cage.work / ".vscode" / "tasks.json").read_text() == "{}"
+    assert not (cage.work / ".idea").exists()
 
 
-def test_what_a_protected_link_leads_to_is_as_it_was(cage: Cage) -> None:
-    for folder in ("shared", "editor"):
-        (cage.work / folder).mkdir()
-        os.chown(cage.work / folder, cage.uid, cage.uid)
-    for name, link, target in (
-        ("shared/fixtures.py", "conftest.py", "shared/fixtures.py"),
-        ("editor/tasks.json", ".vscode", "editor"),
-    ):
-        (cage.work / name).write_text("mine")
-        os.chown(cage.work / name, cage.uid, cage.uid)
-        (cage.work / link).symlink_to(target)
-    cage.run(
-        "echo evil > conftest.py; echo evil > shared/fixtures.py; echo evil > .vscode/tasks.json; "
-        "echo evil > .vscode/settings.json; mv shared s2; mkdir shared; "
-        "echo evil > shared/fixtures.py"
+@pytest.mark.parametrize("method", FULL)
+def test_placeholders_of_a_killed_kernel_go_with_the_next_command(cage: Cage) -> None:
+    kernel = cage.begin("touch began; sleep 60", seconds=60)
+    until = time.monotonic() + 60
+    while not (cage.work / "began").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    kill(kernel)
+    for pipe in (kernel.stdout, kernel.stderr):
+        if pipe:
+            pipe.close()
+    assert is_placeholder(cage.work / "axe")
+    assert is_placeholder(cage.work / ".git" / "commondir")
+    cage.run("true")
+    assert list_names(cage.work) == [".git", "began"]
+    assert not (cage.work / ".git" / "commondir").exists()
+
+
+def test_a_link_leads_to_protected_files_and_its_replacement_is_seen(cage: Cage) -> None:
+    target = write(cage, "shared/agents/lead.toml", "mine")
+    (cage.work / "axe").symlink_to("shared")
+    ended = cage.run(
+        "echo evil > shared/agents/lead.toml; mv shared s2; "
+        "rm axe; mkdir -p axe/agents; echo evil > axe/agents/lead.toml"
     )
-    assert (cage.work / "conftest.py").read_text() == "mine"
-    assert (cage.work / ".vscode" / "tasks.json").read_text() == "mine"
-    assert not (cage.work / "editor" / "settings.json").exists()
+    assert '"axe" is protected, and was changed' in ended.notes
+    if cage.method in FULL:
+        assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("method", FULL)
+@pytest.mark.parametrize("kind", ["gitdir", "link"])
+def test_a_repository_elsewhere_in_the_workdir_is_protected(cage: Cage, kind: str) -> None:
+    (cage.work / ".git").rename(cage.work / "store")
+    if kind == "link":
+        (cage.work / ".git").symlink_to("store")
+    else:
+        (cage.work / ".git").write_text("gitdir: store\n")
+    config = (cage.work / "store" / "config").read_text()
+    ended = cage.run(
+        "echo evil >> store/config; echo evil > store/hooks/pre-commit; echo x > store/commondir; "
+        "mv store s2; git commit -q --allow-empty -m two; git log --oneline"
+    )
+    assert "two" in ended.output
+    assert (cage.work / "store" / "config").read_text() == config
+    assert not (cage.work / "store" / "hooks" / "pre-commit").exists()
+    assert not (cage.work / "store" / "commondir").exists()
+
+
+def test_a_command_has_limits(cage: Cage) -> None:
+    ended = cage.run("ulimit -c; ulimit -n; ulimit -f; ulimit -u; ulimit -d")
+    core, files, size, processes, memory = ended.output.split()
+    assert (core, files, size, processes) == ("0", "4096", "4194304", "8192")
+    assert int(memory) << 10 >= 2 << 30
+
+
+def test_a_command_that_takes_too_much_memory_ends(cage: Cage) -> None:
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    size = max(half, 2 << 30) + (1 << 20)
+    ended = cage.run(f"/usr/bin/python3 -c 'bytearray({size})'")
+    assert "MemoryError" in ended.output
 
 
 @pytest.mark.parametrize("method", FULL)
@@ -145,7 +220,7 @@ def test_keys_that_a_link_leads_to_are_hidden(cage: Cage) -> None:
     assert (cage.work / ".env").read_text() == SECRET
 
 
-def test_git_keeps_working_and_runs_nothing_new(cage: Cage) -> None:
+def test_git_keeps_working_and_runs_nothing_new_or_the_change_is_seen(cage: Cage) -> None:
     ended = cage.run(
         "echo x > x && git add x && git commit -qm two && git checkout -qb b && git stash && "
         "git gc -q && git log --oneline; git config core.fsmonitor evil"
@@ -154,7 +229,10 @@ def test_git_keeps_working_and_runs_nothing_new(cage: Cage) -> None:
     environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
     asked = ["git", "-c", f"safe.directory={cage.work}", "config", "core.fsmonitor"]
     found = subprocess.run(asked, cwd=cage.work, env=environ, capture_output=True, text=True)
-    assert found.stdout == ""
+    if cage.method in FULL:
+        assert (found.stdout, ended.notes) == ("", ())
+    else:
+        assert ended.notes == ('".git/config" is protected, and was changed',)
 
 
 @pytest.mark.parametrize("method", FULL)
@@ -218,76 +296,21 @@ def test_the_running_python_is_protected(cage: Cage) -> None:
     assert list(environment.rglob("evil.pth")) == []
 
 
-@pytest.mark.parametrize("method", ["Landlock"])
-def test_at_level_files_the_start_of_the_running_python_is_restored(cage: Cage) -> None:
-    environment = make_environment(cage)
-    config = (environment / "pyvenv.cfg").read_text()
-    ended = cage.run(
-        "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
-        "echo evil > .venv/pyvenv.cfg"
-    )
-    assert len(ended.notes) == 2
-    assert list(environment.rglob("evil.pth")) == []
-    assert (environment / "pyvenv.cfg").read_text() == config
-
-
-@pytest.mark.parametrize("method", ["Landlock"])
-def test_at_level_files_changed_files_with_keys_are_restored(cage: Cage) -> None:
-    for name in (".env", ".envrc", ".aws/credentials"):
-        path = cage.work / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(SECRET)
-        os.chown(path, cage.uid, cage.uid)
-        os.chown(path.parent, cage.uid, cage.uid)
-    ended = cage.run("echo evil > .envrc; rm .env; echo evil > .aws/credentials")
-    for name in (".env", ".envrc", ".aws/credentials"):
-        assert (cage.work / name).read_text() == SECRET
-        assert f'"{name}" is protected; the change was undone' in ended.notes
-    assert (cage.work / ".envrc.moved").read_text() == "evil\n"
-
-
-def test_a_link_to_a_package_is_moved_not_what_lies_behind_it(cage: Cage) -> None:
-    package = cage.base / "other" / "email"
-    package.mkdir()
-    (package / "__init__.py").write_text("precious")
-    cage.run(f"ln -s {package} json")
-    assert (package / "__init__.py").read_text() == "precious"
-    assert (cage.work / "json.moved").readlink() == package
-    assert not os.path.lexists(cage.work / "json")
-
-
-def test_a_name_too_long_to_be_moved_keeps_nothing_else_in_place(cage: Cage) -> None:
-    ended = cage.run("touch conftest.py .envrc evil.pth .env$(printf %0250d 0)")
-    assert [path.name for path in cage.work.iterdir() if not path.name.endswith(".moved")] == [
-        ".git"
-    ]
-    assert len(ended.notes) == 4
-
-
 def test_a_folder_that_holds_a_source_cannot_be_exchanged(cage: Cage) -> None:
     skill = cage.work / "docs" / "skills" / "s.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("good")
     for path in (skill, skill.parent, skill.parent.parent):
         os.chown(path, cage.uid, cage.uid)
-    cage.run(
+    ended = cage.run(
         "mv docs d2; mkdir -p docs/skills; echo evil > docs/skills/s.md; "
         "mv docs/skills d3; mkdir -p docs/skills; echo evil > docs/skills/s.md",
         sources=[skill],
     )
-    assert skill.read_text() == "good"
-
-
-def test_what_a_parallel_command_creates_again_is_moved_too(cage: Cage) -> None:
-    first = Watch(fill_view(make_view(cage.work)))
-    (cage.work / "conftest.py").write_text("evil")
-    second = Watch(fill_view(make_view(cage.work)))
-    first.settle()
-    assert len(first.take_notes()) == 1
-    (cage.work / "conftest.py").write_text("evil again")
-    second.settle()
-    assert len(second.take_notes()) == 1
-    assert not (cage.work / "conftest.py").exists()
+    if cage.method in FULL:
+        assert skill.read_text() == "good"
+    else:
+        assert ended.notes
 
 
 @pytest.mark.parametrize(
@@ -313,7 +336,7 @@ def test_a_command_that_would_be_shown_another_place_does_not_start(
         (work / place).symlink_to(above if place == "." else "..")
     readable, writable = os.pipe()
     with os.fdopen(readable, "rb") as output, os.fdopen(writable, "wb") as to:
-        process = spawn(launch, view, {}, to.fileno(), subprocess.DEVNULL)
+        process = spawn(launch, view, {}, subprocess.DEVNULL, to.fileno(), to.fileno())
         to.close()
         said = output.read().decode()
     assert process.wait() == (125 if is_replaced else 0), said
@@ -323,7 +346,9 @@ def test_a_command_that_would_be_shown_another_place_does_not_start(
 
 
 @pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "XDG_STATE_HOME"])
-def test_axes_own_folders_in_the_workdir_are_as_they_were(cage: Cage, variable: str) -> None:
+def test_axes_own_folders_in_the_workdir_are_as_they_were_or_the_change_is_seen(
+    cage: Cage, variable: str
+) -> None:
     own = cage.work / "deep" / "settings"
     (own / "axe").mkdir(parents=True)
     (own / "axe" / "kept.toml").write_text(SECRET)
@@ -334,7 +359,9 @@ def test_axes_own_folders_in_the_workdir_are_as_they_were(cage: Cage, variable: 
         "cat deep/settings/axe/*; echo evil > deep/settings/axe/kept.toml; "
         "echo evil > deep/settings/axe/trust; rm -rf deep; mv deep d2; true"
     )
-    assert [path.name for path in (own / "axe").iterdir()] == ["kept.toml"]
-    assert (own / "axe" / "kept.toml").read_text() == SECRET
     if cage.method in FULL:
+        assert [path.name for path in (own / "axe").iterdir()] == ["kept.toml"]
+        assert (own / "axe" / "kept.toml").read_text() == SECRET
         assert SECRET not in ended.output
+    else:
+        assert ended.notes

@@ -8,6 +8,6 @@ from tests.sandbox.cages import Cage
 from tests.sandbox.random_commands import run_random
 
 
-@pytest.mark.req("D-55")
+@pytest.mark.req("D-82")
 def test_no_canary_is_touched(cage: Cage) -> None:
     assert run_random(cage.method, cage.uid, 100, seed=7) > 25

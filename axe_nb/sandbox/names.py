@@ -1,0 +1,81 @@
+"""The protected names of a workdir: what other programs run or obey, so that no command writes it.
+
+They count directly in the workdir. File tools have a list of their own.
+Source: D-82.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
+FILES = (".env", ".envrc", ".env.local")
+
+HOME_FOLDERS = (".config", ".local")
+HOME_FILES = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".inputrc", ".gitconfig",
+)  # fmt: skip
+"""More of them, if the workdir is the home folder; there, whatever exists and begins with a dot."""
+
+OF_PROGRAMS = (".cache",)
+"""Folders of the home folder that programs must be able to write."""
+
+GIT_SETTINGS = (
+    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
+    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
+)  # fmt: skip
+"""Names in `.git` that decide what git runs; all else in it is written by a commit."""
+
+GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
+"""Those to be kept from being made → the text that has no effect; None = a folder."""
+
+LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
+"""A file `.git`, as worktrees and submodules have."""
+
+
+def list_names(workdir: Path, home: Path) -> dict[str, str | None]:
+    """Returns protected names → the text that stands for them where they do not exist.
+
+    None stands for a folder. Names with `.env` are of any end, if they exist.
+    """
+    found: dict[str, str | None] = dict.fromkeys(FOLDERS) | dict.fromkeys(FILES, "")
+    there = sorted(os.listdir(workdir))  # noqa: PTH208
+    found |= {name: "" for name in there if name.startswith(".env")}
+    if workdir == home:
+        found |= dict.fromkeys(HOME_FOLDERS) | dict.fromkeys(HOME_FILES, "")
+        dotted = (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
+        found |= dict.fromkeys(dotted, "")
+    return found
+
+
+def find_repository(path: Path, workdir: Path) -> Path | None:
+    """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
+    found = Path(os.path.realpath(path))
+    if found.is_file() and (line := LINE_OF_GIT.fullmatch(_read_start(found))):
+        found = Path(os.path.realpath(found.parent / line[1]))
+    is_inside = found != workdir and found.is_relative_to(workdir)
+    return found if is_inside and found.is_dir() else None
+
+
+def _read_start(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("utf-8", "replace") if is_regular(path) else ""
+    except OSError:
+        return ""
+
+
+def is_regular(path: Path) -> bool:
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def find_targets(paths: Iterator[Path], workdir: Path) -> Iterator[Path]:
+    """Yields the files and folders in the workdir that the links among the paths lead to."""
+    for real in (Path(os.path.realpath(path)) for path in paths if path.is_symlink()):
+        if real != workdir and real.is_relative_to(workdir) and real.exists():
+            yield real
