@@ -28,7 +28,7 @@ MODEL = re.compile(
 )
 """A vendor's model, with or without its provider."""
 
-NO_MODEL = {"gpt-oss", "claude-code", "openai/v1", "openai/deployments"}
+NO_MODEL = {"gpt-oss", "gpt-oss-120b-1", "claude-code", "openai/v1", "openai/deployments"}
 """What looks like one."""
 
 OF_TESTS = {"openai/parrot", "openai/NAME"}
