@@ -51,13 +51,21 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if message.tool_results:
         return [*map(_encode_result, message.tool_results)]
     if message.pictures:
-        return [{"role": "user", "content": [*_encode_parts(message.content, message.pictures)]}]
+        return [_make_message("user", [*_encode_parts(message.content, message.pictures)])]
     if message.role != "assistant":
-        return [{"role": "user", "content": message.content}]
+        return [_make_message("user", message.content)]
     if kept := message.echo.get("responses"):
         return _restore_items(kept, message.tool_calls)
-    text = [{"role": "assistant", "content": message.content}] if message.content.strip() else []
+    text = [_make_message("assistant", message.content)] if message.content.strip() else []
     return [*text, *map(_encode_call, message.tool_calls)]
+
+
+def _make_message(role: str, content: object) -> dict[str, Any]:
+    """Makes an item of a text or parts; some servers know no item without a type.
+
+    The model's own text has no id, which would have to be unlike those of all other items.
+    """
+    return {"type": "message", "role": role, "content": content}
 
 
 def _encode_result(result: ToolResult) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def test_the_items_of_a_turn_go_back_as_they_came_in_their_order() -> None:
     assert response.content == "Ulm, it says."
     history = (Message("user", "Where?"), response.message(), results_of(response.tool_calls))
     [question, *items] = sent(ask(*history))["input"]
-    assert question == {"role": "user", "content": "Where?"}
+    assert question == {"type": "message", "role": "user", "content": "Where?"}
     came = [{**item, "arguments": '{"at":"a"}'} if item.get("id") == "fc_0" else item
             for item in TURN]  # fmt: skip
     assert items[: len(TURN)] == came
@@ -126,7 +126,7 @@ def test_a_reply_with_nothing_special_is_kept_as_text_and_calls() -> None:
     assert response.echo == {}
     items = sent(ask(Message("user", "?"), response.message()))["input"][1:]
     assert items == [
-        {"role": "assistant", "content": "On it."},
+        {"type": "message", "role": "assistant", "content": "On it."},
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
     ]
 
@@ -224,7 +224,8 @@ def test_an_answer_that_thinking_used_up_is_empty_and_cut() -> None:
     response = parse(make_reasoning("hm"), stop="length")
     assert (response.content, response.is_cut) == ("", True)
     assert sent(ask(Message("user", "?"), response.message(), Message("user", "!")))["input"] == [
-        {"role": "user", "content": "?"}, {"role": "user", "content": "!"},
+        {"type": "message", "role": "user", "content": "?"},
+        {"type": "message", "role": "user", "content": "!"},
     ]  # fmt: skip
 
 
@@ -316,7 +317,7 @@ def test_params_pass_as_they_are_except_what_the_api_calls_otherwise() -> None:
         },
     }  # fmt: skip
     assert (body["instructions"], body["input"]) == (
-        "Be brief.", [{"role": "user", "content": "hi"}],
+        "Be brief.", [{"type": "message", "role": "user", "content": "hi"}],
     )  # fmt: skip
 
 

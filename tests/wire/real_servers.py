@@ -161,6 +161,9 @@ MOCKS: Sequence[Check] = (
 NOT_MOCKED = {"anthropic": (mock_tool,), "responses": (mock_tool, RATE_LIMIT, FAILURE)}
 """Protocol → what litellm's mock model does not do over it: it answers in text instead."""
 
+NOT_TOLD = {"responses": (cut,)}
+"""Protocol → what llama.cpp does not tell over it: a reply that the limit cut is `completed`."""
+
 
 def answer(request: Request) -> Response:
     """The scripted model: calls a tool if it has one, and else answers in text."""
@@ -308,7 +311,10 @@ def llama(
     )
     with started([*words, *more], f"{url}/health", folder / "llama.log"):
         yield [
-            (Direction(f"{front} > llama.cpp", f"llama-{front}", "tiny"), (*SCRIPTED, listed))
+            (
+                Direction(f"{front} > llama.cpp", f"llama-{front}", "tiny"),
+                [one for one in (*SCRIPTED, listed) if one not in NOT_TOLD.get(front, ())],
+            )
             for front in fronts
         ]
 
