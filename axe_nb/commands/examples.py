@@ -200,6 +200,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
     "%axe undo": (
         Example("Put back what the last run changed", "%axe undo"),
         Example("Put back what the run in a variable changed", "%axe undo review"),
+        Example("Put back what run 17 of the history changed", "%axe undo 17"),
     ),
     "%axe doctor": (
         Example("Check settings, keys, servers and agents", "%axe doctor"),

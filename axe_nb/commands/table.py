@@ -248,8 +248,8 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "undo"},
         (
             Option(
-                (), "run", "variable of a run (default: the last)", "R", required=False,
-                offers="variables",
+                (), "run", "variable of a run, or its id in the history (default: the last run)",
+                "R", required=False, offers="variables",
             ),
         ),
     ),

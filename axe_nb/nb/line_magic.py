@@ -18,6 +18,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
+from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands.parser import parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
@@ -257,7 +258,8 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _undo(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    result = find_result(shell, chosen.run or "")
+    name = chosen.run or ""
+    result: RunResult = load(name) if name.isdecimal() else find_result(shell, name)
     plan = undo(result, dry=True)
     if not (plan.restored or plan.removed or plan.conflicts):
         return plan.report

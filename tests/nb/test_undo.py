@@ -76,6 +76,16 @@ def test_nothing_is_changed_where_no_one_can_be_asked(cells: Kernel, project: Pa
     assert (project / "a.txt").read_text() == "old\n"
 
 
+def test_a_run_of_the_history_is_undone_by_its_id(cells: Kernel, project: Path) -> None:
+    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
+    (project / "a.txt").write_text("older\n")
+    cells.run("%%axe writer -q\nGo")
+    assert text(cells.run("%axe undo 1", live=True, answers=["y"])).endswith("restored a.txt\n")
+    assert (project / "a.txt").read_text() == "older\n"
+    (error,) = cells.run("%axe undo 7")
+    assert "the history has no run with the id 7" in str(error)
+
+
 def test_what_is_no_run_is_told(cells: Kernel) -> None:
     (error,) = cells.run("%axe undo nothing")
     assert 'no variable "nothing"' in str(error)
