@@ -201,9 +201,8 @@ def _has_key_path(names: list[str]) -> bool:
 _KEY_STARTS = frozenset(run[0] for run in KEY_PATHS)
 
 
-# All below is for the sandbox alone, which compares these places after a command; it goes with the
-# comparing (D-82).
-
+# All below is for the sandbox alone, which compares protected files after a command; it goes with
+# that comparing (D-82).
 
 CONFIG = re.compile(r"(jupyter|ipython)(_\w+)?_config\.(py|json|d)")
 """A file or folder of settings of Jupyter or IPython, which run it where they are started."""

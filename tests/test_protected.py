@@ -141,6 +141,14 @@ def test_a_link_to_nothing_is_no_existing_file(workdir: Path) -> None:
         assert "it is new" in find_write_protection(workdir / link, workdir)
 
 
+def test_the_current_folder_is_a_root_too(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workdir / "notes").mkdir()
+    monkeypatch.chdir(workdir / "notes")
+    for name in (".mcp.json", "mine.py"):
+        assert "it is new" in find_write_protection(workdir / "notes" / name, workdir)
+        assert find_write_protection(workdir / "data" / name, workdir) == ""
+
+
 def test_new_modules_are_free_where_python_does_not_import_from(tmp_path: Path) -> None:
     assert find_write_protection(tmp_path / "mine.py", tmp_path) == ""
 
@@ -192,8 +200,9 @@ def test_invisible_characters_and_wide_letters_hide_no_name() -> None:
 def test_an_environment_inside_the_workdir_is_protected(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "prefix", str(workdir / ".venv"))
-    assert find_write_protection(workdir / ".venv" / "bin" / "python", workdir)
+    monkeypatch.setattr(sys, "prefix", str(workdir / "env"))
+    assert find_write_protection(workdir / "env" / "bin" / "python", workdir)
+    assert find_write_protection(workdir / "environment.yml", workdir) == ""
 
 
 def test_a_folder_on_the_import_path_is_protected_from_new_modules(
@@ -216,6 +225,9 @@ def test_no_path_is_too_odd_to_be_checked(workdir: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert find_write_protection(workdir / "mine.py", workdir) == ""
+
+
+# The rest is of the sandbox's comparing alone, and goes with it (D-82).
 
 
 def test_looking_for_a_module_imports_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 def claim_approved(ctx: ToolContext) -> Iterator[None]:
     """Waits until no command works where the approved file of a call lies, and keeps it so.
 
-    A command is taken to have made every change of protected files that happens beside it.
+    A command is taken to have made every change of protected files that happens beside it; this
+    goes with that comparing (D-82).
 
     Raises:
         ToolError: a command works there for too long.
