@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
-from importlib.machinery import PathFinder, all_suffixes
+from importlib.machinery import all_suffixes
 from itertools import islice
 from pathlib import Path
 
@@ -199,99 +198,3 @@ def _has_key_path(names: list[str]) -> bool:
 
 
 _KEY_STARTS = frozenset(run[0] for run in KEY_PATHS)
-
-
-# All below is for the sandbox alone, which compares protected files after a command; it goes with
-# that comparing (D-82).
-
-CONFIG = re.compile(r"(jupyter|ipython)(_\w+)?_config\.(py|json|d)")
-"""A file or folder of settings of Jupyter or IPython, which run it where they are started."""
-
-
-class Places:
-    """The folders of a workdir that Python imports from, and the modules that it finds elsewhere.
-
-    Resolved once: a workdir may hold any number of names.
-    """
-
-    def __init__(self, workdir: Path, folders: Sequence[Path] = ()) -> None:
-        imported = {path: _resolve(path) for path in sys.path if path}
-        self.workdir, self.root = workdir, _find_root(workdir)
-        self.import_folders = {
-            folder
-            for folder in (workdir, _find_here(), *folders, *imported.values())
-            if folder is not None and folder.is_relative_to(workdir)
-        }
-        """The folders in the workdir that Python imports from."""
-        self.prefix = _resolve(sys.prefix)
-        elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
-        found = [(path, _find_time(path)) for path in elsewhere]
-        self._modules = set().union(*(_list_modules(path, time) for path, time in found if time))
-        self._archives = [path for path, time in found if not time and Path(path).exists()]
-
-    def has_module(self, name: str) -> bool:
-        """True if `import name` finds a module outside the workdir; nothing is imported."""
-        if name in sys.stdlib_module_names or name in self._modules:
-            return True
-        if not name.isidentifier():
-            return False
-        loaded = getattr(sys.modules.get(name), "__file__", None)
-        if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(self.workdir):
-            return True
-        try:
-            return bool(self._archives and PathFinder.find_spec(name, self._archives))
-        except (ImportError, OSError, ValueError):
-            return False
-
-
-def list_protected(workdir: Path, folders: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yields the protected files and folders that exist directly in a workdir.
-
-    Of a package that replaces an installed one, the file that makes it a package.
-
-    Args:
-        workdir: a real folder.
-        folders: real folders in it where names count as directly in it. If a link has taken the
-            place of one, or of a folder above it, that is protected.
-    """
-    places = Places(workdir, folders)
-    yield from _list_in(workdir, places)
-    for folder in folders:
-        below = (path for path in (folder, *folder.parents) if workdir in path.parents)
-        links = [path for path in below if path.is_symlink()]
-        yield from links[-1:]
-        if not links and folder.is_dir():
-            yield from _list_in(folder, places)
-
-
-def _list_in(folder: Path, places: Places) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries)
-    for path in (folder / name for name in names):
-        module = _module_of(path.name)
-        reason = _check_names(path, places.root) or find_read_protection(path, places.workdir)
-        is_module = any(m and places.has_module(m) for m in {module, module.casefold()})
-        if reason or is_module or CONFIG.fullmatch(fold_name(path.name)):
-            yield path
-        elif places.has_module(path.name):
-            files = [path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES)]
-            found = [file for file in files if os.path.lexists(file)]
-            yield from [path] if found and path.is_symlink() else found
-
-
-def _find_time(path: str) -> int:
-    """Returns when entries of a folder were last added or removed; 0 for anything else."""
-    with suppress(OSError, ValueError):
-        found = Path(path).stat()
-        return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else 0
-    return 0
-
-
-@lru_cache(64)
-def _list_modules(folder: str, time: int) -> frozenset[str]:
-    """Returns the names that can be imported from a folder, as it was then."""
-    found = set()
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            found.add(entry.name if entry.is_dir() else _module_of(entry.name))
-    return frozenset(found - {""})

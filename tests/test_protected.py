@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -11,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from axe_nb.protected import (
-    Places,
     find_read_protection,
     find_write_protection,
     fold_name,
-    list_protected,
 )
 
 pytestmark = pytest.mark.req("D-83")
@@ -225,46 +221,3 @@ def test_no_path_is_too_odd_to_be_checked(workdir: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert find_write_protection(workdir / "mine.py", workdir) == ""
-
-
-# The rest is of the sandbox's comparing alone, and goes with it (D-82).
-
-
-def test_looking_for_a_module_imports_nothing(tmp_path: Path) -> None:
-    """Also not one that lies on the path, whose import would leave a trace."""
-    (tmp_path / "loud_one").mkdir()
-    (tmp_path / "loud_one" / "__init__.py").write_text("print('imported')")
-    code = (
-        "import sys; from pathlib import Path; from axe_nb.protected import Places; "
-        "print(Places(Path('/elsewhere')).has_module('loud_one'), 'loud_one' in sys.modules)"
-    )
-    path = {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "True False\n"
-    assert not Places(tmp_path).has_module("loud_one")
-
-
-def test_the_protected_ones_of_a_folder_are_listed(workdir: Path) -> None:
-    for name in (".git", "src", "regex", "json"):
-        (workdir / name).mkdir()
-    for name in ("conftest.py", "app.py", "regex/__init__.py", "json/data.txt"):
-        (workdir / name).touch()
-    listed = [path.relative_to(workdir).as_posix() for path in list_protected(workdir)]
-    assert listed == [".git", "conftest.py", "regex/__init__.py"]
-
-
-def test_places_are_resolved_once_for_a_folder(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder of a thousand names takes tens of milliseconds, not seconds."""
-    for number in range(100):
-        (workdir / f"module_{number}.py").touch()
-        (workdir / f"folder_{number}").mkdir()
-    (workdir / "json.py").touch()
-    resolved: list[object] = []
-    resolve = os.path.realpath
-    monkeypatch.setattr(os.path, "realpath", lambda path: resolved.append(path) or resolve(path))
-    assert list(list_protected(workdir)) == [workdir / "json.py"]
-    assert len(resolved) < len(sys.path) + 10
