@@ -20,7 +20,6 @@ from typing import Any
 
 from axe_nb.builtin.file_guard import (
     check_write,
-    claim_approved,
     guard_edit,
     guard_write,
     may_read,
@@ -119,7 +118,7 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         path: the file, relative to the working directory
         content: the complete new text of the file
     """
-    with claim_approved(ctx), edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
+    with edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
         check_write(spot, ctx)
         change = _plan_write(spot, content)
         if change.new == change.old:
@@ -147,7 +146,7 @@ def edit_file(
         new_text: the replacement
         replace_all: replace every occurrence
     """
-    with claim_approved(ctx), edit_lock, hold_place(ctx.workdir, path) as spot:
+    with edit_lock, hold_place(ctx.workdir, path) as spot:
         check_write(spot, ctx)
         change = _plan_edit(spot, old_text, new_text, replace_all)
         put(spot, change.new.encode(), ctx.file_log.kept)

@@ -9,8 +9,7 @@ Source: D-83; issue 9.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,14 @@ from axe_nb.builtin.paths import Spot, locate
 from axe_nb.links import Names
 from axe_nb.protected import find_read_protection, find_write_protection
 from axe_nb.protected_names import KEYS
-from axe_nb.sandbox.claim import Claim
 from axe_nb.text import printable
 from axe_nb.tools.tool import (
     CallSite,
     Guard,
     PermissionDenied,
     ToolContext,
-    ToolError,
     text_argument,
 )
-
-PATIENCE = 600.0
-"""Seconds that a write of a protected file waits for commands to end."""
 
 MAX_NAMES = 100
 """Names of one file that are looked at."""
@@ -64,32 +58,6 @@ def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     root, names = locate(site.workdir, text_argument(arguments, "path"))
     _check_read(names, root)
     return guard_write(arguments, site)
-
-
-@contextmanager
-def claim_approved(ctx: ToolContext) -> Iterator[None]:
-    """Waits until no command works where the approved file of a call lies, and keeps it so.
-
-    A command is taken to have made every change of protected files that happens beside it; this
-    goes with that comparing (D-82).
-
-    Raises:
-        ToolError: a command works there for too long.
-    """
-    if not (ctx.guard and ctx.guard.path):
-        yield
-        return
-    claim = Claim(Path(os.path.realpath(ctx.workdir)) / ctx.guard.path)
-    try:
-        if not claim.wait(PATIENCE):
-            shown = printable(ctx.guard.path)
-            raise ToolError(
-                f"Commands are still running in the folder of {shown}. Write it after "
-                "they have ended"
-            )
-        yield
-    finally:
-        claim.drop()
 
 
 def check_write(spot: Spot, ctx: ToolContext) -> None:

@@ -64,7 +64,9 @@ NO_NETWORK = re.compile(
 )
 """Messages of programs that find no network."""
 
-READ_ONLY = re.compile(r"Read-only file system|Device or resource busy|EROFS|EBUSY")
+READ_ONLY = re.compile(
+    r"Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
+)
 """Messages of programs that may not write a protected file."""
 
 NOT_ENDED = "the command was killed, but some of its processes have not ended yet"

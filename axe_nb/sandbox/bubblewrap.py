@@ -66,6 +66,7 @@ def list_methods() -> Iterator[Method]:
                     promises=PROMISES,
                     not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
                     wrap=partial(_wrap, (place, *flags)),
+                    mounts=True,
                 )
             return
 

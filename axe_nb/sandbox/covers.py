@@ -59,9 +59,10 @@ class Covers:
             others: paths where a kernel that was killed may have left some.
         """
         if _lock(self._lock, is_shared=False):
-            for path in reversed([*others, *self._paths]):
+            for path in dict.fromkeys([*self._paths, *others]):
                 with suppress(OSError):
                     _remove(path)
+        _unlock(self._lock)
         os.close(self._lock)
 
 
@@ -111,7 +112,7 @@ def _remove(path: Path) -> None:
 def _lock(folder: int, *, is_shared: bool) -> bool:
     """Waits for a shared lock of a folder, or tries to get the only one; returns true if it has it.
 
-    Where the file system has no locks, only the commands of one process know of one another.
+    Where the file system has no locks, placeholders stay.
     """
     import fcntl
 
@@ -120,3 +121,11 @@ def _lock(folder: int, *, is_shared: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def _unlock(folder: int) -> None:
+    """Unlocks a folder, also for processes that were forked meanwhile and have it open."""
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_UN)

@@ -62,6 +62,7 @@ def make_method(image: str) -> Method:
         ),
         not_promised=("a container outlives a kernel that is killed",),
         wrap=partial(wrap, program, image),
+        mounts=os.name != "nt",
     )
 
 

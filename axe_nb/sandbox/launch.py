@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.view import View
 
-Level = Literal["full", "files", "seatbelt", "docker", "none"]
+Level = Literal["full", "files", "docker", "none"]
 
 Ending = Literal["child", "signal", "group", "program"]
 """The way to end everything: SIGKILL to its first child, SIGTERM to itself, SIGKILL to its group,
@@ -45,6 +45,8 @@ class Method:
     wrap: Wrap
     is_read_only: bool = True
     """True if a command cannot write protected files; else changes are only seen afterwards."""
+    mounts: bool = False
+    """True if it does so by mounts, for which a name must exist."""
 
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]

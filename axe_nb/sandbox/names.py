@@ -32,25 +32,23 @@ GIT_SETTINGS = (
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Those to be kept from being made → the text that has no effect; None = a folder."""
+"""Those to be kept from being made → a text without effect; None = an empty folder."""
 
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
 """A file `.git`, as worktrees and submodules have."""
 
 
-def list_names(workdir: Path, home: Path) -> dict[str, str | None]:
-    """Returns protected names → the text that stands for them where they do not exist.
+def list_names(workdir: Path, home: Path) -> list[str]:
+    """Returns the protected names, which need not exist; those with `.env` and any end, if they do.
 
-    None stands for a folder. Names with `.env` are of any end, if they exist.
+    Where one does not exist, an empty folder stands for it: git and most programs ignore it.
     """
-    found: dict[str, str | None] = dict.fromkeys(FOLDERS) | dict.fromkeys(FILES, "")
     there = sorted(os.listdir(workdir))  # noqa: PTH208
-    found |= {name: "" for name in there if name.startswith(".env")}
+    found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
     if workdir == home:
-        found |= dict.fromkeys(HOME_FOLDERS) | dict.fromkeys(HOME_FILES, "")
-        dotted = (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
-        found |= dict.fromkeys(dotted, "")
-    return found
+        found += [*HOME_FOLDERS, *HOME_FILES]
+        found += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
+    return list(dict.fromkeys(found))
 
 
 def find_repository(path: Path, workdir: Path) -> Path | None:

@@ -42,7 +42,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     if os.name == "nt":
         return method.wrap(words, view)
     steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
-    if method.level == "full":
+    if method.name == "bubblewrap":
         steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
     return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
 
@@ -51,11 +51,8 @@ def _list_limits() -> list[str]:
     """Returns lines of the shell; a lower limit of the machine stays."""
     limits = {**LIMITS, "d": max(LEAST_MEMORY, _find_memory() // 2) >> 10}
     lines = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
-    # shells disagree about its name, and some end at an option that they do not know
-    ask = "(ulimit -{0} {1}) 2>/dev/null"
-    first, second = (ask.format(option, PROCESSES) for option in "up")
-    return [*lines, f"if {first}; then ulimit -u {PROCESSES}; "
-            f"elif {second}; then ulimit -p {PROCESSES}; fi"]  # fmt: skip
+    # shells disagree about the name of the last one
+    return [*lines, f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
 
 
 def _find_memory() -> int:

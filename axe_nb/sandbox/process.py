@@ -100,9 +100,8 @@ class Process:
         if method.level == "none":
             self._run_in(view)
             return
-        if not method.is_read_only:
-            view = fill_view(view)
-            self._compare(view)
+        if not method.mounts:
+            self._compare(fill_view(view))
             return
         covers = Covers(view.workdir)
         try:

@@ -1,4 +1,4 @@
-"""Level `seatbelt`: sandbox-exec of macOS, with a generated profile.
+"""Level `full` on macOS: sandbox-exec of macOS, with a generated profile.
 
 Of its rules, the last that matches holds. A rule is about a path, whether it exists or not.
 Source: D-82; safety-facts §6. Written from its documentation; it has not been run.
@@ -39,7 +39,7 @@ def list_methods() -> Iterator[Method]:
     """Yields the method, if the system has the program."""
     if Path(PROGRAM).is_file():
         yield Method(
-            level="seatbelt",
+            level="full",
             name="sandbox-exec",
             ending="group",
             promises=(

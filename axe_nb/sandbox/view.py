@@ -92,7 +92,9 @@ def fill_view(view: View) -> View:
     """
     _check_place(view.workdir)
     workdir, home = view.workdir, view.home
-    stand_ins = {workdir / name: text for name, text in list_names(workdir, home).items()}
+    stand_ins: dict[Path, str | None] = dict.fromkeys(
+        workdir / name for name in list_names(workdir, home)
+    )
     git = workdir / ".git"
     repository = None if is_placeholder(git) else find_repository(git, workdir)
     if repository is not None:
@@ -120,12 +122,7 @@ def fill_view(view: View) -> View:
 
 def cover(view: View, made: Iterable[Path]) -> View:
     """Returns the view with placeholders, which commands see as read-only and empty."""
-    paths = tuple(dict.fromkeys(made))
-    return replace(
-        view,
-        read_only=(*view.read_only, *(p for p in paths if not is_hidden(p, view.workdir))),
-        hidden=(*view.hidden, *(p for p in paths if is_hidden(p, view.workdir))),
-    )
+    return replace(view, read_only=(*view.read_only, *made))
 
 
 def list_covers(view: View) -> list[Path]:

@@ -26,8 +26,9 @@ def took(sandbox: Sandbox) -> float:
     """Milliseconds of one command, from a look at its workdir to the end of all it started."""
     began = time.perf_counter()
     view = make_view(sandbox.view.workdir)
+    out = os.open(os.devnull, os.O_WRONLY)
     process = Sandbox(sandbox.method, view).start(
-        ["/bin/sh", "-c", "true"], {"PATH": "/usr/bin:/bin"}, os.open(os.devnull, os.O_WRONLY)
+        ["/bin/sh", "-c", "true"], {"PATH": "/usr/bin:/bin"}, (-3, out, out)
     )
     process.wait()
     assert process.code == 0, process.failure

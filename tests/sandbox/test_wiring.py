@@ -22,6 +22,7 @@ from axe_nb.builtin import shell
 from axe_nb.engine.questions import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, landlock, seatbelt
+from axe_nb.sandbox.covers import Covers
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
@@ -418,6 +419,23 @@ def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.Monke
         monkeypatch.setattr(landlock, "find_landlock_version", lambda version=version: version)
         [method] = [m for m in landlock.list_methods() if m.level == "files"]
         assert ("leaves no process behind" in method.promises) is expected
+
+
+def test_a_process_that_is_forked_while_a_command_runs_blocks_no_other(workdir: Path) -> None:
+    covers = Covers(workdir)
+    covers.make({workdir / ".vscode": None})
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    covers.end()
+    assert not (workdir / ".vscode").exists()
+    assert told(ask(mode="auto")) == "hi\n"
+    os.close(writer)
+    os.waitpid(child, 0)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("name", METHODS)
