@@ -12,23 +12,15 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult, cli, tool
-from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import make, server
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY
-from tests.providers.openai_2026 import OpenAI, openai_2026
+from tests.providers.openai_2026 import OWN, OpenAI, at_own_address, settings
 from tests.wire.replay import Replay
 
 pytestmark = pytest.mark.req("D-73")
-
-OWN = "http://api.openai.com"
-"""OpenAI's own address without TLS, so that a proxy sees what is sent."""
-
-
-def settings(text: str) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 @tool
@@ -39,14 +31,7 @@ def look(at: str) -> str:
 
 @pytest.fixture
 def openai(monkeypatch: pytest.MonkeyPatch, project: Path) -> Iterator[OpenAI]:
-    """The server behind OpenAI's own address."""
-    with openai_2026() as running:
-        for name in ("http_proxy", "HTTP_PROXY"):
-            monkeypatch.setenv(name, running.url)
-        for name in ("no_proxy", "NO_PROXY", "AXE_OPENAI_BASE_URL"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
+    with at_own_address(monkeypatch) as running:
         yield running
 
 

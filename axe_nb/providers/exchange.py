@@ -21,6 +21,7 @@ from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.thinking import REASONING, asks_for_summary
 from axe_nb.wire_log import AnswerTool
 
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
@@ -37,6 +38,10 @@ FORCED = "tool_choice"
 
 INCLUDE = "include"
 """The demand for encrypted reasoning; a server that refuses it is asked without."""
+
+SUMMARY = "reasoning.summary"
+"""The demand for a summary of what a model thinks; OpenAI refuses it to organizations that it has
+not verified, which are served without."""
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
@@ -55,6 +60,7 @@ _FIELDS = {
         r"encrypted content is not supported|reasoning\.encrypted_content|param\w*\W+include\b",
         re.IGNORECASE,
     ),
+    SUMMARY: re.compile(r"reasoning[. ]summar(y|ies)\b", re.IGNORECASE),
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
@@ -213,6 +219,10 @@ def _leave_out(refused: Set[str], request: Request) -> Request:
         request = with_answer_tool(request, may_force=FORCED not in refused)
     if INCLUDE in refused:
         request = replace(request, params={**request.params, INCLUDE: None})
+    if SUMMARY in refused:
+        own = wire.table(request.params.get(REASONING))
+        params = {**request.params, REASONING: {"summary": None, **own}}
+        request = replace(request, params=params)
     return request
 
 
@@ -241,6 +251,8 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
         return asked.output is not None
     if name == INCLUDE:
         return asked.params.get(INCLUDE, ()) is not None
+    if name == SUMMARY:
+        return asks_for_summary(asked.params)
     return bool(asked.must_call) if name == FORCED else name in fields
 
 

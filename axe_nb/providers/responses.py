@@ -24,7 +24,7 @@ from axe_nb.providers.history import write_messages
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
-from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message
+from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message, read_thought
 from axe_nb.providers.thinking import for_responses
 from axe_nb.quick_dataclass import dataclass
 
@@ -249,24 +249,10 @@ def parse(data: Mapping[str, Any]) -> Response:
         stop_reason,
         usage,
         {"responses": kept} if kept else {},
-        reasoning=_find_reasoning(items),
+        reasoning=BETWEEN.join(filter(None, map(read_thought, items))),
         server_calls=server_calls,
         sources=sources,
     )
-
-
-def _find_reasoning(items: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the summaries of the reasoning, or its text where a server sends that instead."""
-    parts = [
-        wire.text(part.get("text"))
-        for item in items
-        if item.get("type") == "reasoning"
-        for part in (
-            wire.tables(item.get("summary"), "summary")
-            or wire.tables(item.get("content"), "content")
-        )
-    ]
-    return "\n\n".join(filter(None, parts))
 
 
 def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:

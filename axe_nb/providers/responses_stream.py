@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_nb.errors import ProviderError
+from axe_nb.messages import DeltaKind
 from axe_nb.providers import wire
 from axe_nb.providers.assembly import Deltas, check_parts
 from axe_nb.providers.decoders import SSEDecoder
@@ -30,6 +31,19 @@ def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
     return "".join(said), "".join(declined).strip()
 
 
+def read_thought(item: Mapping[str, Any]) -> str:
+    """Returns the summary of an item of reasoning, or its text where a server sends that instead.
+
+    Other items have none.
+    """
+    if item.get("type") != "reasoning":
+        return ""
+    parts = wire.tables(item.get("summary"), "summary") or wire.tables(
+        item.get("content"), "content"
+    )
+    return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
+
+
 class ResponsesAssembly:
     """The items of a streamed reply: whole ones of the last event, else of their own."""
 
@@ -44,8 +58,8 @@ class ResponsesAssembly:
         """The same → position among the calls, once the call has begun."""
         self._shown: set[object] = set()
         """Items of which a piece has been passed on."""
-        self._last_text: object = None
-        """The message that the last piece of text belongs to."""
+        self._last: dict[str, object] = {}
+        """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
 
     def end(self) -> None:
         """Notes the end mark of another protocol: an answer without its last event is not whole."""
@@ -63,8 +77,8 @@ class ResponsesAssembly:
                 self._show(key, "arguments", data.get("delta"))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._show(key, "reasoning", data.get("delta"))
-            case "response.reasoning_summary_part.added" if key in self._shown:
-                self._show(key, "reasoning", BETWEEN)
+            case "response.reasoning_summary_part.added" if "reasoning" in self._last:
+                self._last["reasoning"] = None
             case "response.output_item.added":
                 self._begin(key, wire.table(data.get("item")))
             case "response.output_item.done":
@@ -99,23 +113,20 @@ class ResponsesAssembly:
             case "message":
                 self._show(key, "text", read_message(item)[0])
             case "reasoning":
-                for part in wire.tables(item.get("summary"), "summary"):
-                    self._show(key, "reasoning", part.get("text"))
+                self._show(key, "reasoning", read_thought(item))
 
-    def _show(self, key: object, kind: str, piece: object) -> None:
+    def _show(self, key: object, kind: DeltaKind, piece: object) -> None:
         if not isinstance(piece, str) or not piece:
             return
         self._shown.add(key)
-        match kind:
-            case "text":
-                if self._last_text not in (None, key):
-                    self._deltas.add(BETWEEN)
-                self._last_text = key
-                self._deltas.add(piece)
-            case "reasoning":
-                self._deltas.add(piece, "reasoning")
-            case "arguments" if key in self._calls:
-                self._deltas.add(piece, "arguments", self._calls[key])
+        if kind == "arguments":
+            if key in self._calls:
+                self._deltas.add(piece, kind, self._calls[key])
+            return
+        if self._last.get(kind, key) != key:
+            self._deltas.add(BETWEEN, kind)
+        self._last[kind] = key
+        self._deltas.add(piece, kind)
 
     def reply(self) -> dict[str, Any]:
         """Returns the object that a whole reply has; some servers leave its items out of it."""

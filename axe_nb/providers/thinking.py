@@ -17,6 +17,9 @@ from axe_nb.text import quote
 THINKING = "thinking"
 """Key of `[params]`."""
 
+REASONING = "reasoning"
+"""Key of `[params]` in the words of the Responses API; its summary is none if None."""
+
 PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
 """Largest answers of models that the table does not know, without and with thinking."""
 
@@ -134,8 +137,16 @@ def for_responses(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     sent = {key: value for key, value in params.items() if key != THINKING}
     if _may_think(model):
         form = {"effort": "none"} if asked == "off" else {"effort": asked, "summary": "auto"}
-        sent["reasoning"] = {**form, **_table(params.get("reasoning"))}
+        form = {**form, **_table(params.get(REASONING))}
+        sent[REASONING] = {key: value for key, value in form.items() if value is not None}
     return sent
+
+
+def asks_for_summary(params: Mapping[str, Any]) -> bool:
+    """True if a summary is asked for over the Responses API, but not in its own words."""
+    asked = params.get(THINKING)
+    is_word = isinstance(asked, (str, int)) and asked != "off"
+    return is_word and "summary" not in _table(params.get(REASONING))
 
 
 def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """OpenAI's server as it was in November 2026, with its refusals.
 
 Chat Completions refuses tools for models that always reason, some models exist in one API only, and
-the Responses API wants its items back as they were.
+the Responses API wants its items back as they were. Its model thinks, searches the web once if it
+may, calls tools once if it has any, and answers.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from axe_nb.agents.config import config_path
 from axe_nb.scripting.responses_requests import PARAMETERS
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, make_call, make_message, make_response
+from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
 
-REASONS = re.compile(r"gpt-(5\.6|6)")
+REASONS = re.compile(r"gpt-(5\.6|[6-9])")
 ONLY_RESPONSES = re.compile(r"gpt-.*-(pro|codex)")
 ONLY_CHAT = re.compile(r"gpt-4o-search")
 
@@ -29,6 +34,19 @@ TOOLS = (
     "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
 )
 WRONG = "This model is only supported in {other} and not in {this}."
+UNVERIFIED = (
+    "Your organization must be verified to generate reasoning summaries. Please go to: "
+    "https://platform.openai.com/settings/organization/general and click on Verify Organization. "
+    "If you just verified, it can take up to 15 minutes for access to propagate."
+)
+THOUGHTS = "First the <b>towns</b>.", "Then the rivers."
+"""The parts of a summary."""
+ROOM = 100
+"""Tokens that its thinking takes."""
+PIECE = 300
+"""Bytes of a reply that are sent at once."""
+SOURCE = "https://towers.example.org/list?a=1&b=2"
+CITED = "https://heights.example.com/burj"
 CHAT, RESPONSES = "v1/chat/completions", "v1/responses"
 
 
@@ -49,6 +67,8 @@ class OpenAI:
     said: list[list[dict[str, Any]]] = field(default_factory=list)
     """The items of each reply of the Responses API."""
     url: str = ""
+    is_verified: bool = True
+    """If false, it writes no summaries for the organization."""
 
     @property
     def paths(self) -> list[str]:
@@ -89,39 +109,66 @@ class OpenAI:
             raise Refused("this organization keeps no data")
         sdk.takes("responses", body)
         self._check_input(body["input"])
-        number = len(self.said)
-        reasoning = {
-            "type": "reasoning", "id": f"rs_{number}", "summary": [],
-            "encrypted_content": f"gAAAA{number}",
-        }  # fmt: skip
-        tools = [tool["name"] for tool in body.get("tools", ())]
-        items: list[dict[str, Any]]
-        if "function_call_output" in [item.get("type") for item in body["input"]]:
-            items = [reasoning, {**make_message("By Responses."), "phase": "final_answer"}]
-        elif "call_agent" in tools:
-            task = '{"agent": "small", "task": "Help"}'
-            items = [reasoning, make_call(0, "call_0", "call_agent", task)]
-        elif tools:
-            items = [
-                reasoning, {**make_message("I look."), "phase": "commentary"},
+        asks = body.get("reasoning", {})
+        if "summary" in asks and not self.is_verified:
+            raise Refused(UNVERIFIED, 400, "reasoning.summary")
+        thoughts = THOUGHTS if "summary" in asks else ()
+        reasons = REASONS.match(body["model"]) and asks.get("effort") != "none"
+        is_full = reasons and body.get("max_output_tokens", ROOM) < ROOM
+        items = self._think(thoughts) if reasons else []
+        items += [] if is_full else self._act(body)
+        for at, item in enumerate(items):
+            item["id"] = f"{item['id'][:3]}_{len(self.said)}_{at}"
+        self.said.append(items)
+        reply = make_response(items, "length" if is_full else "stop")
+        reply["usage"]["output_tokens_details"]["reasoning_tokens"] = ROOM if reasons else 0
+        return reply
+
+    def _think(self, thoughts: Sequence[str]) -> list[dict[str, Any]]:
+        summary = [{"type": "summary_text", "text": text} for text in thoughts]
+        secret = f"gAAAA{len(self.said)}"
+        return [{"type": "reasoning", "id": "rs_", "summary": summary, "encrypted_content": secret}]
+
+    def _act(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The items behind those of the thinking."""
+        tools = [tool.get("name", tool["type"]) for tool in body.get("tools", ())]
+        kinds = [item["type"] for item in body["input"]]
+        if "web_search" in tools and "web_search_call" not in kinds:
+            last = [make_call(0, "call_0", "look", '{"at": "a"}')] if "look" in tools else [
+                make_cited("The tallest is the Burj.")
+            ]  # fmt: skip
+            sources = [{"type": "url", "url": SOURCE}]
+            told = "web_search_call.action.sources" in body.get("include", ())
+            return [make_search(sources if told else None), *self._think(()), *last]
+        if "function_call_output" in kinds:
+            return [{**make_message("By Responses."), "phase": "final_answer"}]
+        if "call_agent" in tools:
+            agents = next(t for t in body["tools"] if t["name"] == "call_agent")["parameters"]
+            name = agents["properties"]["agent"]["enum"][0]
+            task = json.dumps({"agent": name, "task": "Help"})
+            return [make_call(0, "call_0", "call_agent", task)]
+        if "look" in tools:
+            return [
+                {**make_message("I look."), "phase": "commentary"},
                 make_call(0, "call_0", "look", '{"at": "a"}'),
                 make_call(1, "call_1", "look", '{"at": "b"}'),
-            ]  # fmt: skip
-        else:
-            items = [make_message("By Responses.")]
-        self.said.append(items)
-        return make_response(items, "stop")
+            ]
+        return [make_message("By Responses.")]
 
     def _check_input(self, items: list[dict[str, Any]]) -> None:
         """Checks that each turn with reasoning comes back whole, unchanged and in order."""
-        ids = {item["id"]: said for said in self.said for item in said if "id" in item}
+        rests = {item["id"]: said[at:] for said in self.said for at, item in enumerate(said)}
         for at, item in enumerate(items):
             if item.get("type") != "reasoning":
                 continue
-            said = ids.get(item["id"])
-            came = [_normal(one) for one in items[at : at + len(said or [])]]
-            if said is None or came != [_normal(one) for one in said]:
+            said = rests.get(item["id"], [])
+            came = items[at : at + len(said)]
+            if not said or [*map(_normal, came)] != [*map(_normal, said)]:
                 raise Refused("The encrypted content could not be verified.")
+        named = [item["id"] for item in items if "id" in item]
+        for id in named:
+            if named.count(id) > 1:
+                raise Refused(f"Duplicate item found with id {id}. Remove duplicate items.")
         calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
         results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
         if calls != results:
@@ -134,10 +181,71 @@ def _normal(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**item, **arguments}
 
 
-def _stream(reply: dict[str, Any]) -> bytes:
-    """The last event alone, which has everything."""
-    event = {"type": "response.completed", "response": reply}
-    return f"event: response.completed\ndata: {json.dumps(event)}\n\n".encode()
+def make_search(sources: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """A search among the items of a reply, with its sources if they were asked for."""
+    action: dict[str, Any] = {"type": "search", "query": "tallest tower"}
+    if sources is not None:
+        action["sources"] = [*sources]
+    return {"type": "web_search_call", "id": "ws_", "status": "completed", "action": action}
+
+
+def make_cited(text: str) -> dict[str, Any]:
+    """A message that cites two pages."""
+    message = make_message(text)
+    message["content"][0]["annotations"] = [
+        {"type": "url_citation", "start_index": 0, "end_index": 3, "url": url, "title": title}
+        for url, title in ((SOURCE, "Towers of the world"), (CITED, "Heights"))
+    ]
+    return message
+
+
+def stream(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events of a reply."""
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    for index, item in enumerate(reply["output"]):
+        at = {"output_index": index, "item_id": item["id"]}
+        empty = {"content": [], "arguments": "", "summary": [], "encrypted_content": "",
+                 "status": "in_progress"}  # fmt: skip
+        bare = {key: empty.get(key, value) for key, value in item.items() if key != "action"}
+        yield {"type": "response.output_item.added", **at, "item": bare}
+        match item["type"]:
+            case "reasoning":
+                for number, part in enumerate(item["summary"]):
+                    which = {**at, "summary_index": number}
+                    start = {"type": "summary_text", "text": ""}
+                    yield {"type": "response.reasoning_summary_part.added", **which, "part": start}
+                    kind = "response.reasoning_summary_text"
+                    for piece in _cut(part["text"]):
+                        yield {"type": f"{kind}.delta", **which, "delta": piece}
+                    yield {"type": f"{kind}.done", **which, "text": part["text"]}
+            case "web_search_call":
+                for step in ("in_progress", "searching", "completed"):
+                    yield {"type": f"response.web_search_call.{step}", **at}
+            case "message":
+                (part,) = item["content"]
+                which = {**at, "content_index": 0}
+                for piece in _cut(part["text"]):
+                    yield {"type": "response.output_text.delta", **which, "delta": piece}
+                for number, one in enumerate(part["annotations"]):
+                    kind = "response.output_text.annotation.added"
+                    yield {"type": kind, **which, "annotation_index": number, "annotation": one}
+            case "function_call":
+                kind = "response.function_call_arguments.delta"
+                for piece in _cut(item["arguments"]):
+                    yield {"type": kind, **at, "delta": piece}
+        yield {"type": "response.output_item.done", **at, "item": item}
+    yield {"type": f"response.{reply['status']}", "response": reply}
+
+
+def _cut(text: str) -> list[str]:
+    return [text[at : at + 5] for at in range(0, len(text), 5)]
+
+
+def _write(events: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events
+    )
 
 
 @contextmanager
@@ -159,7 +267,7 @@ def openai_2026() -> Iterator[OpenAI]:
                 self._send(refused.status, json.dumps({"error": error}).encode())
                 return
             streams = bool(body.get("stream")) and path == "/v1/responses"
-            raw = _stream(reply) if streams else json.dumps(reply).encode()
+            raw = _write(stream(reply)) if streams else json.dumps(reply).encode()
             self._send(200, raw, "text/event-stream" if streams else "application/json")
 
         def _send(self, status: int, raw: bytes, kind: str = "application/json") -> None:
@@ -167,7 +275,9 @@ def openai_2026() -> Iterator[OpenAI]:
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(raw)))
             self.end_headers()
-            self.wfile.write(raw)
+            for at in range(0, len(raw), PIECE):
+                self.wfile.write(raw[at : at + PIECE])
+                time.sleep(0.002)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -179,3 +289,26 @@ def openai_2026() -> Iterator[OpenAI]:
             yield openai
         finally:
             server.shutdown()
+
+
+OWN = "http://api.openai.com"
+"""OpenAI's own address without TLS, so that a proxy sees what is sent."""
+
+
+def settings(text: str) -> None:
+    """Writes the user's config.toml."""
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(text, "utf-8")
+
+
+@contextmanager
+def at_own_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAI]:
+    """The server behind OpenAI's own address."""
+    with openai_2026() as running:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, running.url)
+        for name in ("no_proxy", "NO_PROXY", "AXE_OPENAI_BASE_URL"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
+        yield running

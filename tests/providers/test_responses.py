@@ -172,7 +172,7 @@ def test_a_stream_whose_last_event_lacks_the_output_has_that_of_its_items(has_pi
     outcome = read_stream("responses", [sse(*events, end)])
     assert outcome.response == parse(*TURN)
     assert outcome.joined("text") == "Ulm, it says."
-    assert outcome.joined("reasoning") == "First.Then."
+    assert outcome.joined("reasoning") == outcome.response.reasoning == "First.\n\nThen."
     assert outcome.joined("arguments", 1) == '{"at":"b"}'
     assert [(d.call, d.name) for d in outcome.deltas if d.name] == [(0, "look"), (1, "look")]
 

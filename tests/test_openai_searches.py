@@ -1,0 +1,217 @@
+"""`web_search` over OpenAI's Responses API, by a server that refuses what OpenAI refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, RunResult
+from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.writer import find_writer
+from axe_nb.session.session import Session
+from axe_nb.views.html import twin
+from axe_nb.views.transcript import as_text
+from tests.engine.in_process import ask_session
+from tests.providers.openai_2026 import CITED, OWN, SOURCE, OpenAI, at_own_address, settings
+
+pytestmark = pytest.mark.req("D-76")
+
+MODEL = "openai/gpt-5.6-sol"
+
+ENTRY = {"type": "web_search"}
+
+SOURCES = "web_search_call.action.sources"
+
+PRICES = f'[prices."{MODEL}"]\ninput = 1\noutput = 10\nsearch = 10\n'
+
+each = pytest.mark.parametrize("streams", [False, True], ids=["plain", "streamed"])
+
+
+@axe_nb.tool
+def look(at: str) -> str:
+    """Looks."""
+    return f"seen {at}"
+
+
+@pytest.fixture
+def openai(monkeypatch: pytest.MonkeyPatch, project: Path) -> Iterator[OpenAI]:
+    with at_own_address(monkeypatch) as running:
+        yield running
+
+
+def scout(**fields: Any) -> Agent:
+    given = {"model": MODEL, "mode": "auto", "tools": ("web_search",), **fields}
+    return Agent("scout", **given)
+
+
+def run(
+    agent: Agent,
+    prompt: str = "How high?",
+    answers: list[Decision] | None = None,
+    *,
+    session: Session | None = None,
+    streams: bool = True,
+    asked: list[ApprovalRequest] | None = None,
+    continue_from: RunResult | None = None,
+    **options: Any,
+) -> RunResult:
+    left = list(answers or ())
+
+    async def person(question: Any) -> Decision:
+        if asked is not None:
+            asked.append(question)
+        return left.pop(0)
+
+    work = ask_session(
+        session or Session(), agent.but(stream=streams), prompt, Overrides(**options),
+        ask_person=person if answers is not None else None, streams=streams,
+        continue_from=continue_from,
+    )  # fmt: skip
+    return asyncio.run(work)
+
+
+@each
+@pytest.mark.req("D-32", "D-73")
+def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
+    openai: OpenAI, streams: bool
+) -> None:
+    first = run(scout(), streams=streams)
+    assert (first.text, first.error, first.warnings) == ("The tallest is the Burj.", None, ())
+    again = run(scout(), "Sure?", streams=streams, continue_from=first)
+    assert (again.text, again.error) == ("By Responses.", None)
+    assert openai.paths == ["/v1/responses"] * 2
+    asked, later = (body for _, body in openai.asked)
+    assert asked["tools"] == later["tools"] == [ENTRY]
+    assert asked["include"] == ["reasoning.encrypted_content", SOURCES]
+    assert [item["type"] for item in later["input"]] == [
+        "message", "reasoning", "web_search_call", "reasoning", "message", "message",
+    ]  # fmt: skip
+    assert later["input"][1:-1] == openai.said[0]
+    assert [(one.title, one.url) for one in first.sources] == [
+        ("Towers of the world", SOURCE), ("Heights", CITED),
+    ]  # fmt: skip
+    (call,) = first.log[0].server_calls
+    assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
+    assert [one.url for one in call.sources] == [SOURCE]
+    assert (first.usage.searches, first.tool_calls) == (1, 0)
+    assert 'web_search · "tallest tower" → 1 source' in as_text(first)
+    html = twin(first)["text/html"]
+    assert f'href="{SOURCE.replace("&", "&amp;")}"' in html
+    assert f'href="{CITED}"' in html
+    assert again.request().body == later
+
+
+def test_plain_and_streamed_replies_are_equal(openai: OpenAI) -> None:
+    streamed = run(scout())
+    openai.said.clear()
+    plain = run(scout(), streams=False)
+    assert [body.get("stream", False) for _, body in openai.asked] == [True, False]
+    assert plain.exchanges[0].response == streamed.exchanges[0].response
+    assert (plain.log, plain.sources) == (streamed.log, streamed.sources)
+
+
+@each
+def test_it_goes_together_with_own_tools_and_thinking(openai: OpenAI, streams: bool) -> None:
+    agent = scout(tools=("web_search", "look"), params={"thinking": "low"})
+    result = run(agent, streams=streams)
+    assert (result.text, result.error, result.tool_calls) == ("By Responses.", None, 1)
+    (_, asked), (_, later) = openai.asked
+    assert asked["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert [tool.get("name", tool["type"]) for tool in asked["tools"]] == ["web_search", "look"]
+    assert [item["type"] for item in later["input"][1:]] == [
+        "reasoning", "web_search_call", "reasoning", "function_call", "function_call_output",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("D-50")
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+def test_a_yes_holds_for_the_session(openai: OpenAI, mode: str) -> None:
+    own, asked = Session(), list[ApprovalRequest]()
+    for _ in range(2):
+        assert run(scout(mode=mode), answers=[Decision("yes")], session=own, asked=asked).ok
+    assert [one.host for one in asked] == ["any host through web_search"]
+    assert [body["tools"] for _, body in openai.asked] == [[ENTRY], [ENTRY]]
+
+
+@pytest.mark.req("D-50")
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+@pytest.mark.parametrize("answer", [None, Decision("no")])
+def test_a_search_without_a_yes_is_not_offered(
+    openai: OpenAI, mode: str, answer: Decision | None
+) -> None:
+    result = run(scout(mode=mode), answers=[answer] if answer else None)
+    (_, body) = openai.asked[0]
+    assert "tools" not in body
+    assert SOURCES not in body["include"]
+    assert result.warnings[0].startswith("web_search was not offered to the model")
+
+
+@pytest.mark.req("D-50")
+@pytest.mark.parametrize(
+    ("given", "entry"),
+    [
+        ({"mode": "plan", "allowed_hosts": ["*"]}, ENTRY),
+        ({"mode": "ask", "allowed_hosts": ["*"]}, ENTRY),
+        ({"mode": "auto", "allowed_hosts": ["python.org"]}, ENTRY),
+        ({"mode": "ask", "allowed_hosts": ["python.org", "*.example.org"]},
+         {**ENTRY, "filters": {"allowed_domains": ["python.org", "example.org"]}}),
+    ],
+)  # fmt: skip
+def test_what_needs_no_question(openai: OpenAI, given: dict[str, Any], entry: Any) -> None:
+    assert run(scout(**given)).warnings == ()
+    assert [body["tools"] for _, body in openai.asked] == [[entry]]
+
+
+@each
+@pytest.mark.req("D-60", "D-66")
+def test_cassettes_files_history_and_forks_keep_all_of_it(
+    openai: OpenAI, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    agent = scout(tools=("web_search", "look"))
+    axe_nb.define(agent)
+    with axe_nb.cassette("a.axe", "record"):
+        first = axe_nb.run("scout", "How high?", display=False, stream=streams)
+    with axe_nb.cassette("a.axe", "replay"):
+        played = axe_nb.run("scout", "How high?", display=False, stream=streams)
+    assert len(openai.asked) == 2
+    first.save("run.axe")
+    try:
+        kept = axe_nb.load(axe_nb.history()[-1].id)
+    finally:
+        find_writer(history_path()).close()
+    for one in (played, kept, axe_nb.load("run.axe")):
+        assert isinstance(one, RunResult)
+        assert (one.log, one.sources) == (first.log, first.sources)
+        assert one.messages == first.messages
+    assert RunResult.from_dict(json.loads(json.dumps(first.to_dict(full=True)))) == first
+    forked = first.fork("0/2", prompt="Sure?", display=False)
+    assert (forked.text, forked.error) == ("By Responses.", None)
+    assert forked.log[0].server_calls == first.log[0].server_calls
+    assert openai.asked[-1][1]["input"][1:5] == [
+        {**item, "arguments": '{"at":"a"}'} if item["type"] == "function_call" else item
+        for item in openai.said[0]
+    ]
+
+
+@each
+@pytest.mark.req("D-64")
+def test_a_search_is_paid_for(openai: OpenAI, streams: bool) -> None:
+    settings(f'[providers.openai]\nbase_url = "{OWN}"\n{PRICES}')
+    result = run(scout(), streams=streams)
+    assert result.cost == pytest.approx(0.01 + 5e-6 + 7e-5)
+
+
+def test_a_model_without_reasoning_searches_where_the_api_is_set(openai: OpenAI) -> None:
+    settings(f'[providers.openai]\nbase_url = "{OWN}"\napi = "responses"\n')
+    result = run(scout(model="openai/gpt-4.1"))
+    assert (result.error, len(result.sources)) == (None, 2)
+    assert openai.asked[0][1]["include"] == [SOURCES]

@@ -1,0 +1,221 @@
+"""`[params] thinking` over OpenAI's Responses API, by a server that refuses what OpenAI refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, RunResult
+from axe_nb.events import Event, TextDelta
+from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.writer import find_writer
+from axe_nb.session.session import Session
+from axe_nb.views.html import twin
+from axe_nb.views.middle import draft_line
+from axe_nb.views.transcript import Transcript
+from tests.engine.in_process import ask_session
+from tests.providers.openai_2026 import OWN, THOUGHTS, OpenAI, at_own_address, settings
+
+MODEL = "openai/gpt-6.1-terra"
+
+THOUGHT = "\n\n".join(THOUGHTS)
+
+each = pytest.mark.parametrize("streams", [False, True], ids=["plain", "streamed"])
+
+
+@axe_nb.tool
+def look(at: str) -> str:
+    """Looks."""
+    return f"seen {at}"
+
+
+@pytest.fixture
+def openai(monkeypatch: pytest.MonkeyPatch, project: Path) -> Iterator[OpenAI]:
+    with at_own_address(monkeypatch) as running:
+        yield running
+
+
+def thinker(thinking: str | None = "low", **fields: Any) -> Agent:
+    params = fields.pop("params", {}) | ({} if thinking is None else {"thinking": thinking})
+    return Agent("a", **{"model": MODEL, "tools": (look,), **fields}, params=params)
+
+
+def ask(agent: Agent, prompt: str = "How many?", **options: Any) -> RunResult:
+    result = axe_nb.run(agent, prompt, display=False, **options)
+    assert (result.text, result.error) == ("By Responses.", None)
+    return result
+
+
+def list_thoughts(result: RunResult) -> list[str]:
+    return [one.response.reasoning for one in result.exchanges if one.response]
+
+
+@each
+@pytest.mark.parametrize(
+    ("thinking", "sent"),
+    [
+        ("low", {"effort": "low", "summary": "auto"}),
+        ("high", {"effort": "high", "summary": "auto"}),
+        ("off", {"effort": "none"}),
+        (None, None),
+    ],
+)
+def test_an_effort_and_a_summary_are_asked_for(
+    openai: OpenAI, streams: bool, thinking: str | None, sent: object
+) -> None:
+    result = ask(thinker(thinking), stream=streams)
+    assert [path for path, _ in openai.asked] == ["/v1/responses"] * 2
+    assert [body.get("reasoning") for _, body in openai.asked] == [sent, sent]
+    assert not any("thinking" in body for _, body in openai.asked)
+    thought = THOUGHT if thinking in ("low", "high") else ""
+    assert list_thoughts(result) == [thought, thought]
+    spent = 0 if thinking == "off" else 200
+    assert result.usage.reasoning_tokens == spent
+    assert result.request().body == openai.asked[-1][1]
+
+
+@pytest.mark.req("D-24")
+def test_the_summary_is_shown_while_it_arrives_and_kept_whole(openai: OpenAI) -> None:
+    events: list[Event] = []
+    streamed = asyncio.run(ask_session(Session(), thinker(), "How many?", emit=events.append))
+    openai.said.clear()  # so that it gives the same ids
+    whole = ask(thinker(stream=False))
+    assert [body.get("stream", False) for _, body in openai.asked] == [True, True, False, False]
+    assert [one.response for one in whole.exchanges] == [one.response for one in streamed.exchanges]
+    pieces = [one for one in events if isinstance(one, TextDelta) and one.kind == "reasoning"]
+    assert len(pieces) > 2
+    for turn in (1, 2):
+        assert "".join(one.text for one in pieces if one.turn == turn) == THOUGHT
+    transcript, shown = Transcript(), list[str]()
+    for event in events:
+        transcript.apply(event, 0.0)
+        if isinstance(event, TextDelta) and event.kind == "reasoning":
+            assert transcript.root
+            shown.append(draft_line(transcript.root.turns[-1].draft))
+    assert shown[0].startswith("thinks: First")
+    assert shown[-1].endswith("Then the rivers.")
+
+
+@each
+def test_it_is_a_fold_afterwards_and_kept_by_every_recording(
+    openai: OpenAI, streams: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    with axe_nb.cassette(tmp_path / "c.axe", "record"):
+        first = ask(thinker(), stream=streams)
+    sent = len(openai.asked)
+    with axe_nb.cassette(tmp_path / "c.axe", "replay"):
+        played = ask(thinker(), stream=streams)
+    assert len(openai.asked) == sent
+    try:
+        kept = axe_nb.load(axe_nb.history()[-1].id)
+    finally:
+        find_writer(history_path()).close()
+    first.save(tmp_path / "run.axe")
+    saved = axe_nb.load(tmp_path / "run.axe")
+    for one in (first, played, kept, saved):
+        assert isinstance(one, RunResult)
+        assert list_thoughts(one) == [THOUGHT, THOUGHT]
+    html = twin(first)["text/html"]
+    assert "First the &lt;b&gt;towns&lt;/b&gt;." in html
+    assert html.count("thought</") == 2
+    assert "towns" not in first.text
+
+
+@each
+@pytest.mark.req("D-79")
+def test_an_answer_whose_room_thinking_has_used_up_says_so(openai: OpenAI, streams: bool) -> None:
+    agent = thinker(tools=(), params={"max_tokens": 50})
+    result = axe_nb.run(agent, "How many?", display=False, stream=streams)
+    told = (
+        "thinking used up the tokens of the answer (length); "
+        "raise params.max_tokens, or lower params.thinking"
+    )
+    assert (result.text, result.warnings) == ("", (told,))
+    assert openai.asked[0][1]["max_output_tokens"] == 50
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    result = axe_nb.run(agent, "How many?", display=False, stream=streams, output=schema)
+    assert result.error == f"the answer is not complete: {told}"
+
+
+@pytest.mark.req("D-79")
+@pytest.mark.parametrize(
+    ("model", "thinking", "streams"),
+    [
+        ("gpt-6.1-terra", None, True),
+        ("gpt-7-sol", None, True),
+        ("gpt-6.1-terra", "off", False),
+        ("gpt-4.1", None, False),
+        ("new-model", None, False),
+        ("new-model", "low", True),
+    ],
+)
+def test_a_model_that_thinks_is_streamed_even_if_nobody_watches(
+    openai: OpenAI, model: str, thinking: str | None, streams: bool
+) -> None:
+    settings(f'[providers.openai]\nbase_url = "{OWN}"\napi = "responses"\n')
+    ask(thinker(thinking, model=f"openai/{model}", tools=()))
+    assert [body.get("stream", False) for _, body in openai.asked] == [streams]
+
+
+@each
+def test_an_organization_that_gets_no_summaries_is_served_without(
+    openai: OpenAI, streams: bool
+) -> None:
+    openai.is_verified = False
+    model = "openai/gpt-6-sol" if streams else "openai/gpt-6-luna"  # refusals are remembered
+    first = ask(thinker(model=model), stream=streams)
+    ask(thinker(model=model), "Sure?", stream=streams, continue_from=first)
+    asked = [body["reasoning"] for _, body in openai.asked]
+    without = {"effort": "low"}
+    assert asked == [{**without, "summary": "auto"}, *[without] * 3], "refused once, remembered"
+    assert list_thoughts(first) == ["", ""]
+
+
+def test_a_summary_in_the_words_of_the_api_is_no_wish_to_be_dropped(openai: OpenAI) -> None:
+    openai.is_verified = False
+    own = {"reasoning": {"summary": "detailed"}}
+    result = axe_nb.run(thinker(params=own, model="openai/gpt-6-x"), "How many?", display=False)
+    assert result.error
+    assert "must be verified" in result.error
+    assert len(openai.asked) == 1
+
+
+@each
+@pytest.mark.req("D-78")
+def test_reasoning_goes_back_to_its_own_model_and_address_only(
+    openai: OpenAI, streams: bool
+) -> None:
+    first = ask(thinker(), stream=streams)
+    ask(thinker(), "Sure?", stream=streams, continue_from=first)
+    assert str(openai.asked[-1][1]).count("gAAAA") == 2
+    ask(thinker(model="openai/gpt-5.6-sol"), "Sure?", stream=streams, continue_from=first)
+    assert "gAAAA" not in str(openai.asked[-1][1])
+    settings(f'[providers.openai]\nbase_url = "{OWN.replace("api.", "eu.api.")}"\n')
+    ask(thinker(), "Sure?", stream=streams, continue_from=first)
+    assert "gAAAA" not in str(openai.asked[-1][1])
+    settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
+    ask(thinker(), "Sure?", stream=streams, continue_from=first)
+    assert str(openai.asked[-1][1]).count("gAAAA") == 2
+
+
+@pytest.mark.req("D-73")
+@pytest.mark.parametrize("model", ["gpt-5.6-sol", "gpt-6.1-terra", "gpt-7-sol"])
+def test_agents_of_files_delegate_over_it_without_a_setting(
+    openai: OpenAI, project: Path, model: str
+) -> None:
+    agents = project / "axe" / "agents"
+    critic = f'name = "critic"\ndescription = "Finds what is missing"\nmodel = "openai/{model}"\n'
+    critic += 'system_prompt = "You find what is missing."\ntools = ["file_ops_readonly"]\n'
+    agents.joinpath("critic.toml").write_text(critic)
+    lead = critic.replace("critic", "lead") + 'sub_agents = ["critic"]\n'
+    agents.joinpath("lead.toml").write_text(lead)
+    result = axe_nb.run("lead", "What would a newcomer not understand here?", display=False)
+    assert (result.text, result.error) == ("By Responses.", None)
+    assert [(one.agent, one.text) for one in result.children] == [("critic", "By Responses.")]
+    assert openai.paths == ["/v1/responses"] * 3
