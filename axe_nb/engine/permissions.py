@@ -12,6 +12,7 @@ from typing import Any
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY, is_allowed
 from axe_nb.agents.tables import MODES, Mode
+from axe_nb.agents.trust import COMMANDS, NEXT_STEP
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import printable, quote
 from axe_nb.toolbox import REGISTRY
@@ -92,9 +93,12 @@ class PermissionPolicy:
         | ask   | ask        | ask      | deny      |
         | deny  | deny       | deny     | deny      |
 
-        An `ask` of a run that may not ask is a denial (D-56).
+        An `ask` of a run that may not ask is a denial (D-56). An agent without trust has no
+        commands and no MCP servers: it allows none to those below it either (D-81).
         """
         own, own_reason = self._decide_own(tool, host)
+        if own == "allow" and self._lacks(tool):
+            own = "ask"
         if self.above is None:
             return own, own_reason
         if tool.denied_below:
@@ -105,7 +109,10 @@ class PermissionPolicy:
         verdict = min(above, own, key=VERDICTS.index)
         if verdict == "ask" and not self.may_ask:
             asker = self.above if above == "ask" else self
-            return "deny", f"sub-agents cannot ask; set {asker.keys(tool, host)}"
+            step = f"set {asker.keys(tool, host)}"
+            if asker._lacks(tool):
+                step = f"to trust the project of agent {quote(asker.agent.name)}, {NEXT_STEP}"
+            return "deny", f"sub-agents cannot ask; {step}"
         return verdict, reason if above == "deny" else own_reason
 
     def _counts_own_ask(self, tool: Tool) -> bool:
@@ -117,6 +124,10 @@ class PermissionPolicy:
         assert self.above is not None
         is_plan = tool.effect == "network" and self.mode == "plan"
         return is_plan or self.above.mode != "auto" or self.agent.is_restricted
+
+    def _lacks(self, tool: Tool) -> bool:
+        """True for a tool that the agent's own file cannot have without trust in its project."""
+        return self.agent.is_restricted and bool(tool.name in COMMANDS or tool.server)
 
     @property
     def agents(self) -> tuple[Agent, ...]:

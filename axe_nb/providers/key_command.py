@@ -6,6 +6,7 @@ Source: D-74; docs/providers.md "Keys that expire".
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from concurrent.futures import Future, InvalidStateError
@@ -38,6 +39,17 @@ _runs: dict[KeyCommand, tuple[float, Future[str]]] = {}
 
 _lock = threading.Lock()
 """Guards `_runs`, which the event loops of all threads share."""
+
+
+def _forget_runs() -> None:
+    """Forgets the runs in a forked process, whose threads stayed behind."""
+    global _lock
+    _lock = threading.Lock()
+    _runs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_runs)
 
 
 async def fill_in_key(server: ServerT) -> ServerT:

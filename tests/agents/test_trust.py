@@ -326,6 +326,31 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
     assert Path("harm.txt").exists()
 
 
+def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
+    clone: Path, tmp_path: Path
+) -> None:
+    own = 'name = "shell"\nmodel = "script/shell"\ntools = ["run_command"]\nmode = "auto"\n'
+    own += 'sandbox = "off"\n[permissions]\nrun_command = "allow"\n'
+    put(tmp_path / "config/axe/agents/shell.toml", own)
+
+    @axe_nb.script("shell")
+    def shell(request: Request) -> object:
+        return call("run_command", command="touch harm.txt") if request.turn == 1 else request.last
+
+    put_agent(model="script/lead", sub_agents=["shell"])
+
+    @axe_nb.script("lead")
+    def lead(request: Request) -> object:
+        return call("call_agent", agent="shell", task="go") if request.turn == 1 else request.last
+
+    denied = axe_nb.run("worker", "go", mode="auto", display=False)
+    assert 'to trust the project of agent "worker", run `%axe trust`' in denied.text
+    assert not Path("harm.txt").exists()
+    accept()
+    axe_nb.run("worker", "go", mode="auto", display=False).raise_for_status()
+    assert Path("harm.txt").exists()
+
+
 @on_posix
 def test_the_list_is_text_with_a_version_for_the_user_alone(clone: Path) -> None:
     put_agent()

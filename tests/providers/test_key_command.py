@@ -389,3 +389,19 @@ def test_a_worker_without_the_command_says_what_it_lacks(vertex: Vertex, tmp_pat
 
 def _move_config(folder: str) -> None:
     os.environ["XDG_CONFIG_HOME"] = folder
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_process_that_is_forked_while_the_command_runs_runs_its_own(vertex: Vertex) -> None:
+    vertex.settings(f"import time; time.sleep(1); print({TOKEN!r})")
+    asking = Thread(target=run)
+    asking.start()
+    while not vertex.runs:
+        time.sleep(0.01)
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        assert pool.submit(_ask_in_time).result(30) == "your key is ***"
+    asking.join()
+
+
+def _ask_in_time() -> str:
+    return str(run(timeout=10).text)
