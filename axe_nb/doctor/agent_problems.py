@@ -17,11 +17,16 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
 from axe_nb.agents.variables import fill_in
 from axe_nb.engine.permissions import PermissionPolicy
+from axe_nb.engine.plan import check_agent_thinking
+from axe_nb.engine.server_tools import check_search
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
-from axe_nb.make_provider import provider_for
+from axe_nb.make_provider import make, provider_for
 from axe_nb.prices import Prices, make_price_error
+from axe_nb.providers.protocol import Provider
+from axe_nb.providers.server_tools import SEARCH
+from axe_nb.providers.thinking import THINKING
 from axe_nb.quick_dataclass import dataclass
 
 
@@ -66,6 +71,8 @@ def _list_checks(
     if provider.strip() and name.strip():
         check = partial(_check_provider, provider, name, scripts)
         yield ("model",), "", _is_unknown(provider), check
+        yield ("params", THINKING), "", False, partial(_check_model, agent, check_agent_thinking)
+        yield ("tools",), SEARCH, False, partial(_check_model, agent, check_search)
     yield ("system_prompt",), "", False, partial(fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
@@ -101,6 +108,16 @@ def _check_tools(agent: Agent) -> None:
 def _check_price(model: str) -> None:
     if not Prices(Config.load()).knows(model):
         raise make_price_error(model, "limits.max_cost cannot be enforced")
+
+
+def _check_model(agent: Agent, check: Callable[[Agent, Provider], None]) -> None:
+    """Checks what the agent asks of its model's server; an unknown server has a row of its own."""
+    name, model = parse_model(agent.model)
+    try:
+        provider = make(name, Config.load(), model=model, needs="provider")
+    except ConfigError:
+        return
+    check(agent, provider)
 
 
 def _is_unknown(provider: str) -> bool:

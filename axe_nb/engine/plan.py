@@ -124,7 +124,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     """
     agent = scope.agent
     provider, model = _make_provider(scope)
-    _check_thinking(agent, provider.name, model)
+    check_agent_thinking(agent, provider)
     await _check_price(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
@@ -212,14 +212,14 @@ def _describe(scope: RunScope, name: str) -> str:
         return ""
 
 
-def _check_thinking(agent: Agent, protocol: str, model: str) -> None:
+def check_agent_thinking(agent: Agent, provider: Provider) -> None:
     """Checks that the model takes the value of `[params] thinking`.
 
     Raises:
         ConfigError: it does not; a mistake in the agent's file has its place.
     """
     try:
-        check_thinking(protocol, model, agent.params)
+        check_thinking(provider.name, parse_model(agent.model)[1], agent.params)
     except ConfigError as error:
         error.place = find_place(agent, "params", THINKING)
         raise

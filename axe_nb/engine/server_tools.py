@@ -71,8 +71,19 @@ def _make_entries(
             return True, [entry for entry in limited if entry]
     entries = [make_entry(*server, tool.name, options) for options in given or [{}]]
     if not all(entries):
-        raise _make_error(agent, tool, provider)
+        raise _make_error(agent, tool.name, provider)
     return is_permitted, [entry for entry in entries if entry]
+
+
+def check_search(agent: Agent, provider: Provider) -> None:
+    """Checks that the model's server searches the web, if the agent's `tools` name that.
+
+    Raises:
+        ConfigError: it does not; a mistake in the agent's file has its place.
+    """
+    address = getattr(provider, "base_url", "")
+    if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
+        raise _make_error(agent, SEARCH, provider)
 
 
 def _find_domain(host: str) -> str:
@@ -81,17 +92,19 @@ def _find_domain(host: str) -> str:
     return "" if is_address(name) or "." not in name else name
 
 
-def _make_error(agent: Agent, tool: Tool, provider: Provider) -> ConfigError:
+def _make_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
     """Makes the error for a tool that the model's server does not have."""
-    listed = "tools" if tool.name in agent.tools else f"params.{SERVER_TOOLS}"
+    listed = "tools" if tool in agent.tools else f"params.{SERVER_TOOLS}"
     name = parse_model(agent.model)[0]
+    step = "use a model of Anthropic, OpenAI, OpenRouter or Groq"
+    if provider.name == "openai":  # Chat Completions, where a server may have Responses too
+        step = f'set api = "responses" under [providers.{name}] if its server has that API'
     error = ConfigError(
-        f"agent {quote(agent.name)} cannot use {tool.name}: the model's server has to run it, and "
+        f"agent {quote(agent.name)} cannot use {tool}: the model's server has to run it, and "
         f"{name} has no such tool in the protocol {provider.name}",
-        hint="use a model of Anthropic, OpenAI, OpenRouter or Groq, or remove "
-        f"{tool.name} from `{listed}`; `fetch` reads pages with any model",
+        hint=f"{step}, or remove {tool} from `{listed}`; `fetch` reads pages with any model",
     )
-    error.place = find_place(agent, "tools", tool.name)
+    error.place = find_place(agent, "tools", tool)
     return error
 
 

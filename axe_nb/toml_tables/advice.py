@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from axe_nb.redaction import is_secret_name
 from axe_nb.text import quote
@@ -28,6 +29,8 @@ def advise_value(key: str, wanted: str, value: object) -> str:
             word = value.strip().lower()
             is_exact = word in ("true", "false")
             return f"write {key} = {word if is_exact else f'true or {key} = false'}"
+        case "a table of strings", Mapping() if key == "permissions":
+            return 'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
         case "a table of strings", _:
             return f'write a table, as in {key} = {{name = "…"}}'
         case "a table", _:

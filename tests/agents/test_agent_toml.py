@@ -358,6 +358,9 @@ PLACES = {
     "[sub_agents_config]\ntimeout = 30s": "write the number alone, without a unit: timeout = 30",
     "[sub_agents_config]\nparallel = 'True'": "write parallel = true",
     "[sub_agents_config]\nparallel = 'yes'": "write parallel = true or parallel = false",
+    "[permissions]\nallow = ['grep']": (
+        'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
+    ),
     "permissions = ['grep']": 'write a table, as in permissions = {name = "…"}',
     "[sub_agents_config]\nparallel = True": "write true and false in lower case",
     'system_prompt = "one\ntwo"': 'a multi-line string needs triple quotes: """…"""',

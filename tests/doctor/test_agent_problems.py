@@ -65,6 +65,22 @@ def test_models_are_looked_at_as_far_as_nothing_is_sent(monkeypatch: pytest.Monk
     assert found(model="openai/gpt") == []
 
 
+@pytest.mark.req("D-76", "D-79")
+def test_what_a_model_or_its_server_does_not_take_is_told_without_a_key() -> None:
+    problem_of = {
+        key: told
+        for key, _, _, told in found(
+            model="openai/gpt-4o", params={"thinking": "high"}, tools=("web_search",)
+        )
+    }
+    assert list(problem_of) == [("model",), ("params", "thinking"), ("tools",)]
+    assert 'model "gpt-4o" does not take "high"' in problem_of["params", "thinking"]
+    assert 'agent "x" cannot use web_search' in problem_of["tools",]
+    assert [key for key, *_ in found(
+        model="anthropic/claude-sonnet-5-5", params={"thinking": "high"}, tools=("web_search",)
+    )] == [("model",)]  # fmt: skip
+
+
 def test_tools_of_the_session_are_known() -> None:
     @axe_nb.tool
     def look_up(town: str) -> str:

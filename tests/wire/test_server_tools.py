@@ -305,6 +305,9 @@ def test_a_server_without_the_tool_is_an_error_before_anything_is_sent(
         f"{provider} has no such tool in the protocol {provider}"
     )
     assert "remove web_search from `tools`" in caught.value.hint
+    assert ('set api = "responses" under [providers.openai]' in caught.value.hint) == (
+        provider == "openai"
+    )
 
 
 def test_a_model_that_calls_the_tool_itself_hears_that_it_cannot(
