@@ -8,15 +8,7 @@ Source: product.md "Runs are recordings"; house style §1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from html import escape
 from typing import Any, Protocol
-
-from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import list_some, one_line, printable
-
-MAX_NAMES = 20
-"""Names of files, or of other things, that one line of a report lists."""
 
 
 class Difference(Protocol):
@@ -80,49 +72,28 @@ class Sent(Protocol):
         """Returns it as text, without secrets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
+class Undone(Protocol):
     """The files that an undo has put back, or would put back; a notebook shows the difference."""
 
-    restored: tuple[str, ...] = ()
-    """Files that have their old content again, relative to the workdir."""
-    removed: tuple[str, ...] = ()
-    """Files that the run had created."""
-    conflicts: tuple[str, ...] = ()
-    """Files that were left because something else changed them since, or during the run."""
-    notes: tuple[str, ...] = ()
-    """A line for each thing that cannot be undone, with its reason."""
-    diff: str = field(default="", repr=False)
-    """The changes as a unified diff, cut if it is long, without secrets."""
-    is_dry: bool = False
-    """True if nothing was changed."""
+    @property
+    def restored(self) -> Sequence[str]:
+        """Files that have their old content again, relative to the workdir."""
 
     @property
-    def report(self) -> str:
-        """The lines that say what was done, and what was not."""
-        would = "would " if self.is_dry else ""
-        verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
-        lines = [
-            f"{would}{verb} {_list_files(paths)}"
-            for verb, paths in zip(verbs, (self.restored, self.removed), strict=True)
-            if paths
-        ]
-        if self.conflicts:
-            left = "to be left" if self.is_dry else "left"
-            lines.append(
-                f"{left}, as changed since the run or beside it: {_list_files(self.conflicts)}"
-            )
-        return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
+    def removed(self) -> Sequence[str]:
+        """Files that the run had created."""
 
-    def __repr__(self) -> str:
-        return "\n".join(filter(None, (self.diff, self.report)))
+    @property
+    def conflicts(self) -> Sequence[str]:
+        """Files that were left because something else changed them since, or during the run."""
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+    @property
+    def notes(self) -> Sequence[str]:
+        """A line for each thing that cannot be undone, with its reason."""
 
-
-def _list_files(paths: Sequence[str]) -> str:
-    return list_some([one_line(printable(path), 200) for path in paths], MAX_NAMES)
+    @property
+    def diff(self) -> str:
+        """The changes as a unified diff, cut if it is long, without secrets."""
 
 
 class ResultActions(Protocol):

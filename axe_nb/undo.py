@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import field
+from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,8 +18,8 @@ from axe_nb.builtin.file_guard import may_read
 from axe_nb.builtin.paths import Spot, hold_place, kind, locate, open_file
 from axe_nb.errors import ConfigError
 from axe_nb.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
-from axe_nb.result_actions import MAX_NAMES, Undone
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
 from axe_nb.toolbox import REGISTRY
@@ -25,6 +27,9 @@ from axe_nb.tools.tool import ToolError
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 """Bytes of the whole diff that are shown, and of that of one file."""
+
+MAX_NAMES = 20
+"""Names of files, or of other things, that one line of a report lists."""
 
 MAX_TEXT = 1_000_000
 """Bytes of a file that are compared line by line."""
@@ -40,7 +45,48 @@ Difference: TypeAlias = tuple[bytes | None, bytes | None]
 """The contents of a file before and after; None = no file."""
 
 
-def undo(result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False) -> Undone:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneFiles:
+    """The files that an undo has put back, or would put back; a notebook shows the difference."""
+
+    restored: tuple[str, ...] = ()
+    """Files that have their old content again, relative to the workdir."""
+    removed: tuple[str, ...] = ()
+    """Files that the run had created."""
+    conflicts: tuple[str, ...] = ()
+    """Files that were left because something else changed them since, or during the run."""
+    notes: tuple[str, ...] = ()
+    """A line for each thing that cannot be undone, with its reason."""
+    diff: str = field(default="", repr=False)
+    """The changes as a unified diff, cut if it is long, without secrets."""
+    is_dry: bool = False
+    """True if nothing was changed."""
+
+    @property
+    def report(self) -> str:
+        """The lines that say what was done, and what was not."""
+        would = "would " if self.is_dry else ""
+        verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
+        lines = [
+            f"{would}{verb} {_list(paths)}"
+            for verb, paths in zip(verbs, (self.restored, self.removed), strict=True)
+            if paths
+        ]
+        if self.conflicts:
+            left = "to be left" if self.is_dry else "left"
+            lines.append(f"{left}, as changed since the run or beside it: {_list(self.conflicts)}")
+        return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, (self.diff, self.report)))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+def undo(
+    result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False
+) -> UndoneFiles:
     """Puts back the files that the tools of a run changed.
 
     Args:
@@ -74,7 +120,7 @@ def undo(result: RunResult, *, force: bool | Collection[str] = False, dry: bool 
             size += len(diffs[-1])
     if len(notes) > MAX_NAMES:
         notes[MAX_NAMES:] = [f"and {len(notes) - MAX_NAMES} more files that cannot be undone"]
-    return Undone(
+    return UndoneFiles(
         restored=tuple(found["restored"]), removed=tuple(found["removed"]),
         conflicts=tuple(found["conflict"]), is_dry=dry,
         notes=(*notes, *_describe_rest(result, is_kept=kept is not None)),
@@ -150,6 +196,10 @@ def _decode(data: bytes) -> str:
     if b"\0" in data or len(data) > MAX_TEXT:
         return f"({plural(len(data), 'byte')})\n"
     return data.decode("utf-8", "replace")
+
+
+def _list(paths: Collection[str]) -> str:
+    return list_some([one_line(printable(path), 200) for path in paths], MAX_NAMES)
 
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
