@@ -144,8 +144,8 @@ def _check_new(path: Path, workdir: Path) -> str:
         is_root = place.parent in (workdir, here) or os.path.lexists(place.parent / ".git")
         if is_root and HIDDEN.match(fold_name(place.name)):
             return "it is new, and programs obey hidden files at the project's root"
-    folders = [*(_resolve(name) for name in sys.path if name), here]
-    for folder in folders:
+    for name in sys.path:
+        folder = _resolve(name) if name else here
         if folder and folder in path.parents and (module := _find_new_module(path, folder)):
             return f"it is new, and `import {module}` would find it"
     return ""

@@ -78,9 +78,11 @@ ca.pem fullchain.pem monkey.pem keys.md key.py id_rsa.pub .cargo/config.toml .m2
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which Python imports from, as in a kernel."""
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
     return folder
 
 
@@ -145,7 +147,11 @@ def test_the_current_folder_is_a_root_too(workdir: Path, monkeypatch: pytest.Mon
         assert find_write_protection(workdir / "data" / name, workdir) == ""
 
 
-def test_new_modules_are_free_where_python_does_not_import_from(tmp_path: Path) -> None:
+def test_new_modules_are_free_where_python_does_not_import_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_write_protection(tmp_path / "mine.py", tmp_path) == ""
+    monkeypatch.chdir(tmp_path)  # as under the command, whose path has no current folder
     assert find_write_protection(tmp_path / "mine.py", tmp_path) == ""
 
 

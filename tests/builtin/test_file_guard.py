@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ def attempt(*calls: ToolCall, person: Person | None = None, **fields: Any) -> li
 
 
 @pytest.mark.req("D-83")
-def test_in_mode_auto_without_a_person_protected_files_are_not_written(project: Path) -> None:
+def test_in_mode_auto_without_a_person_protected_files_are_not_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a kernel
     (project / "lead.md").write_text("A skill.")
     results = attempt(*map(write, PROTECTED), skill=str(project / "lead.md"))
     for path, result in zip(PROTECTED, results, strict=True):
@@ -77,7 +81,7 @@ def test_a_new_module_and_a_new_hidden_file_need_a_yes_and_are_free_afterwards(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "lib").mkdir()
-    monkeypatch.syspath_prepend("lib")
+    monkeypatch.setattr(sys, "path", ["lib", "", *sys.path])
     person = Person(YES, YES, YES, Decision("no"))
     asked = ("mine.py", "lib/mine.py", ".mcp.json", "lib/json.py")
     results = attempt(*map(write, asked), write("lib/data.json"), person=person)
