@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_seconds
 from axe_nb.threads import STRETCH
 

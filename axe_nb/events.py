@@ -7,13 +7,12 @@ Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult
 from axe_nb.server_calls import Page, ServerCall
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.spelled import join_texts

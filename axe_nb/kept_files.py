@@ -15,14 +15,13 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.config import state_dir
 from axe_nb.agents.files import reason
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.records.convert import from_json
 from axe_nb.text import list_some, one_line, printable
 

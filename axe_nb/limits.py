@@ -9,13 +9,12 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Status
 from axe_nb.text import format_dollars
 

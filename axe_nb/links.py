@@ -11,12 +11,11 @@ import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from axe_nb.descriptors import BY_DESCRIPTOR
-from axe_nb.quick_dataclass import dataclass
 
 MAX_LINKS = 40
 """Links that a path may lead through, as in Linux."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.usage import Usage as Usage
 from axe_nb.wire_log import WireLog

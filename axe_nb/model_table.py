@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
@@ -146,6 +147,5 @@ _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d
 @cache
 def _load_table() -> dict[str, Any]:
     import tomllib  # on first use: many processes never ask
-    from importlib.resources import files
 
-    return tomllib.loads(files("axe_nb").joinpath("models.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))

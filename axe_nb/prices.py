@@ -7,7 +7,7 @@ Source: issue 12 (money); D-64; library-facts.md "Prices".
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,6 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from axe_nb.model_table import find_facts
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import Source, WrongValue, build, check_choice, check_types
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input", "instructions"})

@@ -12,13 +12,11 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, quote_plus
-
-from axe_nb.quick_dataclass import dataclass
 
 Screens: TypeAlias = "tuple[tuple[str, re.Pattern[str]], ...]"
 """(text, pattern that begins with it)."""

@@ -5,13 +5,15 @@ Source: product.md "Python"; D-2, D-34, D-38; B-9.
 
 from __future__ import annotations
 
+import copyreg
 import json
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from axe_nb.agents.definitions import Definitions
@@ -24,7 +26,6 @@ from axe_nb.exchanges import Turn as Turn
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass, freeze
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.result_actions import Difference, Sent, Undone, find_actions
@@ -44,6 +45,14 @@ NO_AGENT = "(no agent)"
 def name_run(agent: str, model: str) -> str:
     """Returns the name of a run for people: that of its agent, without one that of its model."""
     return agent or model or NO_AGENT
+
+
+def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
+    """Returns a copy of the table that cannot be changed, but copied and pickled."""
+    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
+
+
+copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,9 @@ Source: D-76; product.md "Tools of the vendor".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-
-from axe_nb.quick_dataclass import dataclass
 
 MAX_URL = 2000
 """Characters of a URL; a longer one is not kept as a source."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
-
-from axe_nb.quick_dataclass import dataclass
 
 Kind = Literal["run", "model", "replay", "tool", "retry", "person"]
 """`run` is the whole run, `replay` a request whose answer was not a model's: recorded, or given."""

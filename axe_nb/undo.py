@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,7 +18,6 @@ from axe_nb.builtin.file_guard import may_read
 from axe_nb.builtin.paths import Spot, hold_place, kind, locate, open_file
 from axe_nb.errors import ConfigError
 from axe_nb.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable

@@ -16,12 +16,11 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from axe_nb.errors import ProviderError
-from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import zlib

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "quick_dataclass", "invisible", "text", "redaction", "errors", "globs",
+    "model_table", "invisible", "text", "redaction", "errors", "globs",
     "patterns", "descriptors",
     "links", "protected_names", "protected", "frames", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool", "reports", "spelled",

@@ -28,7 +28,7 @@ HERE = "--here"
 QUICK = (
     "tests/agents", "tests/outputs/test_schema.py", "tests/pictures/test_bytes.py",
     "tests/providers/test_streaming.py", "tests/test_cli.py", "tests/test_public.py",
-    "tests/test_quick_dataclass.py", "tests/test_results.py", "tests/test_starter.py",
+    "tests/test_results.py", "tests/test_starter.py",
     "tests/tools",
     "tests/views/test_code.py", "tests/views/test_html.py", "tests/views/test_markdown.py",
     "tests/nb/test_magics.py",
@@ -38,7 +38,7 @@ QUICK = (
 SHORT = "--short"
 SHORTER = (
     "tests/agents", "tests/outputs/test_schema.py", "tests/test_public.py",
-    "tests/test_quick_dataclass.py", "tests/test_results.py", "tests/views/test_html.py",
+    "tests/test_results.py", "tests/views/test_html.py",
 )  # fmt: skip
 """Those of them that take least."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,7 +39,6 @@ from axe_nb.agents.tables import (
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
 from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.parse import parse_toml

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from axe_nb.provider_table import (
     describe_provider,
     make_key_command,
 )
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.parse import parse_toml

@@ -11,7 +11,7 @@ import contextlib
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -26,7 +26,6 @@ from axe_nb.links import find_names, follow_links, list_links
 from axe_nb.pictures.header import find_format
 from axe_nb.pictures.picture import Picture, format_bytes
 from axe_nb.protected import find_read_protection
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, quote
 
 RESOURCE = "mcp:"

@@ -6,7 +6,7 @@ Source: D-53, D-61, D-66.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.agents.agent import Agent
@@ -14,7 +14,6 @@ from axe_nb.agents.context import Context
 from axe_nb.agents.no_agent import NoAgent
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import one_line, quote
 from axe_nb.toml_tables.table import make_table
 

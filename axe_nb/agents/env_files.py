@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import ProviderInfo
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 
 MAX_NAME, MAX_NAMES = 100, 1000

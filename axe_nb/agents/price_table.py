@@ -6,10 +6,10 @@ Source: issue 12 (money); product.md "Models can do more than text".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.messages import Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import Source, WrongValue, build, check_types
 
 MILLION = 1_000_000

@@ -6,7 +6,7 @@ Source: B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -17,7 +17,6 @@ from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.table import toml_fields
 

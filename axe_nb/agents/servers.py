@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import NO_ADDRESS, is_address
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name, remember
 from axe_nb.text import one_line, quote
 from axe_nb.toml_tables.table import (

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import keyword
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.model_table import LEVELS
 from axe_nb.provider_table import PROMPT_CACHE, SERVER_TOOLS
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import (
     WrongValue,
     build_nested,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import ConfigError
 from axe_nb.links import find_real_folder
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import ESCAPES
 

@@ -13,7 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import Spot, hold_place, kind, locate, missing, open_file
 from axe_nb.descriptors import FILE
 from axe_nb.kept_files import KeptFiles
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature

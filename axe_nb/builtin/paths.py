@@ -16,12 +16,12 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from axe_nb.descriptors import BY_DESCRIPTOR, FILE, FOLDER, open_real_folder
 from axe_nb.links import Names, find_names
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
 

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from axe_nb.builtin.paths import Spot, hold_place, kind, missing, open_folder
 from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
 from axe_nb.patterns import compile_pattern
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_chars, plural, printable, quote
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError

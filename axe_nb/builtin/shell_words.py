@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-
-from axe_nb.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 KEYWORDS = frozenset(
     {"then", "do", "else", "if", "elif", "while", "until", "!", "{", "}", "coproc",

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.hosts import fold_host
@@ -25,7 +25,6 @@ from axe_nb.builtin.public_ip import (
     spelling_problem,
 )
 from axe_nb.builtin.web_page import as_text
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool

@@ -9,12 +9,11 @@ import argparse
 import json
 import keyword
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.tables import MODES, variable_problem
 from axe_nb.commands.overrides import is_timeout
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Status
 from axe_nb.text import quote
 

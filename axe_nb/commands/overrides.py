@@ -10,13 +10,12 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
 from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
@@ -22,7 +22,6 @@ from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.commands.pages import Page, join, make_page
 from axe_nb.commands.table import RUN, Command
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 
 DATA = "\0"

@@ -7,7 +7,7 @@ Source: product.md "Notebook" and "Command line"; B-12.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from axe_nb.commands.options import (
     AGENT,
@@ -21,7 +21,6 @@ from axe_nb.commands.options import (
     seconds,
 )
 from axe_nb.provider_table import PROTOCOLS
-from axe_nb.quick_dataclass import dataclass
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""

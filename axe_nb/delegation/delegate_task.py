@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from axe_nb.delegation.child_copy import NAME_SIZE
@@ -24,7 +24,6 @@ from axe_nb.delegation.spawn_agent import (
 )
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
 from axe_nb.threads import without_group

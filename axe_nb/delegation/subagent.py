@@ -6,6 +6,7 @@ Source: seeds 002, 004 (X-*); D-3, D-4, D-6, D-7, D-17, D-39.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
@@ -13,7 +14,6 @@ from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_cal
 from axe_nb.errors import AxeError
 from axe_nb.limits import MAX_TURNS, Limits
 from axe_nb.messages import ToolParameter
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, one_line, quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError

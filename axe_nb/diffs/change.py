@@ -6,10 +6,9 @@ Source: product.md "Runs are recordings"; D-59.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult, Turn
 from axe_nb.text import printable

@@ -9,6 +9,7 @@ Source: product.md "Runs are recordings"; D-6, D-60.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.diffs.change import Change, Kind, RunPair, TurnPair
@@ -32,7 +33,6 @@ from axe_nb.diffs.texts import (
 )  # fmt: skip
 from axe_nb.exchanges import Exchange
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, name_run

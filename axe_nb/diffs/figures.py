@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.usage import Usage
 

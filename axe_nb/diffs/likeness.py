@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from axe_nb.diffs.alignment import Likeness, align
 from axe_nb.diffs.texts import format_arguments
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
 

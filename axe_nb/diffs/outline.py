@@ -8,7 +8,7 @@ Source: product.md "Runs are recordings"; design README; D-60.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
@@ -16,7 +16,6 @@ from axe_nb.diffs.change import Change, RunPair, TurnPair, find_first, list_chan
 from axe_nb.diffs.excerpts import LEAST, reveal, shorten
 from axe_nb.diffs.figures import SECONDS, Figure
 from axe_nb.diffs.words import Piece, compare_texts
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import clean, format_dollars, format_seconds, one_line, plural

@@ -5,7 +5,7 @@ Source: product.md "Runs are recordings".
 
 from __future__ import annotations
 
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from axe_nb.diffs.change import Change, RunPair, find_first, list_changes
@@ -17,7 +17,6 @@ from axe_nb.diffs.path import find_path
 from axe_nb.diffs.plain_text import format_text
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 

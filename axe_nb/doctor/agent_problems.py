@@ -7,7 +7,7 @@ Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from axe_nb.prices import Prices, make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.server_tools import SEARCH
 from axe_nb.providers.thinking import THINKING
-from axe_nb.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ Source: product.md "Notebook" (`%axe doctor`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from axe_nb.errors import AxeError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]

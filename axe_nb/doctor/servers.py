@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -14,7 +15,6 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.servers import McpServer, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import Servers
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, plural
 from axe_nb.threads import in_thread
 

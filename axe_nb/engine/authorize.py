@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from axe_nb.engine.ask_person import ask_person, find_person
 from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.stepping import find_schema
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 

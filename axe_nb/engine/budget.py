@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from axe_nb.engine.questions import ApprovalRequest, AskPerson
 from axe_nb.limits import RunStopped
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_dollars
 
 

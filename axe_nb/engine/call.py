@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError

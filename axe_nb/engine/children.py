@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
@@ -20,7 +21,6 @@ from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, events_of
 from axe_nb.limits import RunStopped, Slots
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError

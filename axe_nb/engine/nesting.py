@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
 

@@ -7,13 +7,13 @@ Source: D-53, D-59, D-66; product.md "Runs are recordings" (Fork).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from axe_nb.agents.agent import Agent
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status
 from axe_nb.tools.tool import Job
 

@@ -6,6 +6,7 @@ Source: D-19, D-47, D-48, D-50, D-83, D-56; seed 003 §8 (O-19, O-25, O-32, O-35
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY, is_allowed
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.agents.trust import COMMANDS, NEXT_STEP
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import printable, quote
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool, Verdict

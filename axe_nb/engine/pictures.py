@@ -6,14 +6,13 @@ Source: product.md "Models can do more than text" (pictures), `[limits]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture, format_bytes
 from axe_nb.pictures.scaled import fit
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,6 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread

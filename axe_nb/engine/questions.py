@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.engine.given import encode_body, make_reply
 from axe_nb.errors import ConfigError
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Request, Response
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason
 from axe_nb.tools.output import output_of

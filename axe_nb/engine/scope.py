@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.engine.questions import Decision, Question, Step
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote, suggestion
 from axe_nb.threads import in_thread
 from axe_nb.toolbox import REGISTRY

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.engine.ask_person import ask_person
@@ -17,7 +17,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, ToolCall
 from axe_nb.outputs.schema import clean_schema, find_mistakes
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool, ToolOutput

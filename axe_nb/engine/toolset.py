@@ -6,7 +6,7 @@ Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-20, D-44.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.place import find_place
@@ -18,7 +18,6 @@ from axe_nb.delegation import table as delegation
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, quote
 from axe_nb.toolbox import REGISTRY, registry_of
 from axe_nb.tools.registry import Registry, ToolTable

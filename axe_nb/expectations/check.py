@@ -6,6 +6,7 @@ Source: product.md "Runs are recordings"; D-67.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ConfigError, ExpectationError
@@ -16,7 +17,6 @@ from axe_nb.expectations.names import KnownNames, check_argument
 from axe_nb.expectations.table import MEASURES, Measure
 from axe_nb.expectations.timing import count_following, find_parallel
 from axe_nb.expectations.tree import Branch, Thing, Use, list_branches, list_uses, name_of
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.toolbox import REGISTRY

@@ -6,10 +6,10 @@ Source: D-67.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from axe_nb.expectations.table import Kind, Measure
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import suggestion
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from axe_nb.errors import ConfigError
@@ -24,7 +25,6 @@ from axe_nb.expectations.clause import (
 )
 from axe_nb.expectations.table import MEASURES, Kind, Measure
 from axe_nb.patterns import compile_pattern
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, one_line, quote
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ Source: product.md "Runs are recordings"; D-67.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status, name_run
 
 Kind = Literal["number", "text", "list", "data"]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import one_line, printable
 from axe_nb.times import Lap

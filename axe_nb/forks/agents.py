@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from axe_nb.agents.no_agent import NoAgent
 from axe_nb.agents.trust import restrict, trusts_all
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import is_same
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult

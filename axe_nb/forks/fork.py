@@ -8,7 +8,7 @@ Source: D-53, D-59, D-60, D-66.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from axe_nb.agents.agent import Agent
@@ -20,7 +20,6 @@ from axe_nb.forks.point import ForkPoint
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import INTERRUPTED, Message, Request, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.place import run_of, turn_of
 from axe_nb.recording.shared_file import digest

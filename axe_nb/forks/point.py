@@ -6,7 +6,7 @@ Source: D-59, D-66; product.md "Runs are recordings" (Fork).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.engine.given import make_reply
@@ -14,7 +14,6 @@ from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run

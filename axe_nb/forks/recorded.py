@@ -6,14 +6,13 @@ Source: D-59, D-60, D-66.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.origin import Opening
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolCall, ToolResult, close_open_calls
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import Asked, Describer
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult, Turn

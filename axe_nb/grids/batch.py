@@ -6,12 +6,12 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from axe_nb.grids.scoring import VERDICT, write_case
 from axe_nb.maps.batch import Batch
 from axe_nb.maps.drives import Runs
 from axe_nb.maps.tasks import Task
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
 
@@ -16,7 +17,6 @@ from axe_nb.grids.outcome import GridRun
 from axe_nb.maps.batch import Asking, Batch
 from axe_nb.maps.tasks import Task
 from axe_nb.messages import Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_dollars, plural
 
 SAMPLE = 20

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.statistics import Interval, find_inputs_interval
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean, cut_chars, list_some, plural, quote, suggestion
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import overload
 
 from axe_nb.grids.statistics import find_mean
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural

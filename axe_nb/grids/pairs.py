@@ -6,6 +6,7 @@ Source: product.md "Exploring"; issue 13 (judges).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.agent import Agent
@@ -13,7 +14,6 @@ from axe_nb.grids.outcome import Square
 from axe_nb.grids.scoring import mark
 from axe_nb.grids.statistics import describe_chance, find_sign_chance
 from axe_nb.maps.face import map as run_all
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, list_some, one_line, plural

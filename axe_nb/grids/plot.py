@@ -6,6 +6,7 @@ Source: product.md "Exploring"; cluster-facts (matplotlib draws the same bytes e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from axe_nb.grids.outcome import Square
 from axe_nb.grids.statistics import Interval, find_mean_interval
 from axe_nb.grids.summary import Summary
 from axe_nb.grids.verdict import has_grades
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -28,7 +29,6 @@ from axe_nb.maps.own_session import open_session
 from axe_nb.maps.places import make_runs
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.tasks import Prompts, Task
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import Line
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
 from axe_nb.grids.inputs import Row
 from axe_nb.grids.outcome import GridRun
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
 

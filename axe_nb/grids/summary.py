@@ -6,6 +6,7 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from axe_nb.grids.outcome import Square
@@ -17,7 +18,6 @@ from axe_nb.grids.statistics import (
     find_mean_interval,
     find_sign_chance,
 )
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, plural
 from axe_nb.usage import add_costs
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT
 from axe_nb.text import one_line
 

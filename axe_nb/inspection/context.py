@@ -8,10 +8,10 @@ Source: product.md "Runs are recordings"; D-18; library-facts "Tokens for the co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.messages import Message, Request, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import count_bytes, plural
 
 SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"

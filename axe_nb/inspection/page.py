@@ -8,13 +8,13 @@ Source: product.md "Runs are recordings"; D-60.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 from typing import Any
 
 from axe_nb.inspection.context import SOURCES, ContextTokens
 from axe_nb.inspection.json_text import cut_texts, format_json, hide_pictures
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, plural
 from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK

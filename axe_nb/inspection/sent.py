@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +20,6 @@ from axe_nb.inspection.context import ContextTokens, count_context
 from axe_nb.inspection.page import Page
 from axe_nb.messages import Request
 from axe_nb.provider_table import PROTOCOLS
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.find_exchange import find_exchange
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import quote

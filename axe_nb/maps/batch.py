@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_nb.agents.agent import Agent
@@ -25,7 +25,6 @@ from axe_nb.maps.summary import Keep, summarize
 from axe_nb.maps.tasks import Task, read_task
 from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line

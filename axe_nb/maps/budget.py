@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped, UsageMeter
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote, suggestion
 from axe_nb.values.numbers import as_number

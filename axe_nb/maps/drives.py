@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from axe_nb.errors import interrupted
@@ -21,7 +22,6 @@ from axe_nb.maps.batch import Batch
 from axe_nb.maps.pool import Pool
 from axe_nb.maps.progress import Progress
 from axe_nb.maps.tasks import NoMore, Prompts, Task
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 

@@ -10,11 +10,11 @@ import asyncio
 import pickle
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from axe_nb.errors import ConfigError, words
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 from axe_nb.values.own_text import shown_value
 

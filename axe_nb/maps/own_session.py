@@ -6,7 +6,7 @@ Source: product.md "Exploring"; D-53, D-59.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from axe_nb.exchanges import Exchange
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed
 from axe_nb.messages import Request
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.tape import RootTape
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session

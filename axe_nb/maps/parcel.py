@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +26,6 @@ from axe_nb.maps.progress import Tally
 from axe_nb.maps.summary import Keep
 from axe_nb.prices import Prices
 from axe_nb.providers.secrets import mask_query
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script

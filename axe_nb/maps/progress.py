@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.session.view import Line, NoLine
 from axe_nb.text import clean, format_dollars, one_line, plural

@@ -6,12 +6,12 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from axe_nb.errors import ConfigError, words
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.values.own_text import shown_value
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"

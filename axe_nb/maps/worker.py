@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.errors import AxeError, ConfigError, words
@@ -23,7 +23,6 @@ from axe_nb.maps.local import LocalRuns
 from axe_nb.maps.parcel import Parcel, find_version
 from axe_nb.maps.progress import Progress
 from axe_nb.maps.tasks import Prompts, Task
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import NoLine

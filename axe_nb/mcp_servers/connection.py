@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_seconds, quote
 from axe_nb.tools.tool import ToolError
 

@@ -10,9 +10,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean, cut_chars, plural
 
 MAX_LISTED = 10_000

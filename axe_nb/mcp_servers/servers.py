@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +22,6 @@ from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.thread import LoopThread
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, one_line, plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
 

@@ -15,10 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.find import Sandbox
 from axe_nb.sandbox.process import Process, close_file
 from axe_nb.threads import in_thread

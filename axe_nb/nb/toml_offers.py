@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import Field
+from dataclasses import Field, dataclass
 from itertools import islice
 from typing import Any, TypeAlias, get_args
 
@@ -19,7 +19,6 @@ from axe_nb.agents.tables import MODES, Ask
 from axe_nb.errors import ConfigError
 from axe_nb.nb import name_offers
 from axe_nb.nb.toml_spot import Path, Spot, find_paths, find_spot, split_key
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.table import nested_table, toml_fields
 from axe_nb.tools.tool import Verdict

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-
-from axe_nb.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 _TOKEN = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!""))*(?:"{3,5}|\\?\Z)'

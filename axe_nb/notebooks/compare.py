@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from axe_nb.notebooks.files import Book
 from axe_nb.notebooks.marks import marks_of
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.miss import describe_change
 
 MAX_LINES = 3

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.notebooks.compare import find_failure
 from axe_nb.notebooks.files import Book, load
 from axe_nb.notebooks.marks import marks_of
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.modes import MODE, Mode
 
 IN_KERNEL = "__import__('axe_nb.notebooks.in_kernel').notebooks.in_kernel"

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,6 @@ from axe_nb.notebooks.compare import describe_failure
 from axe_nb.notebooks.files import Book, find_notebooks, load, read_notebook
 from axe_nb.notebooks.headless import HeadlessRun, make_environment, run_headless
 from axe_nb.notebooks.lesson import TAG_CHECKS, find_exercises, id_of
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name
 from axe_nb.text import align_columns, one_line, plural, quote
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError, words
@@ -21,7 +22,6 @@ from axe_nb.outputs.schema import (
     find_mistakes,
 )
 from axe_nb.providers.wire import loads
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import one_line, quote
 from axe_nb.tools.json_types import is_record, is_type, shape
 from axe_nb.tools.shapes import Mistakes

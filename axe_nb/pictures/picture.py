@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.header import find_other_format, read_header
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import plural
 
 MEDIA_TYPES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -30,7 +30,6 @@ from axe_nb.providers.prompt_cache import ROLE, Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.thinking import for_anthropic
-from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/messages"
 

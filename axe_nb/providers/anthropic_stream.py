@@ -5,6 +5,7 @@ Source: D-24, D-31; seed 000 §3.2 (A-2.*).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.messages import dump
@@ -12,7 +13,6 @@ from axe_nb.providers import wire
 from axe_nb.providers.assembly import Deltas, append_text, check_parts, settle
 from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.streamed_reply import Streaming
-from axe_nb.quick_dataclass import dataclass
 
 BLOCK_OF = {
     "text_delta": "text",

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,6 @@ from axe_nb.providers.connection_errors import (
 from axe_nb.providers.decompression import CODINGS, Decompressed, find_coding
 from axe_nb.providers.protocol import Server
 from axe_nb.providers.stock_http import StockClients, StockReply, send, uses_httpx
-from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

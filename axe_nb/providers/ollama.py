@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -22,7 +22,6 @@ from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
 from axe_nb.providers.thinking import for_ollama
-from axe_nb.quick_dataclass import dataclass
 
 PATH = "/api/chat"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -25,7 +25,6 @@ from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.thinking import for_chat
-from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/chat/completions"
 

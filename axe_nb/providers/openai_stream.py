@@ -5,7 +5,7 @@ Source: D-24, D-31; seed 000 §3.3 (A-3.*).
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.messages import dump
@@ -14,7 +14,6 @@ from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts
 from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.reply_errors import error_in_reply
 from axe_nb.providers.streamed_reply import Streaming
-from axe_nb.quick_dataclass import dataclass
 
 REASONING = ("reasoning_content", "reasoning")
 """Keys of reasoning as text; some servers send it under both."""

@@ -8,11 +8,11 @@ Source: product.md "Money".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.messages import Request
 from axe_nb.provider_table import PROMPT_CACHE
-from axe_nb.quick_dataclass import dataclass
 
 LEAST = 4096
 """Bytes; shorter beginnings have fewer than the 1024 tokens that the API keeps."""

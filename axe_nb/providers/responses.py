@@ -8,7 +8,7 @@ Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78; issue 26.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -26,7 +26,6 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
 from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message, read_thought
 from axe_nb.providers.thinking import for_responses
-from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/responses"
 

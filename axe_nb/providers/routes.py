@@ -11,13 +11,12 @@ import re
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
-
-from axe_nb.quick_dataclass import dataclass
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from axe_nb.messages import dump
 from axe_nb.providers.protocol import Server
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import MASK, is_secret_name, redact, remember
 
 SHORTEST = 6

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -20,7 +21,6 @@ from axe_nb.providers.error_bodies import find_message
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, masked_line
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
-from axe_nb.quick_dataclass import dataclass
 
 DONE_MARK = "[DONE]"
 

@@ -8,13 +8,12 @@ Source: D-59, D-60.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, Request, ToolCall, ToolSpec
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import MASK, Filter
 from axe_nb.reports import mask_seconds, without_seconds
 

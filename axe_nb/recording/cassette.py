@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import Asked, is_same
 from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
 from axe_nb.recording.displaced import replaces

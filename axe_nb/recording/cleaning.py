@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"

@@ -6,11 +6,10 @@ Source: D-48, D-59, D-61.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.outcome import decode
 from axe_nb.recording.place import Order, is_place, order_of
 from axe_nb.records.shelf import (

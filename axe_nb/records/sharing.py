@@ -12,10 +12,10 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 
 SHARED, DATA = "shared", "data"
 """Keys of the table, and of the data that refers to it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -17,7 +17,6 @@ from axe_nb.agents.definitions import TRUSTED
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
 from axe_nb.kept_files import forget_kept
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT
 from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.story import DIED

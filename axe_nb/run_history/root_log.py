@@ -6,11 +6,10 @@ Source: product.md "Runs are recordings" (History); D-60.
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.run_history.tree import Tree
 from axe_nb.text import one_line

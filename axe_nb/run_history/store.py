@@ -12,12 +12,11 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.run_history.locks import RunLocks, identify
 
 MAJOR = 1

@@ -7,14 +7,13 @@ Source: D-59; product.md "Runs are recordings".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_nb.endings import make_metadata
 from axe_nb.events import RunStarted, TurnFinished
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Turn
 
 DIED = "the process ended during this run; what was answered by then is kept"

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.place import order_of
 from axe_nb.records.convert import from_json
 from axe_nb.records.shelf import TABLE, Shelf, read_table, use_shelf, write_table

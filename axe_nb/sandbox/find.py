@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox import bubblewrap, docker, landlock, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
 from axe_nb.sandbox.process import Process, run_trial

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.view import View
 
 Level = Literal["full", "files", "docker", "none"]

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
@@ -18,7 +18,6 @@ from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
 from axe_nb.protected import is_hidden
 from axe_nb.protected_names import KEY_PATHS
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.covers import is_placeholder
 from axe_nb.sandbox.names import (
     GIT_ABSENT,

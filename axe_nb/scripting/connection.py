@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import dataclass
 from http.client import responses
 from typing import Any, TypeVar
 
 import h11
-
-from axe_nb.quick_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -9,13 +9,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.patterns import compile_pattern
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
 from axe_nb.toml_tables.lines import line_of, toml_hint

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ProviderError
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_seconds, one_line, quote
 
 if TYPE_CHECKING:

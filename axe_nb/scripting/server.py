@@ -14,14 +14,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, dump
 from axe_nb.provider_table import PROTOCOLS
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.connection import (
     ClientGone,
     HttpConnection,

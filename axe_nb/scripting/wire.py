@@ -7,10 +7,10 @@ Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*), A-1.9,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from axe_nb.messages import Request, Response, ToolCall, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.responses_requests import encrypt, read_responses
 from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat
 from axe_nb.usage import Usage

@@ -6,11 +6,10 @@ Source: D-24, D-31, D-73.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from axe_nb.messages import Delta, Response, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting import wire
 from axe_nb.scripting.wire_requests import Json
 from axe_nb.scripting.wire_streams import EVENTS, StreamedReply

@@ -7,11 +7,10 @@ Source: product.md "Providers"; D-24, D-31; seed 000 §3.2-3.4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from axe_nb.messages import Delta, Request, Response, ToolCall, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting import wire
 from axe_nb.scripting.wire_requests import Json
 

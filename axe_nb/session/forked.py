@@ -6,7 +6,7 @@ Source: D-53, D-66; product.md "Runs are recordings" (Fork).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from axe_nb.agents.agent import Agent
@@ -19,7 +19,6 @@ from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.session.described import find_output
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest

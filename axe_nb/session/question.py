@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from axe_nb.engine.questions import ApprovalRequest, Choice, Step
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import count_most_columns, cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000

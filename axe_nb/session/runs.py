@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
@@ -26,7 +27,6 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
 from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT, RunResult, Status
 from axe_nb.values.own_text import shown_value
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,6 @@ from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder

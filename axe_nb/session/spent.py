@@ -5,9 +5,10 @@ Source: product.md "Notebook" (`%axe usage`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from axe_nb.exchanges import Source
 from axe_nb.messages import Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 
 ASKED: tuple[Source, ...] = ("", "edited")

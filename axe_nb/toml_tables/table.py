@@ -10,11 +10,11 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_choices, one_line, quote, suggestion
 from axe_nb.toml_tables.advice import advise_table, advise_value, is_secret_key
 from axe_nb.toml_tables.lines import line_of

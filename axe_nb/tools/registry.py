@@ -7,11 +7,10 @@ Source: D-20 (names, toolsets, aliases).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest
 from axe_nb.tools.tool import Tool
 

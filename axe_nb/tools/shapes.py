@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.messages import ToolParameter, dump
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_chars, quote, suggestion
 from axe_nb.values.data import to_data
 from axe_nb.values.render import LONGEST_DATA

@@ -9,10 +9,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.tools.docstring import parse_docstring, type_hints
 from axe_nb.tools.json_types import shape
 from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, fields

@@ -6,7 +6,7 @@ Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,6 @@ from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.values.own_text import remove_addresses
 

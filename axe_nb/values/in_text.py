@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_chars
 from axe_nb.values.render import write_text
 

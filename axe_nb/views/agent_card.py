@@ -6,9 +6,9 @@ Source: product.md "Notebook" (`%%axe_agent`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.text import clean
 from axe_nb.views.agent_summary import line

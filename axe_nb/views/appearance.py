@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from axe_nb.pictures.scaled import THUMBNAIL
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.views.tree import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]

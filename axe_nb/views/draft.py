@@ -6,11 +6,10 @@ Source: D-23, D-24; goals.md "streaming".
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from axe_nb.events import TextDelta
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 
 BEFORE = 500

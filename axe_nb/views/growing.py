@@ -8,9 +8,8 @@ Source: goals.md "streaming"; product.md "Notebook".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import count_common
 from axe_nb.views.bidi import is_mixed
 from axe_nb.views.markdown import Part, References, is_too_large, parse, quote

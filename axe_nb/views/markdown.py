@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any, TypeAlias
@@ -22,7 +23,6 @@ from markdown_it.rules_inline.linkify import linkify
 from markdown_it.token import Token
 
 from axe_nb.invisible import INVISIBLE, REPLACEMENT
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean
 from axe_nb.views.bidi import is_mixed
 from axe_nb.views.code import format_code

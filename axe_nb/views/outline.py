@@ -5,10 +5,9 @@ Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.server_calls import Page
 from axe_nb.text import clean, plural

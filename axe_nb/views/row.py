@@ -8,9 +8,9 @@ Source: product.md "Notebook"; design README (rows); D-6, D-11.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts

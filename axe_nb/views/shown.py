@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.reports import REPORT
 from axe_nb.results import RunResult

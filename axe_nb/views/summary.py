@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from axe_nb.messages import Usage
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts

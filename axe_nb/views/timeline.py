@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby, pairwise
 from typing import Any
 
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import count_columns, one_line, plural
 from axe_nb.times import Kind, Lap

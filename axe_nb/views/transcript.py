@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from axe_nb.events import (
@@ -25,7 +25,6 @@ from axe_nb.events import (
     events_of,
 )
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.reports import find_reports
 from axe_nb.results import RunResult

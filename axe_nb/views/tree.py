@@ -6,14 +6,13 @@ Source: D-1, D-34; design README (the bar); goals.md "live view".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from axe_nb.events import DataForm, PersonAsked
 from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult, Status
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.draft import Draft
