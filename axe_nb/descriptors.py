@@ -83,21 +83,3 @@ def open_real_file(path: Path) -> int:
         os.close(handle)
         raise
     return handle
-
-
-def open_up(folder: Path, top: Path) -> None:
-    """Gives the owner all rights to a folder and to those above it, up to `top`; follows no link.
-
-    A program can take them from a folder of the user to hide what it holds, or to keep it there.
-    Does nothing where the system has no such calls.
-
-    Raises:
-        OSError: as for `open_real_folder`, or the folder is not the user's.
-    """
-    for path in (*reversed([p for p in folder.parents if p.is_relative_to(top)]), folder):
-        with hold_real_folder(path) as number:
-            if number is None or not Path("/proc/self/fd").exists():
-                return
-            mode = stat.S_IMODE(os.fstat(number).st_mode)
-            if mode & stat.S_IRWXU != stat.S_IRWXU:
-                Path(f"/proc/self/fd/{number}").chmod(mode | stat.S_IRWXU)

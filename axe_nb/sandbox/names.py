@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,13 +62,9 @@ def find_repository(path: Path, workdir: Path) -> Path | None:
 def _read_start(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(4096).decode("utf-8", "replace") if is_regular(path) else ""
+            return file.read(4096).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def is_regular(path: Path) -> bool:
-    return stat.S_ISREG(path.stat().st_mode)
 
 
 def find_targets(paths: Iterator[Path], workdir: Path) -> Iterator[Path]:

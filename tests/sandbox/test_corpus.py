@@ -20,7 +20,7 @@ PLAIN: dict[str, list[str]] = tomllib.loads(
     (HERE.parent / "builtin" / "commands.toml").read_text("utf-8")
 )
 ENDLESS = ("f() { f | f & }; f", ":(){ :|:& };:")
-"""Fork bombs: the number of processes is not limited, only how long they live."""
+"""Fork bombs: the number of root's processes is not limited, only how long they live."""
 
 ALL = [
     *(command for group in GROUPS.values() for command in group),

@@ -235,6 +235,15 @@ def test_git_keeps_working_and_runs_nothing_new_or_the_change_is_seen(cage: Cage
         assert ended.notes == ('".git/config" is protected, and was changed',)
 
 
+def test_git_sees_no_placeholders(cage: Cage) -> None:
+    ended = cage.run(
+        "echo n > n; git status --short; git add -A; git commit -qm two; git ls-files; "
+        "echo u > u; git stash -qu 2>/dev/null; git stash show -u --name-only; git status --short"
+    )
+    assert ended.output == "?? n\nn\nu\n"
+    assert ended.notes == ()
+
+
 @pytest.mark.parametrize("method", FULL)
 def test_files_with_keys_are_hidden(cage: Cage) -> None:
     (cage.work / ".env").write_text(SECRET)
