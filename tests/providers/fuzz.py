@@ -17,8 +17,19 @@ from typing import Any, get_args
 
 from axe_nb.errors import Category
 from axe_nb.messages import CallIds, Message, ToolResult
-from tests.providers.dialects import MODULES, ask
-from tests.providers.streams import FORMS, Answer, Outcome, chunk, cut, read_stream, read_whole, sse
+from tests.providers import openai_2026
+from tests.providers.dialects import MODULES, ask, make_response
+from tests.providers.streams import (
+    FORMS,
+    Answer,
+    Outcome,
+    chunk,
+    cut,
+    make_reasoning,
+    read_stream,
+    read_whole,
+    sse,
+)
 from tests.wire.replay import FIXTURES
 
 FULL = 10_000
@@ -47,6 +58,16 @@ PARTS: Sequence[Mapping[str, Any]] = (
 )
 """Deltas of OpenAI's protocol with texts in parts."""
 
+SEARCH = make_response(
+    [
+        make_reasoning("First.", "Then."),
+        openai_2026.make_search([{"type": "url", "url": openai_2026.SOURCE}]),
+        openai_2026.make_cited("The tallest is the Burj."),
+    ],
+    "stop",
+)
+"""A reply of the Responses API with a search and what it cites."""
+
 VALUES: Sequence[Any] = (
     None, True, False, 0, -1, 1.5, 2**70, "", " ", "x", "\ud83d", "[DONE]", "error", "text",
     "tool_use", "stop", [], {}, [[]], [None], [1], ["x"], [{}], {"": {}}, {"error": "x"},
@@ -74,6 +95,8 @@ PIECES: Sequence[bytes] = (
 def bodies(protocol: str) -> list[bytes]:
     """Whole replies to begin with."""
     made = [json.dumps(FORMS[protocol][1](answer)).encode() for answer in ANSWERS]
+    if protocol == "responses":
+        made.append(json.dumps(SEARCH).encode())
     return made + [
         json.dumps(fixture["body"], ensure_ascii=False).encode()
         for fixture in FIXTURES.values()
@@ -87,6 +110,8 @@ def streams(protocol: str) -> list[bytes]:
     made = [FORMS[protocol][0](answer) for answer in ANSWERS]
     if protocol == "openai":
         made.append(sse(*(chunk(delta) for delta in PARTS), chunk(finish_reason="stop"), "[DONE]"))
+    if protocol == "responses":
+        made.append(sse(*openai_2026.stream(SEARCH), named=True))
     for fixture in FIXTURES.values():
         if fixture["protocol"] == protocol and fixture["mode"] == "stream":
             parts = fixture["stream"]
