@@ -18,7 +18,6 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
 from axe_nb.agents.variables import fill_in
-from axe_nb.builtin.shell import choose_sandbox
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.server_tools import enter_server_tools
@@ -276,6 +275,8 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
     key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
     problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed' if off else ""
     if not off and "run_command" in agent.tools:
+        from axe_nb.builtin.shell import choose_sandbox  # few runs need it
+
         found = await in_thread(
             choose_sandbox, scope.policy.agents, briefing.workdir.real, env.sources
         )

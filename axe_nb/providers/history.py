@@ -6,6 +6,7 @@ Source: D-32; goals.md "turn 1000 against turn 10".
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.messages import Message, Request, dump
+from axe_nb.redaction import MASK
 
 SERVER = "server"
 """Key of `Message.echo`."""
@@ -20,6 +22,9 @@ SERVER = "server"
 PREFIX = "prefix"
 """Key of `Message.echo`: digest of what stood before the reply; and of `Request.wire`: of what is
 sent with the request."""
+
+_SEALED = re.compile("encrypted|signature|^data$")
+"""Keys of what a server has encrypted or signed."""
 
 RECENT = 8
 """Messages at the end that stay apart, at least: protocols merge and mark the last ones."""
@@ -86,9 +91,23 @@ def _encode_own(
     """
     echo = message.echo
     is_foreign = request.server and echo.get(SERVER, request.server) != request.server
-    if echo and (is_foreign or (prefix and echo.get(PREFIX, prefix) != prefix)):
+    is_elsewhere = prefix and echo.get(PREFIX, prefix) != prefix
+    if echo and (is_foreign or is_elsewhere or _is_masked(echo)):
         message = replace(message, echo={})
     return encode(message)
+
+
+def _is_masked(part: object, *, is_sealed: bool = False) -> bool:
+    """True if a file of the run lacks something of what only the server can read.
+
+    A file keeps nothing that looks like a key, and a few of the millions of random characters do.
+    """
+    if isinstance(part, Mapping):
+        entries = part.items()
+        return any(_is_masked(entry, is_sealed=bool(_SEALED.search(key))) for key, entry in entries)
+    if isinstance(part, (list, tuple)):
+        return any(_is_masked(entry, is_sealed=is_sealed) for entry in part)
+    return is_sealed and isinstance(part, str) and MASK in part
 
 
 class History:

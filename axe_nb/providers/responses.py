@@ -53,7 +53,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
         return [_make_message("user", [*_encode_parts(message.content, message.pictures)])]
     if message.role != "assistant":
         return [_make_message("user", message.content)]
-    if kept := message.echo.get("responses"):
+    if kept := wire.tables(message.echo.get("responses"), "echo"):
         return _restore_items(kept, message.tool_calls)
     text = [_make_message("assistant", message.content)] if message.content.strip() else []
     return [*text, *map(_encode_call, message.tool_calls)]
@@ -107,7 +107,7 @@ def _restore_items(
     items: list[dict[str, Any]] = []
     reasoning: list[dict[str, Any]] = []
     for number, item in enumerate(kept):
-        match item["type"]:
+        match item.get("type"):
             case "reasoning":
                 reasoning.append(dict(item))
                 continue
@@ -125,7 +125,7 @@ def _match_calls(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> dict[int, ToolCall]:
     """Returns position among the items → call; calls that have none follow under other numbers."""
-    places = [number for number, item in enumerate(kept) if item["type"] == "function_call"]
+    places = [number for number, item in enumerate(kept) if item.get("type") == "function_call"]
     if len(places) == len(calls):
         return dict(zip(places, calls, strict=True))
     by_id = {wire.text(kept[number].get("call_id")): number for number in places}

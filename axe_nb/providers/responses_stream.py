@@ -54,6 +54,8 @@ class ResponsesAssembly:
         self._response: dict[str, Any] = {}
         self._items: dict[object, dict[str, Any]] = {}
         """Position in the reply, or id → item, from its first event on."""
+        self._whole: set[object] = set()
+        """Those that have arrived to their end."""
         self._calls: dict[object, int] = {}
         """The same → position among the calls, once the call has begun."""
         self._shown: set[object] = set()
@@ -105,6 +107,7 @@ class ResponsesAssembly:
     def _finish(self, key: object, item: dict[str, Any]) -> None:
         """Keeps a whole item; a server may have sent no pieces of it."""
         self._begin(key, item)
+        self._whole.add(key)
         if key in self._shown:
             return
         match item.get("type"):
@@ -129,9 +132,15 @@ class ResponsesAssembly:
         self._deltas.add(piece, kind)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has; some servers leave its items out of it."""
+        """Returns the object that a whole reply has; some servers leave its items out of it.
+
+        Raises:
+            ProviderError: so has this one, and an item is not whole: a call could lack arguments.
+        """
         if self._response.get("output") or not self._items:
             return self._response
+        if self._items.keys() - self._whole:
+            raise missing_part("whole answer", self._response)
         return {**self._response, "output": [*self._items.values()]}
 
 

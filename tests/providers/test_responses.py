@@ -177,6 +177,22 @@ def test_a_stream_whose_last_event_lacks_the_output_has_that_of_its_items(has_pi
     assert [(d.call, d.name) for d in outcome.deltas if d.name] == [(0, "look"), (1, "look")]
 
 
+@pytest.mark.req("D-31")
+def test_a_call_whose_end_never_came_is_not_run_without_its_arguments() -> None:
+    at, call = {"output_index": 0}, make_call(0, "c1", "look", '{"at":"b"}')
+    events = [
+        {"type": "response.output_item.added", **at, "item": {**call, "arguments": ""}},
+        {"type": "response.function_call_arguments.delta", **at, "delta": call["arguments"]},
+    ]
+    whole = {"type": "response.completed", "response": make_response([call], "stop")}
+    bare = {"type": "response.completed", "response": make_response([], "stop")}
+    assert read_stream("responses", [sse(*events, whole)]).response == parse(
+        call, stop="tool_calls"
+    )
+    outcome = read_stream("responses", [sse(*events, bare)])
+    assert str(outcome.error) == "server: response contains no whole answer"
+
+
 def test_parts_of_a_summary_are_paragraphs() -> None:
     at = {"output_index": 0, "item_id": "rs_1"}
     part, piece = "response.reasoning_summary_part.added", "response.reasoning_summary_text.delta"

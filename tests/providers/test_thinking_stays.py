@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,41 @@ def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     assert forked.text == "Three."
     assert THOUGHT not in str(last_body(server))
     assert last_body(server)["model"] == "other"
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "responses"])
+def test_what_looks_like_a_key_in_it_is_not_sent_back_in_part_by_a_saved_run(
+    protocol: Protocol, agent: Agent, server: Replay, tmp_path: Path
+) -> None:
+    sealed = f"gAAAA-hf_{'x1' * 20}"
+    name = "signature" if protocol == "anthropic" else "encrypted_content"
+    items = [
+        dict(item) for item in REPLIES[protocol]["content" if name == "signature" else "output"]
+    ]
+    items[0][name] = sealed
+    body = {**REPLIES[protocol], ("content" if name == "signature" else "output"): items}
+    server.replies["here"]["sequence"] = [{"status": 200, "body": body}] * 3
+    first = ask(agent, "How many?")
+    ask(agent, "Sure?", continue_from=first)
+    assert sealed in str(last_body(server))
+    first.save(tmp_path / "run.axe")
+    ask(agent, "Sure?", continue_from=axe_nb.load(tmp_path / "run.axe"))
+    assert "***" not in str(last_body(server))
+    assert "Three." in str(last_body(server))
+
+
+def test_odd_parts_in_a_file_of_a_run_are_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch, server: Replay
+) -> None:
+    server.replies = {"here": {"sequence": [{"status": 200, "body": REPLIES["responses"]}] * 20}}
+    move_to("here", "responses", server, monkeypatch)
+    agent = Agent("a", f"{provider_of('responses')}/m")
+    data = ask(agent, "How many?").to_dict(full=True)
+    for odd in (True, 1.5, "x", [None], ["x"], {"type": "reasoning"}, [[]]):
+        changed = json.loads(json.dumps(data))
+        for message in changed["messages"]:
+            if message.get("echo"):
+                message["echo"]["responses"] = odd
+        loaded = RunResult.from_dict(changed)
+        result = axe_nb.run(agent, "Sure?", continue_from=loaded, display=False)
+        assert result.error == "server: echo of the reply is not a list of objects"
