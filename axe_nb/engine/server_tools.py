@@ -96,11 +96,12 @@ def _make_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
     """Makes the error for a tool that the model's server does not have."""
     listed = "tools" if tool in agent.tools else f"params.{SERVER_TOOLS}"
     name = parse_model(agent.model)[0]
+    who = f"agent {quote(agent.name)}" if agent.name else f"model {quote(agent.model)}"
     step = "use a model of Anthropic, OpenAI, OpenRouter or Groq"
     if provider.name == "openai":  # Chat Completions, where a server may have Responses too
         step = f'set api = "responses" under [providers.{name}] if its server has that API'
     error = ConfigError(
-        f"agent {quote(agent.name)} cannot use {tool}: the model's server has to run it, and "
+        f"{who} cannot use {tool}: the model's server has to run it, and "
         f"{name} has no such tool in the protocol {provider.name}",
         hint=f"{step}, or remove {tool} from `{listed}`; `fetch` reads pages with any model",
     )

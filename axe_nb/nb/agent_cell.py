@@ -21,6 +21,7 @@ from axe_nb.agents.config import agent_dirs, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.variables import UnknownVariable, find_line
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
@@ -176,6 +177,7 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     called = format_path_or_name(path)
     if text == before:
         return [f"{called} is unchanged"]
+    trust_new_folder(path)
     write_whole(path, text)
     if before is None:
         return [f"written to {called}"]

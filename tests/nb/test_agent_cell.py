@@ -201,6 +201,19 @@ def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
         assert written(project, "reader") == before.replace("0.5", "0.7"), "ends stay as they were"
 
 
+@pytest.mark.req("D-81")
+def test_an_agent_saved_in_a_new_folder_runs_as_it_was_written(
+    cells: Kernel, tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    cells.run(f"%cd {tmp_path}/new")
+    said = text(cells.run('%%axe_agent a --save\nmodel = "script/echo"\nmode = "auto"'))
+    assert "written to axe/agents/a.toml" in said
+    shown = text(cells.run("%axe show a"))
+    assert "Mode:           auto\n" in shown
+    assert "restricted" not in shown
+
+
 def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells: Kernel) -> None:
     cells.run('%%axe_agent a --save\nmodel = "script/echo"')
     file = project / "axe" / "agents" / "a.toml"

@@ -310,6 +310,11 @@ def test_a_server_without_the_tool_is_an_error_before_anything_is_sent(
     )
 
 
+def test_without_an_agent_the_error_names_the_model() -> None:
+    with pytest.raises(ConfigError, match=r'^model "ollama/llama3" cannot use web_search: '):
+        axe_nb.run(None, "Go", model="ollama/llama3", tools=["web_search"])
+
+
 def test_a_model_that_calls_the_tool_itself_hears_that_it_cannot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
