@@ -228,8 +228,10 @@ def _pick_stricter(one: Mode, other: Mode) -> Mode:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True for a tool that the agent's own file cannot have without trust in its project."""
-    return agent.is_restricted and bool(tool.name in COMMANDS or tool.server)
+    """True for a tool that an agent without trust may not have, and the person has not given it."""
+    if tool.server:
+        return agent.is_restricted and not agent.mcp_servers
+    return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)
 
 
 def _format_file(agent: Agent) -> str:
