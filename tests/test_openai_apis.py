@@ -36,7 +36,7 @@ def openai(monkeypatch: pytest.MonkeyPatch, project: Path) -> Iterator[OpenAI]:
 
 
 def run(model: str, *, streams: bool = False, **fields: Any) -> RunResult:
-    agent = Agent("a", f"openai/{model}", tools=("look",), **fields)
+    agent = Agent("a", f"openai/{model}", tools=(look,), **fields)
     return axe_nb.run(agent, "Look around.", display=False, stream=streams)
 
 
@@ -50,7 +50,7 @@ def test_a_model_that_reasons_uses_tools_at_openais_own_address(
     assert result.tool_calls == 2
     assert openai.paths == ["/v1/responses"] * 2
     again = axe_nb.run(
-        Agent("a", f"openai/{model}", tools=("look",)), "And now?", continue_from=result,
+        Agent("a", f"openai/{model}", tools=(look,)), "And now?", continue_from=result,
         display=False, stream=streams,
     )  # fmt: skip
     assert again.ok, again.error
@@ -247,7 +247,7 @@ def test_a_recording_is_played_whatever_api_the_model_gets_today(
     axe_nb.script("one")(lambda request: request.last if request.results else axe_nb.call(
         "look", at="a"
     ))  # fmt: skip
-    agent = Agent("a", "openai/one", tools=("look",))
+    agent = Agent("a", "openai/one", tools=(look,))
     for protocol in ("openai", "responses"):
         with axe_nb.script_server(protocol), axe_nb.cassette(f"{protocol}.axe", "record"):
             assert axe_nb.run(agent, "go", display=False).text == "seen a"

@@ -97,7 +97,7 @@ class PermissionPolicy:
         commands and no MCP servers: it allows none to those below it either (D-81).
         """
         own, own_reason = self._decide_own(tool, host)
-        if own == "allow" and self._lacks(tool):
+        if own == "allow" and _lacks(self.agent, tool):
             own = "ask"
         if self.above is None:
             return own, own_reason
@@ -110,8 +110,8 @@ class PermissionPolicy:
         if verdict == "ask" and not self.may_ask:
             asker = self.above if above == "ask" else self
             step = f"set {asker.keys(tool, host)}"
-            if asker._lacks(tool):
-                step = f"to trust the project of agent {quote(asker.agent.name)}, {NEXT_STEP}"
+            if lacking := [agent.name for agent in self.agents if _lacks(agent, tool)]:
+                step = f"to trust the project of agent {quote(lacking[0])}, {NEXT_STEP}"
             return "deny", f"sub-agents cannot ask; {step}"
         return verdict, reason if above == "deny" else own_reason
 
@@ -124,10 +124,6 @@ class PermissionPolicy:
         assert self.above is not None
         is_plan = tool.effect == "network" and self.mode == "plan"
         return is_plan or self.above.mode != "auto" or self.agent.is_restricted
-
-    def _lacks(self, tool: Tool) -> bool:
-        """True for a tool that the agent's own file cannot have without trust in its project."""
-        return self.agent.is_restricted and bool(tool.name in COMMANDS or tool.server)
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -229,6 +225,13 @@ class PermissionPolicy:
 
 def _pick_stricter(one: Mode, other: Mode) -> Mode:
     return min(one, other, key=MODES.index)
+
+
+def _lacks(agent: Agent, tool: Tool) -> bool:
+    """True for a tool that an agent without trust may not have, and the person has not given it."""
+    if tool.server:
+        return agent.is_restricted and not agent.mcp_servers
+    return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)
 
 
 def _format_file(agent: Agent) -> str:

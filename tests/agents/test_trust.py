@@ -346,6 +346,10 @@ def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
     denied = axe_nb.run("worker", "go", mode="auto", display=False)
     assert 'to trust the project of agent "worker", run `%axe trust`' in denied.text
     assert not Path("harm.txt").exists()
+    given = axe_nb.run("worker", "go", mode="auto", tools=("run_command",), display=False)
+    assert given.ok
+    assert Path("harm.txt").exists(), "the person's own words give it"
+    Path("harm.txt").unlink()
     accept()
     axe_nb.run("worker", "go", mode="auto", display=False).raise_for_status()
     assert Path("harm.txt").exists()
