@@ -203,15 +203,19 @@ def check_params(params: Mapping[str, Any]) -> None:
     if not _are_server_tools(params.get(SERVER_TOOLS, {})):
         raise WrongValue(
             ("params", SERVER_TOOLS),
-            "must be a table of NAME = { options }, or a list of names and of tables with a type",
+            "must be a table of NAME = { options }, or a list of names and of tables with a type; "
+            "its name follows from that",
         )
 
 
 def _are_server_tools(given: Any) -> bool:
     if isinstance(given, Mapping):
-        return all(isinstance(options, Mapping) for options in given.values())
+        return all(
+            isinstance(o, Mapping) and not {"type", "name"} & o.keys() for o in given.values()
+        )
     return isinstance(given, list | tuple) and all(
-        isinstance(one, str) or (isinstance(one, Mapping) and isinstance(one.get("type"), str))
+        isinstance(one, str)
+        or (isinstance(one, Mapping) and isinstance(one.get("type"), str) and "name" not in one)
         for one in given
     )
 

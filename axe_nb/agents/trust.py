@@ -96,7 +96,7 @@ def trust_new_folder(path: Path) -> None:
         ConfigError: the list of trusted folders cannot be read or written.
     """
     base = _find_base(path)
-    if not is_own(path) and not os.path.lexists(base / "axe"):
+    if not is_own(path) and _is_empty(base / "axe"):
         trust_folder(base)
 
 
@@ -262,6 +262,16 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, (dict, list))
 
 
+def _is_empty(folder: Path) -> bool:
+    """True if there is nothing at a path, or an empty folder."""
+    try:
+        return not any(folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def _find_base(path: Path) -> Path:
     """Returns the folder with `axe/`; of files elsewhere the one above the agents, with scripts."""
     folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
@@ -270,7 +280,12 @@ def _find_base(path: Path) -> Path:
 
 
 def _is_git_root(folder: Path) -> bool:
-    return os.path.lexists(folder / ".git")
+    """True for a repository, a worktree and a submodule; an empty `.git` is none.
+
+    While a command runs, an empty one keeps it from making a repository.
+    """
+    git = folder / ".git"
+    return (git / "HEAD").exists() or (git.is_file() and git.stat().st_size > 2)
 
 
 def _show_project(path: Path) -> str:

@@ -87,6 +87,9 @@ _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z0-9][\w.-]{3,59}", re.ASCII)
 """A code that can be looked up; an HTTP status is shorter."""
 
+_MISSING = ("model_not_found", "not_found")
+"""Codes that say no more than the status 404."""
+
 _REFUSAL_CODES = frozenset(
     {
         "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
@@ -233,7 +236,7 @@ def find_code(data: Any, message: str) -> str:
     code = next(filter(_CODE.fullmatch, named), "")
     kind = code.lower()
     is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
-    is_said = f" {_split(code)} " in f" {_split(message)} "
+    is_said = f" {_split(code)} " in f" {_split(message)} " or kind in _MISSING
     return "" if is_said or is_category or kind.endswith("error") else code
 
 

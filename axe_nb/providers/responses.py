@@ -172,7 +172,8 @@ def _make_params(request: Request) -> dict[str, Any]:
             params.setdefault("max_output_tokens", params.pop(key))
     for key, (table, name) in IN_TABLES.items():
         if key in params:
-            params[table] = {name: params.pop(key), **wire.table(params.get(table))}
+            given = wire.table(request.params.get(table))
+            params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
     is_refused = request.params.get(INCLUDE, ()) is None
     facts = find_facts("openai", request.model)
     wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []

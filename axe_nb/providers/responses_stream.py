@@ -71,7 +71,7 @@ class ResponsesAssembly:
         """Adds an event; unknown ones are ignored."""
         key: object = data.get("output_index")
         if not isinstance(key, int):
-            key = wire.text(data.get("item_id"))
+            key = wire.text(data.get("item_id") or wire.table(data.get("item")).get("id"))
         match data.get("type", name):
             case "response.output_text.delta":
                 self._show(key, "text", data.get("delta"))

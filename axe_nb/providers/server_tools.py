@@ -77,11 +77,15 @@ def make_entry(
         kind = ANTHROPIC.get(name, name)
         direct = DIRECT if name == SEARCH else {}
         entry = {"type": kind, "name": _DATE.sub("", kind), **direct, **options}
-        return {**entry, "allowed_domains": _limit(options, domains)} if domains else entry
+        if not domains:
+            return entry
+        limit = _limit(options, domains)
+        return {**entry, "allowed_domains": limit} if limit else None
     if protocol == "responses" and domains:
         filters = wire.table(options.get("filters"))
-        limited = {**filters, "allowed_domains": _limit(filters, domains)}
-        return {"type": name, **options, "filters": limited}
+        limit = _limit(filters, domains)
+        limited = {"filters": {**filters, "allowed_domains": limit}}
+        return {"type": name, **options, **limited} if limit else None
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
@@ -89,9 +93,22 @@ def make_entry(
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
-    """Returns the domains to search: those that the options list too, if they list any of them."""
-    own = options.get("allowed_domains")
-    return [one for one in domains if isinstance(own, list) and one in own] or list(domains)
+    """Returns the domains to search: of those that the options list too, the narrower ones.
+
+    Empty if there are none, or if the options block some: vendors take one list or the other.
+    """
+    if options.get("blocked_domains"):
+        return []
+    own = options.get("allowed_domains") or domains
+    below = [one for one in own if _is_below(one, domains)]
+    return list(dict.fromkeys([*below, *(one for one in domains if _is_below(one, own))]))
+
+
+def _is_below(domain: object, domains: Sequence[Any]) -> bool:
+    """True if a domain is one of some, or below one."""
+    return isinstance(domain, str) and any(
+        domain == one or domain.endswith(f".{one}") for one in domains
+    )
 
 
 def read_anthropic(

@@ -17,6 +17,9 @@ from axe_nb.text import quote
 MOST = 20_000
 """Protected files that are compared; a command could make any number of them."""
 
+CONTENTS = ("objects", "logs")
+"""Folders of repositories that hold contents only, and any number of them."""
+
 MOST_TOLD = 10
 """Changes that are listed."""
 
@@ -94,7 +97,7 @@ def _walk(folder: str) -> Iterator[str]:
             with os.scandir(left.pop()) as entries:
                 for entry in entries:
                     yield entry.path
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in CONTENTS and entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,9 @@ TIME = 946_684_807
 LONGEST = 2
 """Most bytes of a placeholder."""
 
+PATIENCE = 2.0
+"""Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
+
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 """The command could not make the name either."""
 
@@ -31,7 +35,7 @@ class Covers:
     """The placeholders of a workdir, as long as one of the commands that run there needs them."""
 
     def __init__(self, workdir: Path) -> None:
-        """Waits until no other process removes them; has to be ended.
+        """Waits until no other process removes them, for a moment at most; has to be ended.
 
         Raises:
             OSError: the workdir cannot be opened.
@@ -110,17 +114,24 @@ def _remove(path: Path) -> None:
 
 
 def _lock(folder: int, *, is_shared: bool) -> bool:
-    """Waits for a shared lock of a folder, or tries to get the only one; returns true if it has it.
+    """Tries to lock a folder, for a moment if the lock is to be shared; returns true if it has it.
 
-    Where the file system has no locks, placeholders stay.
+    Where the file system has no locks, or another program holds one, placeholders stay.
     """
     import fcntl
 
-    try:
-        fcntl.flock(folder, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    end = time.monotonic() + (PATIENCE if is_shared else 0.0)
+    while True:
+        try:
+            fcntl.flock(folder, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+        else:
+            return True
 
 
 def _unlock(folder: int) -> None:

@@ -108,7 +108,7 @@ class Process:
             view = fill_view(view)
             self._compare(cover(view, covers.make(view.missing)))
         finally:
-            covers.end(list_covers(view))
+            covers.end(list_covers(view) if view.workdir.exists() else ())
 
     def _compare(self, view: View) -> None:
         is_read_only = self._method.is_read_only

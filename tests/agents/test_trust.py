@@ -199,6 +199,25 @@ def test_trust_is_of_the_whole_git_repository_and_of_no_other(
     assert left_out() == 'mode = "auto"'
 
 
+@pytest.mark.parametrize("way", ["init", "trusted"])
+def test_folders_that_keep_a_command_from_making_them_change_no_trust(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty `.git` and an empty `axe`, as they are in a workdir while a command runs there."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    folder = tmp_path / "sub"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "axe").mkdir()
+    monkeypatch.chdir(folder)
+    if way == "init":
+        agent_files.init("other")
+    else:
+        trust.trust_folder(tmp_path)
+    put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
+    put_agent(mode="auto")
+    assert left_out() == ""
+
+
 def test_a_copy_in_another_folder_is_not_trusted(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

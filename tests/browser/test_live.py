@@ -364,7 +364,7 @@ def test_in_a_narrow_window_the_bar_goes_before_the_task(lab: Lab) -> None:
     start(lab, RESEARCH)
     task = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-asked")
     bar = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-bar")
-    assert bar.is_visible()
+    bar.wait_for(state="visible")
     lab.page.set_viewport_size({"width": 640, "height": 900})
     bar.wait_for(state="hidden")
     assert task.evaluate("e => e.offsetWidth / e.parentElement.offsetWidth") > 0.2

@@ -194,7 +194,7 @@ def test_a_prompt_that_the_provider_rejects_is_a_refusal(
         (400, {"message": "no", "type": "invalid_request_error", "code": "unsupported_value"},
          "bad_request: no (unsupported_value)"),
         (404, {"message": "The model `x` does not exist", "code": "model_not_found"},
-         "bad_request: The model `x` does not exist (model_not_found)"),
+         "bad_request: The model `x` does not exist"),
         (429, {"message": "no", "type": "insufficient_quota", "code": "insufficient_quota"},
          "rate_limit: no (insufficient_quota)"),
         # Azure

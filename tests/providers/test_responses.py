@@ -305,6 +305,8 @@ def test_params_of_chat_completions_mean_the_same_over_this_api() -> None:
     assert (body["reasoning"], body["text"]) == ({"effort": "low"}, {"verbosity": "low"})
     assert body["max_output_tokens"] == 9
     assert not params.keys() & body.keys()
+    both = sent(ask(params={"thinking": "low", "reasoning_effort": "high"}))
+    assert both["reasoning"]["effort"] == "high", "the key in the vendor's own form is as it is"
     own = {"reasoning": {"effort": "high"}, "text": {"verbosity": "high"}, "max_output_tokens": 5}
     assert sent(ask(params={**params, **own})).items() >= own.items()
 

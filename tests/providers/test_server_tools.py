@@ -9,7 +9,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
-from axe_nb.errors import ProviderError
+from axe_nb import Agent
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import ToolSpec
 from axe_nb.providers.openai import body as openai_body
 from axe_nb.providers.openai import parse as parse_chat
@@ -248,3 +249,44 @@ def test_what_is_no_plain_address_of_the_web_is_no_link(url: str) -> None:
 @pytest.mark.parametrize("url", ["https://a.org", "http://a.org:8/x?y=1&z#q", "https://ä.org/ü"])
 def test_addresses_of_the_web_are_links(url: str) -> None:
     assert is_link(url)
+
+
+@pytest.mark.req("D-76")
+@pytest.mark.parametrize(
+    ("own", "domains", "limit"),
+    [
+        (["docs.python.org"], ["python.org", "pypi.org"], ["docs.python.org"]),
+        (["python.org"], ["docs.python.org"], ["docs.python.org"]),
+        (["a.org", "b.org"], ["b.org"], ["b.org"]),
+        (["notpython.org"], ["python.org"], None),
+        (None, ["python.org"], ["python.org"]),
+    ],
+)
+def test_a_search_is_limited_to_what_the_options_and_the_run_allow(
+    own: list[str] | None, domains: list[str], limit: list[str] | None
+) -> None:
+    options = {} if own is None else {"allowed_domains": own}
+    anthropic = make_entry("anthropic", "", "web_search", options, domains)
+    filters = {"filters": options} if options else {}
+    responses = make_entry("responses", "", "web_search", filters, domains)
+    if limit is None:
+        assert anthropic is responses is None
+    else:
+        assert anthropic is not None
+        assert responses is not None
+        assert anthropic["allowed_domains"] == responses["filters"]["allowed_domains"] == limit
+    assert make_entry("anthropic", "", "web_search", {"blocked_domains": ["x"]}, domains) is None
+
+
+@pytest.mark.req("D-76")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"web_search": {"type": "code_execution_20260521"}},
+        {"web_search": {"name": "code_execution"}},
+        [{"type": "web_search", "name": "code_execution"}],
+    ],
+)
+def test_options_do_not_make_another_tool_of_one(given: Any) -> None:
+    with pytest.raises(ConfigError, match="server_tools must be a table"):
+        Agent("a", "anthropic/claude-sonnet-5-5", params={"server_tools": given})

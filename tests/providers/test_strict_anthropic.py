@@ -24,7 +24,7 @@ def look() -> str:
 
 
 @axe_nb.tool
-def listen() -> str:
+def hear() -> str:
     """Listens."""
     return "nothing"
 
@@ -42,7 +42,7 @@ def point_to(strict: StrictAnthropic, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_agent(**keys: Any) -> Agent:
-    return Agent("a", MODEL, **{"system_prompt": "Count.", "tools": [look, listen], **keys})
+    return Agent("a", MODEL, **{"system_prompt": "Count.", "tools": [look, hear], **keys})
 
 
 def ask(agent: Agent, prompt: str = "How many?", **options: Any) -> RunResult:
