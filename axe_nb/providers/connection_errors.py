@@ -32,6 +32,7 @@ TLS_FAULTS = {
     "HANDSHAKE_FAILURE": "it refused the TLS handshake: it may require a client certificate, or "
     "ciphers that are not offered",
     "PROTOCOL_VERSION": "it accepts no TLS version that is offered",
+    "legacy sigalg": "it accepts no TLS version that is offered",  # OpenSSL 3.0; it has no reason
     "UNSUPPORTED_PROTOCOL": "it offers no TLS version that is accepted here",
 }
 """Part of OpenSSL's reason → the fault; another try fails likewise."""
@@ -150,7 +151,7 @@ def _find_fault(error: Exception) -> str:
 
 def _find_tls_fault(error: BaseException) -> str:
     """Returns the fault that OpenSSL's reason stands for; empty if it is another."""
-    reasons = [getattr(cause, "reason", "") for cause in _list_causes(error)]
+    reasons = [getattr(cause, "reason", "") or cause for cause in _list_causes(error)]
     return next(
         (fault for part, fault in TLS_FAULTS.items() if any(part in str(one) for one in reasons)),
         "",
