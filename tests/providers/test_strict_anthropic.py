@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import config_path
 from axe_nb.cli import main
+from axe_nb.events import Event, TextDelta
 from axe_nb.provider_table import PROVIDERS
+from axe_nb.session.session import Session
+from axe_nb.views.html import twin
+from axe_nb.views.middle import draft_line
+from axe_nb.views.transcript import Transcript
+from tests.engine.in_process import ask_session
 from tests.providers.strict_anthropic import ANSWER, THOUGHT, StrictAnthropic
 from tests.wire.replay import Replay
 
@@ -130,7 +137,17 @@ def test_a_recorded_conversation_is_played_with_all_thinking(
 def test_the_thinking_is_asked_for_and_shown(server: StrictAnthropic) -> None:
     result = ask(make_agent())
     assert server.bodies[-1].get("thinking") == {"type": "adaptive", "display": "summarized"}
+    assert twin(result)["text/html"].count(THOUGHT) == 2
     assert [one.response.reasoning for one in result.exchanges if one.response] == [THOUGHT] * 2
+    events: list[Event] = []
+    asyncio.run(ask_session(Session(), make_agent(), "How many?", emit=events.append))
+    transcript, shown = Transcript(), list[str]()
+    for event in events:
+        transcript.apply(event, 0.0)
+        if isinstance(event, TextDelta) and event.kind == "reasoning":
+            assert transcript.root
+            shown.append(draft_line(transcript.root.turns[-1].draft))
+    assert shown == [f"thinks: {THOUGHT}"] * 2, "the last words of the row"
     ask(make_agent(params={"thinking": {"type": "adaptive", "display": "omitted"}}))
 
 
