@@ -16,7 +16,7 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, To
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
-from axe_nb.provider_table import RESPONSES, ProviderInfo
+from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
@@ -178,7 +178,7 @@ def _make_params(request: Request) -> dict[str, Any]:
             params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
     facts = find_facts("openai", request.model)
     wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []
-    if any(tool.entry and tool.entry.get("type") == server_tools.SEARCH for tool in request.tools):
+    if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
         wanted.append(server_tools.RESPONSES_INCLUDE)
     if INCLUDE in request.refused:
         params.pop(INCLUDE, None)
