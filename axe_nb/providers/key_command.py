@@ -90,9 +90,8 @@ def forget_key(server: ServerT) -> ServerT:
     with _lock:
         run = _runs.get(command) if command else None
         if command and run and _has_key(run.key) and run.key.result() == server.key:
-            is_printed_again = run.refused == server.key
-            is_recent = is_printed_again and time.monotonic() - run.began < PAUSE
-            _runs[command] = _Run(run.key, server.key, run.began if is_recent else -math.inf)
+            is_same = run.refused == server.key and time.monotonic() - run.began < PAUSE
+            _runs[command] = _Run(run.key, server.key, run.began if is_same else -math.inf)
     return _with_key(server, "")
 
 
