@@ -84,13 +84,13 @@ AT_A_LIMIT = """\
   before anything is sent.
 - The time of a run (`--timeout`, 120 s) starts before its files are read. The run ends at most
   2 s after it, unless a tool blocks the interpreter, or thousands of runs have to end because
-  you lifted `max_requests`.
+  you lifted `max_requests`. After an interrupt, no further request is sent.
 
 An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
 
 Some limits are fixed. A tree reaches at most 1000 agents with 64 MB of texts. The globs of
-`files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, in
-at most 100,000 pieces of a few bytes."""
+`files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, or
+128 MiB if it is streamed, in at most 100,000 pieces of a few bytes."""
 
 VARIABLES: Mapping[str, str] = {
     ", ".join(
@@ -141,13 +141,13 @@ def agent_files() -> Iterator[str]:
         "`$XDG_CONFIG_HOME/axe/agents/`."
     )
     yield from _keys(agent.Agent, ())
-    yield AT_A_LIMIT
     ignored = sorted(agent.OF_THE_COMMAND_LINE) + [f"retry.{k}" for k in sorted(agent.OF_ITS_RETRY)]
     yield (
         "Keys of the Axe command line that are accepted with a warning and have no effect here: "
         f"{_listed(ignored)}. Its `[budget] max_tokens` is read as `limits.max_total_tokens`. "
         "Any other key is an error that names the nearest one."
     )
+    yield AT_A_LIMIT
 
 
 def _keys(cls: type, at: tuple[str, ...]) -> Iterator[str]:
