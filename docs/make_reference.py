@@ -70,6 +70,28 @@ CODES: Mapping[int, str] = {
 
 SERVED = [info for info in PROVIDERS.values() if info.has_server]
 
+AT_A_LIMIT = """\
+### At a limit
+
+- At `max_requests`, `max_cost` and `max_total_tokens`, no further request is sent. The run ends
+  with the status `error` (`max_total_tokens`: `max_tokens`). The message names the key, the
+  file, and what each agent has spent. No more children are started than requests are left. With
+  `max_cost`, the price of each model must be known, or nothing is sent ([Money](money.md)).
+- At `max_calls_per_reply`, the first calls of a reply are run. The others get an error result.
+- At `max_in_flight`, the others wait. If the process may open fewer than 400 files, fewer
+  requests go to servers at once. A parent that waits for its children does not count.
+- At `max_picture_bytes`, a picture is scaled down if Pillow is installed, or else refused
+  before anything is sent.
+- The time of a run (`--timeout`, 120 s) starts before its files are read. The run ends at most
+  2 s after it, unless a tool blocks the interpreter, or thousands of runs have to end because
+  you lifted `max_requests`. After an interrupt, no further request is sent.
+
+An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
+
+Some limits are fixed. A tree reaches at most 1000 agents with 64 MB of texts. The globs of
+`files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, or
+128 MiB if it is streamed, in at most 100,000 pieces of a few bytes."""
+
 VARIABLES: Mapping[str, str] = {
     ", ".join(
         info.key_variable for info in SERVED
@@ -79,8 +101,8 @@ VARIABLES: Mapping[str, str] = {
     "every request.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
-    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, of the history, "
-    "`axe/runs.sqlite`, and of `axe/undo`, the files that runs changed; by default "
+    "XDG_STATE_HOME": "Folder of `axe/trusted_folders`, the folders that you trust, of the "
+    "history, `axe/runs.sqlite`, and of `axe/undo`, the files that runs changed; by default "
     "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
     "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
@@ -125,6 +147,7 @@ def agent_files() -> Iterator[str]:
         f"{_listed(ignored)}. Its `[budget] max_tokens` is read as `limits.max_total_tokens`. "
         "Any other key is an error that names the nearest one."
     )
+    yield AT_A_LIMIT
 
 
 def _keys(cls: type, at: tuple[str, ...]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The workdir of an agent: found, with its links resolved once, when a run starts.
 
-Source: B-6, D-53; docs/safety.md "What a run is made of".
+Source: B-6, D-53; docs/threat-model.md "What a run is made of".
 """
 
 from __future__ import annotations

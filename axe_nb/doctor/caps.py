@@ -1,6 +1,6 @@
 """The caps of a tree: those that an agent lifts, and what this process allows.
 
-Source: D-51; docs/safety.md "Caps".
+Source: D-51; docs/reference.md "At a limit".
 """
 
 from __future__ import annotations

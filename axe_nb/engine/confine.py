@@ -1,6 +1,6 @@
 """Confines the workdirs of children to that of the root.
 
-Source: D-53, D-81; docs/safety.md "What a run is made of" and "Trust".
+Source: D-53, D-81; docs/threat-model.md "What a run is made of".
 """
 
 from __future__ import annotations

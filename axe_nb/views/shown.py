@@ -3,7 +3,7 @@
 A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
 Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
 are shown alike.
-Source: goals.md "Safety"; docs/safety.md "What is shown"; D-6.
+Source: goals.md "Safety"; docs/safety.md "What is shown and kept"; D-6.
 """
 
 from __future__ import annotations
