@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
@@ -29,15 +29,12 @@ from axe_nb.text import one_line
 PACKAGE = Path(__file__).resolve().parents[1]
 RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
 
-START = 60.0
-"""Seconds until the first cell has to begin."""
-
 PATIENCE = 5.0
 """Seconds until everything that was killed has to be gone."""
 
 MAX_REASON = 300
 MAX_REPORT = 8 * 1024 * 1024
-"""Maximum size of the outputs of a submission in bytes."""
+"""Maximum size of the outputs of a submission in bytes; the rest is not read."""
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
@@ -87,19 +84,29 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     workdir = path.parent.parent
     view = make_view(workdir)
     sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
-    task = {
-        "folder": str(path.parent),
-        "cells": [cell.source for cell in cells],
-        "is_caged": sandbox.level != "none",
-    }
     environment = {
         **clean_environment(),
         **make_settings(path, "replay"),
         "AXE_NB_TRUST": "1",  # the agents are the teacher's
         "IPYTHONDIR": str(workdir / "ipython"),
     }
-    report, in_time = _run(sandbox, task, environment, timeout)
-    outputs = _read_outputs(report, len(cells))
+    task = workdir / "task.json"
+    task.write_text(json.dumps([cell.source for cell in cells]))
+    words = [sys.executable, "-P", str(RUNNER), str(task), str(path.parent), sandbox.level]
+    with tempfile.TemporaryFile() as report:
+        number = os.dup(report.fileno())
+        process = sandbox.start(words, environment, (subprocess.DEVNULL, number, number))
+        try:
+            in_time = process.wait(timeout or None)
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+        report.seek(0)
+        before, begun, said = report.read(MAX_REPORT).partition(READY)
+    if in_time and not begun:
+        why = process.failure or before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        raise ConfigError(f"the submission cannot be started: {one_line(why, MAX_REASON)}")
+    outputs = _read_outputs(said, len(cells))
     for cell, found in zip(cells, outputs, strict=False):
         cell.outputs = load("nbformat").from_dict(found)
     stopped = "" if len(outputs) == len(cells) else "the kernel died"
@@ -116,49 +123,6 @@ def _find_cells(book: Book) -> Iterator[Any]:
             yield cell
 
 
-def _run(
-    sandbox: Sandbox, task: Mapping[str, Any], environment: Mapping[str, str], timeout: float
-) -> tuple[bytes, bool]:
-    """Runs a task; returns what was written from its first cell on, and true if it ended in time.
-
-    Raises:
-        ConfigError: no cell could be run.
-    """
-    readable, writable = os.pipe()
-    begun = threading.Event()
-    received = bytearray()
-
-    def receive(pipe: IO[bytes]) -> None:
-        with pipe:
-            while len(received) <= MAX_REPORT and (chunk := pipe.read1(65536)):  # type: ignore[attr-defined]
-                received.extend(chunk)
-                if READY in received[:65536]:
-                    begun.set()
-        begun.set()
-        if len(received) > MAX_REPORT:
-            process.kill()
-
-    with tempfile.TemporaryFile() as file:
-        file.write(json.dumps(task).encode())
-        file.seek(0)
-        files = (os.dup(file.fileno()), writable, writable)
-        process = sandbox.start([sys.executable, "-P", str(RUNNER)], environment, files)
-    reader = threading.Thread(target=receive, args=(os.fdopen(readable, "rb"),), daemon=True)
-    reader.start()
-    try:
-        in_time = begun.wait(START) and process.wait(timeout or None)
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
-        reader.join(PATIENCE)
-    before, found, report = bytes(received).partition(READY)
-    if not found:
-        lines = before.decode("utf-8", "replace").split("\n")
-        why = process.failure or next(filter(None, reversed(lines)), "it ended without a message")
-        raise ConfigError(f"the submission cannot be started: {one_line(why, MAX_REASON)}")
-    return report, in_time
-
-
 def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
     """Returns the outputs of the cells that have run; the last line may not be complete.
 
@@ -172,6 +136,6 @@ def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
     except (ValueError, RecursionError):
         found = [None]
     is_fine = all(isinstance(one, list) and all(map(is_output, one)) for one in found)
-    if not is_fine or len(found) > most or len(report) > MAX_REPORT:
+    if not is_fine or len(found) > most:
         raise ValueError("it sent outputs that cannot be read")
     return found

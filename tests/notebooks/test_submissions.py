@@ -221,7 +221,7 @@ FORGED = {
     "answer": "get_ipython().display_formatter.format = lambda *_: ({'text/plain': 'x y'}, {})\n1",
     "closed": "os.closerange(0, 256)",
     "deep": "say(b'[' * 100_000 + b'\\n')",
-    "endless": "while True:\n    say(b'[]' * 1000)",
+    "endless": "for _ in range(200):\n    say(b'[]' * 50_000)",
     "half": 'say(b\'[{"output_type":"stream","name":"x","text":"\\\\ud800"}]\\n\')',
     "lines": "say(b'[]\\n' * 50)",
     "marks": "say(b'{\"b\": \"passed\"}\\n'); open('marks.json', 'w').write('{\"b\": \"passed\"}')",
