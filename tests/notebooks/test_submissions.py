@@ -63,21 +63,23 @@ ATTACKS = {
     "own environment": "{canary!r} in str(os.environ)",
     "environments": "{canary!r} in str(environments())",
     "home": "os.listdir({home!r})",
-    "write outside": "open({outside!r}, 'w').write('x')",
-    "write to home": "open({home!r} + '/.bashrc', 'w').write('x')",
+    "write outside": "open({outside!r}, 'w').write('x') and False",
+    "write to home": "open({home!r} + '/.bashrc', 'w').write('x') and False",
     "write to the package": "open({package!r} + '/text.py', 'a').write(' ')",
     "write to the environment": "open({prefix!r} + '/pyvenv.cfg', 'a').write(' ')",
     "the lesson": "open({lesson!r}, 'a').write(' ')",
     "another submission": "open({other!r}).read()",
     "kill": "os.kill({pid}, 0) is None",
     "socket": CONNECT,
-    "datagram": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
     "unix socket": CONNECT_UNIX,
     "processes": "limit('RLIMIT_NPROC') == -1",
     "memory": "limit('RLIMIT_DATA') == -1",
     "file size": "limit('RLIMIT_FSIZE') == -1",
 }
-"""Name → an expression, true if it got what it wanted: the first two, which are allowed."""
+"""Name → an expression, true if it got what it wanted: the first two, which are allowed.
+
+Whether something was written outside is seen there: a sandbox may show folders of its own.
+"""
 
 
 @pytest.fixture(params=METHODS)
