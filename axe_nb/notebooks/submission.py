@@ -24,7 +24,6 @@ from axe_nb.notebooks.in_sandbox import READY
 from axe_nb.sandbox.environment import clean_environment
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.view import make_view
-from axe_nb.text import one_line
 
 PACKAGE = Path(__file__).resolve().parents[1]
 RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
@@ -32,7 +31,6 @@ RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
 PATIENCE = 5.0
 """Seconds until everything that was killed has to be gone."""
 
-MAX_REASON = 300
 MAX_REPORT = 8 * 1024 * 1024
 """Maximum size of the outputs of a submission in bytes; the rest is not read."""
 
@@ -77,7 +75,7 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
 
     Raises:
         ConfigError: it cannot be started.
-        ValueError: what it reports is malformed; the message says it in words.
+        ValueError: its report is malformed; the message says it in words, maybe of its own.
     """
     book = prepare(book)
     cells = list(_find_cells(book))
@@ -103,9 +101,11 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
             process.wait(PATIENCE)
         report.seek(0)
         before, begun, said = report.read(MAX_REPORT).partition(READY)
+    if in_time and process.code is None:
+        raise ConfigError(f"the submission cannot be started: {process.failure}")
     if in_time and not begun:
-        why = process.failure or before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
-        raise ConfigError(f"the submission cannot be started: {one_line(why, MAX_REASON)}")
+        last = before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        raise ValueError(f"its cells did not begin: {last}")
     outputs = _read_outputs(said, len(cells))
     for cell, found in zip(cells, outputs, strict=False):
         cell.outputs = load("nbformat").from_dict(found)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -224,6 +225,10 @@ FORGED = {
     "closed": "os.closerange(0, 256)",
     "deep": "say(b'[' * 100_000 + b'\\n')",
     "endless": "for _ in range(200):\n    say(b'[]' * 50_000)",
+    "erased": (
+        "for number in range(3, 256):\n    try:\n        os.ftruncate(number, 0)\n"
+        "    except OSError:\n        pass"
+    ),
     "half": 'say(b\'[{"output_type":"stream","name":"x","text":"\\\\ud800"}]\\n\')',
     "lines": "say(b'[]\\n' * 50)",
     "marks": "say(b'{\"b\": \"passed\"}\\n'); open('marks.json', 'w').write('{\"b\": \"passed\"}')",
@@ -244,10 +249,37 @@ def test_what_a_submission_reports_passes_no_check_and_stops_no_other(
     nbformat.write(make(("a", "a = 1")), "all/zoe.ipynb")
     rows = mark("--timeout", "20")
     names = [*FORGED, "zoe"]
-    assert [row.split()[0] for row in rows[1:13]] == names
-    assert [row.split()[0] for row in rows[1:13] if "1 of 1" in row] == ["zoe"]
+    assert [row.split()[0] for row in rows[1:14]] == names
+    assert [row.split()[0] for row in rows[1:14] if "1 of 1" in row] == ["zoe"]
     assert "text, b: it sent outputs that cannot be read" in rows
-    assert rows[-1] == "12 submissions marked, 1 with all exercises passed"
+    assert rows[-1] == "13 submissions marked, 1 with all exercises passed"
+
+
+FILLED = {
+    "deep": "for _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')",
+    "link": "os.symlink(OUTSIDE, 'link')",
+    "shut": "os.makedirs('shut/in')\nos.chmod('shut', 0)",
+}
+"""What a submission may leave in its workdir."""
+
+
+def test_the_files_of_a_submission_are_removed_and_stop_no_other(
+    method: Method,
+    mark: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary, outside = tmp_path / "temporary", tmp_path / "outside"
+    temporary.mkdir()
+    (outside / "kept").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
+    for name, cell in FILLED.items():
+        begin = f"import os\nOUTSIDE = {str(outside)!r}\na = 1\n"
+        nbformat.write(make(("a", begin + cell)), f"all/{name}.ipynb")
+    assert mark()[-1] == "3 submissions marked, 3 with all exercises passed"
+    assert list(temporary.iterdir()) == []
+    assert (outside / "kept").exists()
 
 
 COURSE = ("01_first_run", "03_tools_and_permissions", "05_limits_and_failures", "12_mcp_servers")
