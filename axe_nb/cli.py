@@ -213,9 +213,13 @@ def _diagnose(chosen: argparse.Namespace) -> int:
 def _review_trust(chosen: argparse.Namespace) -> int:
     from axe_nb.actions import trust
 
+    return 0 if trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
+
+
+def _find_asker() -> Callable[[str], str] | None:
+    """Returns a function that prompts the person; None = no one can be prompted."""
     can_prompt = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    ask = _ask_on_stderr if can_prompt else None
-    return 0 if trust(chosen.target, chosen.agents_dir, _write, ask) else 2
+    return _ask_on_stderr if can_prompt else None
 
 
 def _ask_on_stderr(prompt: str) -> str:
@@ -242,19 +246,23 @@ def _make_lesson(chosen: argparse.Namespace) -> int:
     from axe_nb.notebooks.files import find_notebooks
     from axe_nb.notebooks.lesson import write_student_copy
     from axe_nb.notebooks.marking import mark_submissions
+    from axe_nb.notebooks.submission import choose_sandbox
 
     marks = chosen.submissions is not None
-    for option, is_for_marks in (("to", False), ("csv", True), ("timeout", True)):
-        if getattr(chosen, option) is not None and marks != is_for_marks:
+    options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}
+    options["no-sandbox"] = chosen.no_sandbox or None
+    for option, value in options.items():
+        if value is not None and marks == (option == "to"):
             raise ConfigError(
-                f"--{option} {'needs' if is_for_marks else 'cannot be used with'} --check",
+                f"--{option} {'needs' if option != 'to' else 'cannot be used with'} --check",
                 hint="axe-nb lesson NB [--to DIR], or axe-nb lesson NB --check DIR [--csv FILE]",
             )
     lesson = find_notebooks([chosen.notebook])[0]
     if chosen.submissions is None:
         write_student_copy(lesson, chosen.to, _write)
     else:
-        mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write)
+        sandbox = choose_sandbox(is_off=chosen.no_sandbox, ask=_find_asker())
+        mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
     return 0
 
 

@@ -88,11 +88,10 @@ def describe_display(shell: InteractiveShell) -> str:
 
 def can_ask() -> bool:
     """True if a person can be prompted, in this cell or terminal."""
-    shell = get_ipython()
-    if shell is None:
+    kernel = getattr(get_ipython(), "kernel", None)
+    if kernel is None:
         return sys.stdin is not None and sys.stdin.isatty()
-    kernel = getattr(shell, "kernel", None)
-    return True if kernel is None else bool(getattr(kernel, "_allow_stdin", False))
+    return bool(getattr(kernel, "_allow_stdin", False))
 
 
 class AnswerOnly:

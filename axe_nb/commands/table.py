@@ -222,6 +222,10 @@ COMMANDS: tuple[Command, ...] = (
                 read=seconds,
             ),
             Option(("--csv",), "csv", "also write the marks to this file", "FILE"),
+            Option(
+                ("--no-sandbox",), "no_sandbox",
+                "run submissions without a sandbox, where they can do anything you can",
+            ),
         ),
     ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),

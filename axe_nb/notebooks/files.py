@@ -91,11 +91,12 @@ def _find_fault(cell: Any) -> str:
     if cell["cell_type"] != "code":
         return ""
     outputs = cell.get("outputs")
-    is_fine = isinstance(outputs, list) and all(map(_is_output, outputs))
+    is_fine = isinstance(outputs, list) and all(map(is_output, outputs))
     return "" if is_fine else "its outputs are malformed"
 
 
-def _is_output(output: Any) -> bool:
+def is_output(output: Any) -> bool:
+    """True for a well-formed output of a cell."""
     match output:
         case {"output_type": "stream", "name": str(), "text": text}:
             return _is_text(text)

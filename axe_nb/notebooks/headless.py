@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -50,7 +49,6 @@ def run_headless(
     mode: Mode,
     *,
     timeout: float | None = None,
-    in_all: float = 0,
     goes_on: bool = False,
     prunes: bool = False,
     reports: bool = False,
@@ -64,7 +62,6 @@ def run_headless(
         mode: the mode of its cassettes, if it says none itself; to replay it cannot reach other
             machines.
         timeout: seconds for each cell; 0 = no limit, None = `TIMEOUT`.
-        in_all: seconds for the whole notebook; if not 0, they replace those for each cell.
         goes_on: if true, cells after one that fails run too.
         prunes: if true, what this run has not used is removed from the notebook's own cassette.
         reports: if true, the kernel is asked what its cassette has played, and what it lacked.
@@ -79,11 +76,8 @@ def run_headless(
     stopped = ""
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
-            deadline = time.monotonic() + in_all
             # not the client's own `timeout`, which takes whole seconds
-            client.timeout_func = lambda _: (
-                max(deadline - time.monotonic(), 0.01) if in_all else timeout
-            )
+            client.timeout_func = lambda _: timeout
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
                 if cell.cell_type == "code":
@@ -95,7 +89,7 @@ def run_headless(
                 cassette, missed = _end_cassette(client, own) if reports else (None, ())
                 return HeadlessRun(book=client.nb, cassette=cassette, missed=missed)
     except errors.CellTimeoutError:
-        stopped = f"it did not finish within {in_all or timeout:g} s"
+        stopped = f"it did not finish within {timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
     except RuntimeError as error:  # of jupyter_client, which has no other class
@@ -110,7 +104,7 @@ def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
     if is_closed:
         extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
     client = load("nbclient").NotebookClient(
-        _prepare(book), timeout=None, kernel_name="python3",
+        prepare(book), timeout=None, kernel_name="python3",
         resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
         allow_errors=True, record_timing=False, store_widget_state=False,
     )  # fmt: skip
@@ -152,7 +146,7 @@ def _overwrite(line: str) -> str:
     return line.removesuffix("\r").rpartition("\r")[2] + end
 
 
-def _prepare(book: Book) -> Book:
+def prepare(book: Book) -> Book:
     """Returns a copy without the outputs that running it makes; cells to skip are left out."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
@@ -164,14 +158,18 @@ def _prepare(book: Book) -> Book:
 
 
 def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
-    """Returns the environment of a kernel that runs a test (D-68).
+    """Returns the environment of a kernel that runs a test (D-68)."""
+    return {**os.environ, **make_settings(path, mode)}
+
+
+def make_settings(path: Path, mode: Mode) -> Mapping[str, str]:
+    """Returns the variables that tell a process that it runs a test.
 
     Without a cassette there is nothing to replay: models that are scripts are run.
     """
     name = name_cassette(path)
     is_used = mode != "replay" or path.with_name(name).exists()
     return {
-        **os.environ,
         "AXE_CASSETTE": name if is_used else "",
         MODE: mode,
         "AXE_NB_TEST": "1",

@@ -23,6 +23,9 @@ METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
 }
 """System → its methods, strongest first."""
 
+is_caged = False
+"""True in a process that is in a sandbox itself: what it starts is in it too."""
+
 TRIAL = 10.0
 """Seconds that a first trial may take."""
 
@@ -73,7 +76,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
         ConfigError: the sandbox that the setting names does not work here, or the only one that
             works cannot hide the keys in this workdir.
     """
-    if setting == "off":
+    if setting == "off" or is_caged:
         return Sandbox(plain.METHOD, view, is_off=True)
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)

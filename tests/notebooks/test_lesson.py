@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -237,41 +236,6 @@ def test_the_limit_of_a_cell_may_be_less_than_a_second(
     nbformat.write(make(("a", "while True:\n    pass")), project / "slow.ipynb")
     assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
     assert "slow.ipynb, cell 1: it did not finish within 0.5 s" in capsys.readouterr().out
-
-
-SEND = "kernel.session.send(kernel.iopub_socket, kind, said, parent=kernel.get_parent())"
-ATTACKS = {
-    "answer": "kernel.shell.display_formatter.format = lambda *_: ({'text/plain': 'x y'}, {})",
-    "message": f"kind, said = 'stream', {{'name': 'stdout'}}\n{SEND}",
-    "nested": (
-        "data = {}\nfor _ in range(500):\n    data = {'a': data}\n"
-        f"kind, said = 'display_data', {{'data': data, 'metadata': {{}}}}\n{SEND}"
-    ),
-}
-"""What a cell may do to the program that runs it."""
-
-
-def test_no_submission_stops_the_marking_of_those_after_it(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nbformat.write(make(CHECK), project / "first.ipynb")
-    Path("all").mkdir()
-    begin = "import axe_nb.session.session\nkernel = get_ipython().kernel\n"
-    for name, attack in ATTACKS.items():
-        nbformat.write(make(("a", begin + attack)), f"all/{name}.ipynb")
-    nbformat.write(make(("a", "a = 1")), "all/right.ipynb")
-    assert main(["lesson", "first.ipynb", "--check", "all"]) == 0
-    assert capsys.readouterr().out.splitlines()[:8] == [
-        "submission  b            passed",
-        "answer      failed       0 of 1",
-        "message     not reached  0 of 1",
-        "nested      not reached  0 of 1",
-        "right       passed       1 of 1",
-        "",
-        "answer, b: NameError: name 'a' is not defined",
-        "message, b: its kernel sent a message that cannot be read: KeyError",
-    ]
-    gc.collect()  # else a task of nbclient goes, and logs, while `ast` parses: SystemError in 3.11
 
 
 def test_a_check_stands_where_the_submission_has_it_once() -> None:
