@@ -205,8 +205,9 @@ def _make_provider(scope: RunScope) -> tuple[Provider, str]:
 
 def _describe(scope: RunScope, name: str) -> str:
     """The description of an agent; empty if it has none, or cannot be loaded."""
+    agents = scope.env.agents
     try:
-        return scope.env.agents.load(name).description
+        return agents.load(name).description if agents.knows(name) else ""
     except ConfigError:
         return ""
 

@@ -80,6 +80,8 @@ class AgentSource:
     """Name → agent. Raises ConfigError."""
     provider_for: Callable[[str, str], Provider]
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
+    knows: Callable[[str], bool] = lambda name: True
+    """False if there is no agent of that name, without a search for the reason."""
     brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
     """Agent → its own context. Raises ConfigError."""
     describe: Callable[[Agent, Mapping[str, Agent]], Definitions | None] = lambda root, changed: (

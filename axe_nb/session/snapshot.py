@@ -92,7 +92,9 @@ class Snapshot:
     @property
     def source(self) -> AgentSource:
         """The agents, for the runs of the tree."""
-        return AgentSource(load=self.load, provider_for=self.provider_for, brief=self.brief)
+        return AgentSource(
+            load=self.load, knows=self.knows, provider_for=self.provider_for, brief=self.brief
+        )
 
     def list_read(self) -> tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]:
         """Returns the agents and texts that were read from files, to be sent to another process."""
@@ -126,15 +128,20 @@ class Snapshot:
         Raises:
             ConfigError: there was no such agent, or its file is invalid.
         """
+        if not self.knows(name):
+            raise self._explain_missing(name)
         found = self.defined.get(name) or self._agents.get(name)
         if found is None and self._is_taken:
-            if name not in self._stamps:
-                raise self._explain_missing(name)
             found = self._read_agent(name)
             if isinstance(found, Agent) and _stamp(found.path) != self._stamps[name]:
                 found = self._agents[name] = _make_error(name, "changed")
         self._loaded[name] = agent = _unwrap(found or self._read_agent(name))
         return agent
+
+    def knows(self, name: str) -> bool:
+        """False if there was no such agent when the root started, without the reason."""
+        is_read = name in self.defined or name in self._agents
+        return is_read or name in self._stamps or not self._is_taken
 
     def restore(
         self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
