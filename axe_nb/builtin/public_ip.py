@@ -8,45 +8,17 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 from axe_nb.agents.hosts import LABEL, fold_host
 
 Address = IPv4Address | IPv6Address
 
-NOT_PUBLIC_4 = {
-    IPv4Network(network): what
-    for what, networks in {
-        "this network": "0.0.0.0/8",
-        "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16",
-        "shared by a provider's customers": "100.64.0.0/10",
-        "loopback": "127.0.0.0/8",
-        "link-local": "169.254.0.0/16",
-        "reserved for protocols": "192.0.0.0/24 192.88.99.0/24",
-        "for documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24",
-        "for benchmarks": "198.18.0.0/15",
-        "multicast": "224.0.0.0/4",
-        "reserved": "240.0.0.0/4",
-    }.items()
-    for network in networks.split()
-}
-"""Non-public IPv4 network → its purpose, following IANA's special-purpose registry."""
-
 PUBLIC_6 = IPv6Network("2000::/3")
 """The range that contains all public IPv6 addresses."""
 
-NOT_PUBLIC_6 = {
-    IPv6Network("::1/128"): "loopback",
-    IPv6Network("::/128"): "this network",
-    IPv6Network("fe80::/10"): "link-local",
-    IPv6Network("fc00::/7"): "private",
-    IPv6Network("ff00::/8"): "multicast",
-    IPv6Network("2001::/23"): "reserved for protocols",
-    IPv6Network("2001:db8::/32"): "for documentation",
-    IPv6Network("2002::/16"): "a tunnel to IPv4",
-    IPv6Network("3fff::/20"): "for documentation",
-}
-"""Non-public IPv6 network → its purpose, for networks that have a name."""
+SPECIAL = ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
+"""Networks for protocols, tunnels and documentation that `ipaddress` may take for public ones."""
 
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
@@ -54,14 +26,15 @@ CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
 def refusal_reason(address: Address) -> str:
     """Returns the reason not to connect to an address; empty if the address is public."""
-    if isinstance(address, IPv6Address):
-        if any(address in network for network in CARRIES_IPV4):
-            return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
-        for network, what in NOT_PUBLIC_6.items():
-            if address in network:
-                return what
-        return "" if address in PUBLIC_6 and not address.scope_id else "reserved"
-    return next((what for network, what in NOT_PUBLIC_4.items() if address in network), "")
+    if any(address in network for network in CARRIES_IPV4):
+        return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
+    for kind in ("loopback", "link-local", "multicast", "private"):
+        if getattr(address, f"is_{kind.replace('-', '_')}"):
+            return kind
+    is_special = any(address in ip_network(network) for network in SPECIAL)
+    if address.version == 6:
+        is_special |= address not in PUBLIC_6 or bool(address.scope_id)
+    return "reserved" if is_special or not address.is_global else ""
 
 
 def is_own(address: Address) -> bool:
