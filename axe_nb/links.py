@@ -29,6 +29,8 @@ class Names:
 
     folder: Path
     """A real path."""
+    path: str
+    """The real path relative to the folder, with `/`; `.` is the folder itself."""
     all: tuple[Path, ...]
     """Absolute paths below the folder; the last is the real one, also if it lies elsewhere."""
     links: Links = field(repr=False)
@@ -39,15 +41,11 @@ class Names:
         """The real path."""
         return self.all[-1]
 
-    @property
-    def path(self) -> str:
-        """The real path relative to the folder, with `/`; `.` is the folder itself."""
-        return self.real.relative_to(self.folder).as_posix()
-
     def child(self, name: str) -> Names:
         """Returns the names of an entry of this folder, which must not be a link."""
+        path = name if self.path == "." else f"{self.path}/{name}"
         linked = self.links.get(_fold(self.real / name), ()) if self.links else ()
-        return Names(self.folder, (*linked, *(path / name for path in self.all)), self.links)
+        return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
@@ -66,7 +64,8 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
     for place in (real, *real.parents):
         passed += (link / real.relative_to(place) for link in links.get(_fold(place), ()))
     inside = (name for name in passed if name.is_relative_to(folder) and name != real)
-    return Names(folder, (*dict.fromkeys(inside), real), links)
+    shown = Path(os.path.relpath(real, folder)).as_posix()
+    return Names(folder, shown, (*dict.fromkeys(inside), real), links)
 
 
 def follow_links(path: Path) -> tuple[Path, ...]:

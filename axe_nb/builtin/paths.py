@@ -70,7 +70,7 @@ def locate(workdir: Path, path: str) -> Names:
         ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
             of the workdir or of a folder above it.
     """
-    if os.path.realpath(workdir) != str(workdir):
+    if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
         raise ToolError(
@@ -142,7 +142,7 @@ def _check_form(path: str) -> str:
     problems = {
         "Path is empty": not path.strip(),
         "Path is too long": len(path) > MAX_PATH,
-        "Path contains control characters": any(map(_is_control, path)),
+        "Path contains control characters": {"Cc", "Cs"} & {*map(unicodedata.category, path)},
         "Path contains backslashes; use / between folders": "\\" in path,
         "Path starts with a home folder": re.match(r"~[\w.-]*(/|$)", path),
         "Path starts with a drive": re.match(r"[A-Za-z]:", path),
@@ -150,10 +150,6 @@ def _check_form(path: str) -> str:
         "Path contains a name that Windows treats specially": os.name == "nt" and any(of_windows),
     }
     return next((problem for problem, is_there in problems.items() if is_there), "")
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs")
 
 
 def _is_disguised(name: str) -> bool:
