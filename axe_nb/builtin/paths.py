@@ -228,19 +228,16 @@ def errors_for_model(path: str) -> Iterator[None]:
         raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
 
 
+DENIED = ("Permission denied", "choose another path")
 FULL = ("No space left to write", "nothing was changed; free some space, or write less")
-
 WORDS = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), DENIED),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
-    errno.EACCES: ("Permission denied", "choose another path"),
-    errno.EPERM: ("Permission denied", "choose another path"),
     errno.EROFS: ("Permission denied (read-only file system)", "choose another path"),
     errno.ENOTDIR: ("A parent of this path is not a folder", "use list_dir to see what exists"),
     errno.EISDIR: ("Path is a folder", "use list_dir to list it"),
     errno.ELOOP: ("Path contains a link", "it was created during the call, or is part of a cycle"),
     errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
-    errno.EFBIG: FULL,
 }
 """Number of a system error → (problem, next step)."""

@@ -69,7 +69,9 @@ def refusal_reason(address: Address) -> str:
     is_special = any(address in ip_network(network) for network in SPECIAL)
     if address.version == 6:
         is_special |= address not in PUBLIC_6 or bool(address.scope_id)
-    return "reserved" if is_special or not address.is_global else ""
+    if is_special or not address.is_global:
+        return "reserved"
+    return "an address of this machine" if is_own(address) else ""
 
 
 def is_own(address: Address) -> bool:
@@ -89,10 +91,8 @@ def spelling_problem(host: str) -> str:
     is_name = literal(host) is None
     if "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
         return "is neither a host name nor an address"
-    last = host.rstrip(".").rpartition(".")[2].lower()
-    if ":" not in host and re.fullmatch(r"\d+|0x[0-9a-f]*", last) and not literal(host):
-        return "is an address in an unusual notation"
-    return ""
+    is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
+    return "is an address in an unusual notation" if is_odd else ""
 
 
 def literal(host: str) -> Address | None:
@@ -200,9 +200,7 @@ class Fetcher:
             reason = getattr(error, "strerror", None) or error
             raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
         for address in addresses:
-            why = refusal_reason(address) or (
-                "an address of this machine" if is_own(address) else ""
-            )
+            why = refusal_reason(address)
             if why and f"{address}:{port}" not in self.allowed:
                 raise ToolError(
                     f"blocked: {url} resolves to {address}, which is not public ({why}). "
@@ -254,18 +252,13 @@ def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     Raises:
         ToolError: the URL is not valid.
     """
-    host = host_of(check_url(text_argument(arguments, "url")))
-    return Guard(host=host)
+    return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
 
 async def _send_to_first(
     transport: httpx.AsyncHTTPTransport, url: httpx.URL, addresses: Sequence[Address]
 ) -> httpx.Response:
-    """Sends the request to the first address that accepts a connection.
-
-    Raises:
-        httpx.TransportError: no address accepts a connection, or the connection broke.
-    """
+    """Sends the request to the first address that accepts a connection."""
     import httpx
 
     host = url.raw_host.decode("ascii")
