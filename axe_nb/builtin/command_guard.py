@@ -41,16 +41,15 @@ UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
 
 BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
-    r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL
+    r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?|\d*[<>].*", re.DOTALL
 )  # fmt: skip
-"""Words before the name of a program: of the shell, wrappers with their options, assignments."""
+"""Words before a program: of the shell, wrappers with options, assignments, redirections."""
 
 EVERYTHING = {".", "./", "*", "./*", ".*", "./.*"}
 SELECTS = re.compile("-(i?name|path|regex|size|mtime|newer|empty)")
-DEVICES = "/dev/(?:null|stdin|stdout|stderr|zero|tty)"
+DEVICES = re.compile(r"2>&1|/dev/(null|stdin|stdout|stderr|zero|tty)(?![\w./])")
 
-OPERATOR = re.compile(r"[;&|()<>`\n]+|-exec(dir)?|-ok(dir)?")
-REDIRECTION = re.compile(r"[&|<>]*[<>][&|<>]*")
+OPERATOR = re.compile(r"[;&|()`\n]+|-exec(dir)?|-ok(dir)?")
 SEPARATORS = r"\s=:,;'\"(){}\[\]<>|&@`"
 ELSEWHERE = re.compile(
     r"\$\{?(?:HOME|OLDPWD|TMPDIR)\b|%(?:USERPROFILE|HOMEPATH|TEMP)%"
@@ -77,9 +76,9 @@ def refusal(command: str, workdir: Path) -> str:
     if FORK_BOMB.search(command):
         return "a function that endlessly calls itself would freeze the machine"
     text = HERE_DOCUMENT.sub(r"\1", command).replace("\\\n", " ").replace("\r", "\n")
-    here = rf"(?:\$PWD|\$\{{PWD\}}|{re.escape(workdir.as_posix())}|{DEVICES})(?![^{SEPARATORS}/])"
-    text = re.sub(rf"(?:(?<![^{SEPARATORS}])|(?<=\s-[A-Za-z])){here}", ".", text)
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>`\n")
+    here = rf"(?:\$PWD|\$\{{PWD\}}|{re.escape(workdir.as_posix())})(?![^{SEPARATORS}/])"
+    text = re.sub(rf"(?:(?<![^{SEPARATORS}])|(?<=\s-[A-Za-z])){here}", ".", DEVICES.sub("", text))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()`\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     try:
         words = list(lexer)
@@ -96,7 +95,7 @@ def refusal(command: str, workdir: Path) -> str:
 def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yields the places outside the workdir that a command names."""
     yield from (found[0] for found in ELSEWHERE.finditer(command))
-    yield from {"/", "/*"} & {*words}
+    yield from {"/", "/*", "~"} & {*words}
     for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):
         path = re.sub(r"^-[A-Za-z]", "", part)
         first, *names = path.split("/")
@@ -104,18 +103,14 @@ def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
             yield ".."
         # where the machine has no such folder, it is an expression, as in sed '/x/d'
         is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
-        if re.fullmatch(r"~[\w.+-]*", first) or (is_there and names[0] != "."):
+        if re.match(r"~[\w.+-]*(/|(?<!~)$)", path) or (is_there and names[0] != "."):
             yield path
 
 
 def _split(words: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yields (program whose output is piped into it, program, arguments) of simple commands."""
     source, simple = "", [""]
-    for before, word in zip(["", *words], [*words, ";"], strict=True):
-        if REDIRECTION.fullmatch(word) or (
-            REDIRECTION.fullmatch(before) and not OPERATOR.fullmatch(word)
-        ):
-            continue
+    for word in [*words, ";"]:
         if OPERATOR.fullmatch(word):
             program = re.split(r"[/\\]", simple[0].lower())[-1].removesuffix(".exe")
             yield source, program, simple[1:]
