@@ -218,6 +218,9 @@ def test_an_environment_inside_the_workdir_is_protected(
     monkeypatch.setattr(sys, "prefix", str(workdir / "env"))
     assert find_write_protection(workdir / "env" / "bin" / "python", workdir)
     assert find_write_protection(workdir / "environment.yml", workdir) == ""
+    assert find_write_protection(workdir / "env" / "notes.md", workdir / "env")
+    inner = workdir / "env" / "project"
+    assert find_write_protection(inner / "notes.md", inner) == ""
 
 
 def test_a_folder_on_the_import_path_is_protected_from_new_modules(

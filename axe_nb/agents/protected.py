@@ -65,9 +65,7 @@ library/cookies library/application_support/google/chrome library/application_su
 appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/microsoft/credentials
 appdata/local/google/chrome
 """
-KEY_PATHS = tuple(
-    path.replace("application_support", "application support") for path in _KEY_PATHS.split()
-)
+KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
 """Folded paths of files and folders, below any folder, that hold keys or what was typed."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
@@ -94,15 +92,13 @@ def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] =
         workdir: the real workdir that it lies in.
         sources: real files and folders that the running tree was loaded from.
     """
-    prefix = _resolve(sys.prefix)
     places = {
         _resolve(state_dir()): "it records which agents you trust",
         _resolve(config_dir()): "it belongs to axe's settings",
         **dict.fromkeys(sources, "this run was loaded from it"),
-        **(
-            {prefix: "it belongs to the Python that runs here"} if workdir in prefix.parents else {}
-        ),
     }
+    if (prefix := _resolve(sys.prefix)).is_relative_to(workdir):
+        places[prefix] = "it belongs to the Python that runs here"
     reasons = (why for place, why in places.items() if path.is_relative_to(place))
     found = next(reasons, "") or _check_names(path, workdir)
     return found or find_read_protection(path, workdir) or _check_new(path, workdir)
