@@ -7,6 +7,7 @@ Source: product.md "Structured output"; D-65.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from axe_nb.messages import Request, Response, ToolSpec, dump
@@ -16,19 +17,31 @@ NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 
-def with_answer_tool(request: Request, *, may_force: bool = True) -> Request:
+OUTPUT = "output"
+"""The schema of an answer, under any name; a server that refuses it gets a tool instead."""
+
+FORCED = "tool_choice"
+"""The demand that a tool is called; a server that refuses it is only offered the tool."""
+
+
+def leave_out(request: Request, refused: Iterable[str]) -> Request:
+    """Returns the request without the parts that its server refuses."""
+    request = replace(request, refused=frozenset(refused))
+    return with_answer_tool(request) if OUTPUT in request.refused else request
+
+
+def with_answer_tool(request: Request) -> Request:
     """Returns the request with the tool in place of the form of its answer.
 
-    Args:
-        may_force: if False, the tool is only offered, also where there is no other one; servers
-            refuse to force one on a model that thinks.
+    It is only offered where there are other tools, and to a model that thinks: servers refuse to
+    force one on it.
     """
     if request.output is None:
         return request
     name = _choose_name(request)
     tool = ToolSpec(name, DESCRIPTION, {}, schema=request.output)
-    is_forced = may_force and not request.tools and not thinks(request.model, request.params)
-    must_call = name if is_forced else ""
+    may_force = FORCED not in request.refused and not request.tools
+    must_call = name if may_force and not thinks(request.model, request.params) else ""
     return replace(request, tools=(*request.tools, tool), output=None, must_call=must_call)
 
 

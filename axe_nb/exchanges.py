@@ -11,13 +11,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from axe_nb.answer_tool import with_answer_tool
+from axe_nb.answer_tool import leave_out
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage
 from axe_nb.redaction import Filter
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.spelled import join_texts
-from axe_nb.wire_log import AnswerTool, WireReply
+from axe_nb.wire_log import WireReply
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
 """The reason why an exchange did not end by itself; empty = it did.
@@ -111,8 +111,8 @@ class Exchange:
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False)
     output: Mapping[str, Any] | None = field(default=None, repr=False)
     """As in `Request`."""
-    answer_tool: AnswerTool = field(default="", repr=False)
-    """Use of a tool for the answer, by a server that did not take the form of it."""
+    refused: tuple[str, ...] = field(default=(), repr=False)
+    """As in `Request`, in alphabetical order."""
     server: str = field(default="", repr=False)
     """The server, as in `Message.echo`; empty if no message has parts for a server."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -146,9 +146,7 @@ class Exchange:
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,
             system_ends=self.system_ends, output=self.output, server=self.server,
         )  # fmt: skip
-        if not self.answer_tool:
-            return request
-        return with_answer_tool(request, may_force=self.answer_tool == "forced")
+        return leave_out(request, self.refused)
 
 
 @dataclass(frozen=True, slots=True)

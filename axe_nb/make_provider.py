@@ -83,33 +83,21 @@ class Keyless:
         Raises:
             ConfigError: the request would have to be sent.
         """
-        if request.log is None or request.log.recorded is None:
+        if self._provider is None or request.log is None or request.log.recorded is None:
             raise copy(self.problem)
-        provider = self._provider
-        if provider is None:
-            provider = make_player(request.log.protocol)
-            if provider is None:
-                raise copy(self.problem)
-            self.name = provider.name
-        return await provider.send(request, on_delta)
-
-
-def make_player(protocol: str) -> Provider | None:
-    """Returns a provider for recorded replies in a protocol; None if there is no such protocol."""
-    if protocol not in PROTOCOLS:
-        return None
-    info = PROTOCOLS[protocol]
-    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
-    return player
+        return await self._provider.send(request, on_delta)
 
 
 def find_player(provider: Provider, protocol: str) -> Provider:
     """Returns the provider for recorded replies: another one if they came over another protocol.
 
-    A model may have got another API, or base URL, when they were recorded.
+    A model may have got another API, or base URL, when they were recorded, or be unknown here.
     """
-    is_other = provider.name in PROTOCOLS and provider.name != protocol
-    return (make_player(protocol) if is_other else None) or provider
+    if provider.name in (protocol, "script") or protocol not in PROTOCOLS:
+        return provider
+    info = PROTOCOLS[protocol]
+    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
+    return player
 
 
 def server(name: str, config: Config) -> Server:

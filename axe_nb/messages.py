@@ -200,6 +200,8 @@ class Request:
     """The serialised messages that the requests of one conversation have in common."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
     """The server that it is sent to, as in `Message.echo`; empty = that of all its messages."""
+    refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
+    """The parts that its server refuses; they are not sent."""
     log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
     """Takes, or plays, the bytes of the reply; None = they are not kept."""
 

@@ -19,8 +19,11 @@ SOON = timedelta(days=180)
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
 """Keys of `[params]` by which servers are asked to let a model think."""
 
-OFF = (False, "none", "off", {"type": "disabled"}, {"effort": "none"}, {"enabled": False})
-"""Their values for a model that shall not."""
+OFF = (False, "none", "off", "disabled")
+"""Their values for a model that shall not; of a table, the value of one of `DECIDING`."""
+
+DECIDING = ("type", "effort", "enabled")
+"""Keys of a table that say whether the model thinks at all."""
 
 LEVELS = ("off", "low", "medium", "high")
 """Words of `[params] thinking`."""
@@ -102,14 +105,15 @@ def thinks(model: str, params: Mapping[str, Any]) -> bool:
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)
     asked = [table[key] for table in tables for key in ASKING if table.get(key) is not None]
-    if any(value not in OFF for value in asked):
+    if not all(map(_is_off, asked)):
         return True
     return facts.thinks == "default" and (not asked or facts.off != "disabled")
 
 
-def list_suggested() -> list[str]:
-    """Lists all models that are suggested, with their providers."""
-    return [*map(suggest_model, _load_table()["suggested"]), suggest_small()]
+def _is_off(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(value.get(key) in OFF for key in DECIDING)
+    return value in OFF
 
 
 def suggest_small() -> str:

@@ -16,14 +16,12 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
+from axe_nb.provider_table import SEARCH
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 
 EXTRA = "axe-nb[prices]"
 """Installs the table."""
-
-
-SEARCH = "web_search"
 
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
 """Tools of a model's server that cost nothing but tokens, or are counted in `Usage`."""

@@ -40,6 +40,9 @@ APIS = ("responses", "chat")
 SERVER_TOOLS = "server_tools"
 """Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
 
+SEARCH = "web_search"
+"""The tool that an agent's `tools` names, for the search of every vendor."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 

@@ -18,7 +18,7 @@ from collections.abc import (
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from axe_nb.errors import ProviderError
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
 """Headers of a reply that its reading depends on."""
-
-AnswerTool = Literal["", "offered", "forced"]
-"""Use of a tool for the answer, in place of its form: none, on offer, or as the only choice."""
 
 STREAMS = "event-stream", "ndjson"
 """Words in the content types of streams."""
@@ -234,7 +231,8 @@ class WireLog:
         """Awaited after the pieces of a recorded reply that did not end by itself."""
         self.streaming: Mapping[str, Any] = {}
         """The fields of the request that ask for a stream."""
-        self.answer_tool: AnswerTool = ""
+        self.refused: frozenset[str] = frozenset()
+        """As in `Request`; those of a recorded exchange are kept."""
         self.server = ""
         """As in `Exchange.server`; that of a recorded exchange is kept."""
 

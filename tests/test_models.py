@@ -16,7 +16,7 @@ import pytest
 from axe_nb.actions import format_agent
 from axe_nb.agents.agent import Agent
 from axe_nb.doctor.doctor import examine
-from axe_nb.model_table import find_facts, list_suggested, suggest_model, tell_end
+from axe_nb.model_table import find_facts, suggest_model, suggest_small, tell_end
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import Session
 from tests import models
@@ -79,6 +79,11 @@ def find_named() -> Iterator[tuple[str, str]]:
                 plain = name.rpartition("/")[2]
                 if not {name, plain} & (NO_MODEL | OF_TESTS | WRONG):
                     yield f"{path.relative_to(ROOT)}:{number}", plain
+
+
+def list_suggested() -> list[str]:
+    """Lists all models that are suggested, with their providers."""
+    return [*filter(None, map(suggest_model, PROVIDERS)), suggest_small()]
 
 
 def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:

@@ -196,9 +196,8 @@ def check_params(params: Mapping[str, Any]) -> None:
     if not isinstance(params.get(PROMPT_CACHE, True), bool):
         raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
-    if isinstance(asked, (str, float)) and asked not in LEVELS:
-        raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
-    if isinstance(asked, int) and (isinstance(asked, bool) or asked < 1):
+    is_count = isinstance(asked, int) and not isinstance(asked, bool) and asked > 0
+    if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
     if not _are_server_tools(params.get(SERVER_TOOLS, {})):
         raise WrongValue(

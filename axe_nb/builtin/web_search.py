@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from axe_nb.provider_table import SEARCH
 from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError
-
-NAME = "web_search"
 
 
 def make_server_tool(name: str, description: str) -> Tool:
@@ -30,4 +29,4 @@ def make_server_tool(name: str, description: str) -> Tool:
     return Tool(name, description, {}, refuse, "network", guard=guard, by_server=True)
 
 
-TOOLS = {NAME: make_server_tool(NAME, "Search the web; the model's own server does it.")}
+TOOLS = {SEARCH: make_server_tool(SEARCH, "Search the web; the model's own server does it.")}

@@ -24,8 +24,8 @@ from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
 from axe_nb.make_provider import make, provider_for
 from axe_nb.prices import Prices, make_price_error
+from axe_nb.provider_table import SEARCH
 from axe_nb.providers.protocol import Provider
-from axe_nb.providers.server_tools import SEARCH
 from axe_nb.providers.thinking import THINKING
 
 

@@ -222,7 +222,7 @@ class ModelClient:
         self.is_played, self.is_kept = recorded is not None, False
         if recorded:
             log.recorded, log.protocol = recorded.reply, recorded.protocol
-            log.answer_tool, log.server = recorded.answer_tool, recorded.server
+            log.refused, log.server = frozenset(recorded.refused), recorded.server
             if recorded.cut:
                 log.hang = partial(self._cut, recorded.cut)
         held = 0.0 if recorded else await hold(self._scope, request, self.exchanges)
@@ -251,7 +251,7 @@ class ModelClient:
                 sent=len(request.messages), system=request.system,
                 system_ends=request.system_ends, tools=request.tools,
                 past_tools=request.past_tools, output=request.output,
-                answer_tool=log.answer_tool, server=log.server, params=request.params,
+                refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
                 streaming=log.streaming, reply=reply, response=response,
                 deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
                 was_last=self._is_last(error, attempt, recorded),

@@ -19,9 +19,9 @@ from axe_nb.engine.toolset import Toolset
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
 from axe_nb.prices import make_price_error
-from axe_nb.provider_table import SERVER_TOOLS
+from axe_nb.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.providers.protocol import Provider
-from axe_nb.providers.server_tools import SEARCH, make_entry
+from axe_nb.providers.server_tools import make_entry
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Tool
 

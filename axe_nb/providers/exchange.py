@@ -9,11 +9,11 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from axe_nb.answer_tool import take_answer, with_answer_tool
+from axe_nb.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
@@ -21,20 +21,13 @@ from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
-from axe_nb.providers.thinking import REASONING, asks_for_summary
-from axe_nb.wire_log import AnswerTool
+from axe_nb.providers.thinking import asks_for_summary
 
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
 
 FAILURE = 500
 """Status of servers that crash on a schema instead of refusing it."""
-
-OUTPUT = "output"
-"""The schema of an answer, under any name; a server that refuses it gets a tool instead."""
-
-FORCED = "tool_choice"
-"""The demand that a tool is called; a server that refuses it is only offered the tool."""
 
 INCLUDE = "include"
 """The demand for encrypted reasoning; a server that refuses it is asked without."""
@@ -124,11 +117,11 @@ async def exchange(
     while True:
         refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
-        asked = _leave_out({*refused, OUTPUT} if needs_tool else refused, request)
+        asked = leave_out(request, {*refused, OUTPUT} if needs_tool else refused)
         body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
-            request.log.answer_tool = _find_answer_tool(request, asked)
+            request.log.refused = asked.refused
         try:
             data = await post(server, path, body, asked, streaming, on_delta if fields else None)
         except ProviderError as error:
@@ -181,8 +174,7 @@ class _Refusals:
             _remember(place, fields)
         self._found = dict(known)
         if request.log and request.log.recorded is not None:
-            shown = _list_refused(request.log.answer_tool)
-            self._found = {p: self._known.get(p, NONE) - {OUTPUT, FORCED} | shown for p in both}
+            self._found = dict.fromkeys(both, request.log.refused)
 
     @property
     def all(self) -> frozenset[str]:
@@ -213,36 +205,10 @@ def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, 
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
 
-def _leave_out(refused: Set[str], request: Request) -> Request:
-    """Returns the request without the fields that its server refuses."""
-    if OUTPUT in refused:
-        request = with_answer_tool(request, may_force=FORCED not in refused)
-    if INCLUDE in refused:
-        request = replace(request, params={**request.params, INCLUDE: None})
-    if SUMMARY in refused:
-        own = wire.table(request.params.get(REASONING))
-        params = {**request.params, REASONING: {"summary": None, **own}}
-        request = replace(request, params=params)
-    return request
-
-
 def _ignores_form(response: Response) -> bool:
     """True if a whole answer that was to be a JSON object has none; the next try needs a tool."""
     is_whole = not (response.tool_calls or response.is_cut or response.is_withheld)
     return is_whole and bool(response.content.strip()) and "{" not in response.content
-
-
-def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:
-    if asked.output is request.output:
-        return ""
-    return "forced" if asked.must_call else "offered"
-
-
-def _list_refused(answer_tool: AnswerTool) -> frozenset[str]:
-    """Returns what a server must have refused whose recorded reply is played."""
-    if not answer_tool:
-        return NONE
-    return frozenset({OUTPUT}) if answer_tool == "forced" else frozenset({OUTPUT, FORCED})
 
 
 def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
@@ -250,9 +216,9 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
     if name == OUTPUT:
         return asked.output is not None
     if name == INCLUDE:
-        return asked.params.get(INCLUDE, ()) is not None
+        return INCLUDE not in asked.refused
     if name == SUMMARY:
-        return asks_for_summary(asked.params)
+        return SUMMARY not in asked.refused and asks_for_summary(asked.params)
     return bool(asked.must_call) if name == FORCED else name in fields
 
 

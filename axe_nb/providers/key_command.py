@@ -6,6 +6,7 @@ Source: D-74; docs/providers.md "Keys that expire".
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -13,7 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import KeyCommand
@@ -29,13 +30,28 @@ SECONDS = 30.0
 FRESH_SECONDS = 600.0
 """Time after which a command is run again; the tokens of most services last an hour."""
 
+PAUSE = 30.0
+"""Seconds in which a key that is printed again after a refusal is not asked for once more."""
+
 MAX_KEY = 16_384
 """Characters of a key; servers refuse longer headers."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-_runs: dict[KeyCommand, tuple[float, Future[str]]] = {}
-"""Command → when it was started last, and its key once it has ended."""
+
+class _Run(NamedTuple):
+    """One run of a command."""
+
+    key: Future[str]
+    """The key once it has ended."""
+    refused: str = ""
+    """The key that the server refused before it."""
+    began: float = -math.inf
+    """The time of its start; -inf if the server refuses its key."""
+
+
+_runs: dict[KeyCommand, _Run] = {}
+"""Command → its last run."""
 
 _lock = threading.Lock()
 """Guards `_runs`, which the event loops of all threads share."""
@@ -72,9 +88,10 @@ def forget_key(server: ServerT) -> ServerT:
     """Returns the server without its key, which is not used again."""
     command = server.info.key_command
     with _lock:
-        _, run = _runs.get(command, (0.0, None)) if command else (0.0, None)
-        if command and run and _is_fresh(run) and run.result() == server.key:
-            del _runs[command]
+        run = _runs.get(command) if command else None
+        if command and run and _has_key(run.key) and run.key.result() == server.key:
+            is_same = run.refused == server.key and time.monotonic() - run.began < PAUSE
+            _runs[command] = _Run(run.key, server.key, run.began if is_same else -math.inf)
     return _with_key(server, "")
 
 
@@ -82,7 +99,7 @@ def _with_key(server: ServerT, key: str) -> ServerT:
     return cast(ServerT, replace(cast(Any, server), key=key))
 
 
-def _is_fresh(run: Future[str]) -> bool:
+def _has_key(run: Future[str]) -> bool:
     return run.done() and run.exception() is None
 
 
@@ -90,12 +107,13 @@ def _start(command: KeyCommand) -> Future[str]:
     """Returns the run of a command whose key is still fresh, or that goes on; else starts one."""
     now = time.monotonic()
     with _lock:
-        began, run = _runs.get(command, (now, None))
-        if run and (not run.done() or (_is_fresh(run) and now - began < FRESH_SECONDS)):
-            return run
-        run = Future()
+        last = _runs.get(command)
+        is_fresh = last is not None and _has_key(last.key) and now - last.began < FRESH_SECONDS
+        if last and (is_fresh or not last.key.done()):
+            return last.key
+        run: Future[str] = Future()
         run.set_running_or_notify_cancel()  # no one who waits can cancel it for the others
-        _runs[command] = now, run
+        _runs[command] = _Run(run, last.refused if last else "", now)
     threading.Thread(target=_work, args=(command, run), name="axe-nb-key", daemon=True).start()
     return run
 

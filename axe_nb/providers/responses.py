@@ -16,10 +16,10 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, To
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
-from axe_nb.provider_table import RESPONSES, ProviderInfo
+from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
-from axe_nb.providers.exchange import INCLUDE, exchange
+from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
 from axe_nb.providers.history import write_messages
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
@@ -166,7 +166,9 @@ body = wire.join_body(write_body)
 
 def _make_params(request: Request) -> dict[str, Any]:
     """Returns the params, with those that the API calls otherwise or needs besides."""
-    params = for_responses(request.model, wire.own_params(request))
+    params = for_responses(
+        request.model, wire.own_params(request), summarizes=SUMMARY not in request.refused
+    )
     for key in ("max_completion_tokens", "max_tokens"):
         if key in params:
             params.setdefault("max_output_tokens", params.pop(key))
@@ -174,12 +176,13 @@ def _make_params(request: Request) -> dict[str, Any]:
         if key in params:
             given = wire.table(request.params.get(table))
             params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
-    is_refused = request.params.get(INCLUDE, ()) is None
     facts = find_facts("openai", request.model)
     wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []
-    if any(tool.entry and tool.entry.get("type") == server_tools.SEARCH for tool in request.tools):
+    if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
         wanted.append(server_tools.RESPONSES_INCLUDE)
-    if wanted and not is_refused:
+    if INCLUDE in request.refused:
+        params.pop(INCLUDE, None)
+    elif wanted:
         own = params.get(INCLUDE, ())
         own = own if isinstance(own, (list, tuple)) else (own,)
         params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))

@@ -13,11 +13,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from axe_nb.provider_table import SEARCH
 from axe_nb.providers import wire
 from axe_nb.server_calls import Page, ServerCall, is_link
-
-SEARCH = "web_search"
-"""The tool that an agent's `tools` names, for every vendor."""
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",

@@ -18,7 +18,7 @@ THINKING = "thinking"
 """Key of `[params]`."""
 
 REASONING = "reasoning"
-"""Key of `[params]` in the words of the Responses API; its summary is none if None."""
+"""Key of `[params]` in the words of the Responses API."""
 
 PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
 """Largest answers of models that the table does not know, without and with thinking."""
@@ -65,8 +65,8 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
     Raises:
         ConfigError: it does not, or there is no room for it.
     """
-    asked = params.get(THINKING)
-    if protocol == "script" or not isinstance(asked, (str, int)):
+    asked, _ = _split(params)
+    if protocol == "script" or asked is None:
         return
     facts = find_facts("", model)
     counts = protocol == "anthropic" and facts.thinking in ("", "budget")
@@ -95,20 +95,20 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
 
 def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters for Anthropic's Messages API, which needs `max_tokens`."""
-    sent = {**params, "max_tokens": params.get("max_tokens", find_room(model, params))}
-    asked, facts = params.get(THINKING), find_facts("", model)
+    asked, sent = _split(params)
+    sent.setdefault("max_tokens", find_room(model, params))
+    facts = find_facts("", model)
     display = {"display": "summarized"} if facts.summarized else {}
     if asked is None:
         if facts.thinks == "default" and display:
-            sent[THINKING] = {"type": "adaptive", **display}
+            sent.setdefault(THINKING, {"type": "adaptive", **display})
     elif asked == "off":
-        del sent[THINKING]
         if facts.thinks == "default" or not facts.is_known:
             sent[THINKING] = {"type": facts.off}
-    elif isinstance(asked, (str, int)) and facts.thinking == "adaptive":
+    elif facts.thinking == "adaptive":
         sent[THINKING] = {"type": "adaptive", **display}
         sent["output_config"] = {"effort": asked, **_table(params.get("output_config"))}
-    elif isinstance(asked, (str, int)):
+    else:
         tokens = asked if isinstance(asked, int) else BUDGETS.get(asked, LEAST_BUDGET)
         most = max(LEAST_BUDGET, find_room(model, params) // 2)
         sent[THINKING] = {
@@ -120,43 +120,54 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def for_chat(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters for OpenAI's Chat Completions API."""
-    asked = params.get(THINKING)
-    if not isinstance(asked, (str, int)):
-        return dict(params)
-    sent = {key: value for key, value in params.items() if key != THINKING}
-    if _may_think(model):
+    asked, sent = _split(params)
+    if asked is not None and _may_think(model):
         sent.setdefault("reasoning_effort", "none" if asked == "off" else asked)
     return sent
 
 
-def for_responses(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters for OpenAI's Responses API; what it thinks is asked for as well."""
-    asked = params.get(THINKING)
-    if not isinstance(asked, (str, int)):
-        return dict(params)
-    sent = {key: value for key, value in params.items() if key != THINKING}
-    if _may_think(model):
-        form = {"effort": "none"} if asked == "off" else {"effort": asked, "summary": "auto"}
-        form = {**form, **_table(params.get(REASONING))}
-        sent[REASONING] = {key: value for key, value in form.items() if value is not None}
+def for_responses(
+    model: str, params: Mapping[str, Any], *, summarizes: bool = True
+) -> dict[str, Any]:
+    """Returns the parameters for OpenAI's Responses API.
+
+    Args:
+        model: the model's name without the provider.
+        params: the parameters of the agent.
+        summarizes: if True, a summary of what it thinks is asked for.
+    """
+    asked, sent = _split(params)
+    if asked is not None and _may_think(model):
+        form = {"effort": "none" if asked == "off" else asked}
+        if asks_for_summary(params) and summarizes:
+            form["summary"] = "auto"
+        sent[REASONING] = {**form, **_table(params.get(REASONING))}
     return sent
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
     """True if a summary is asked for over the Responses API, but not in its own words."""
-    asked = params.get(THINKING)
-    is_word = isinstance(asked, (str, int)) and asked != "off"
-    return is_word and "summary" not in _table(params.get(REASONING))
+    asked, others = _split(params)
+    return asked not in (None, "off") and "summary" not in _table(others.get(REASONING))
 
 
 def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters for Ollama's API."""
+    asked, sent = _split(params)
+    if asked is not None:
+        sent.setdefault("think", False if asked == "off" else asked)
+    return sent
+
+
+def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
+    """Returns the value of `thinking` and the other parameters.
+
+    In the vendor's own form, it is one of the others.
+    """
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
-        return dict(params)
-    sent = {key: value for key, value in params.items() if key != THINKING}
-    sent.setdefault("think", False if asked == "off" else asked)
-    return sent
+        return None, dict(params)
+    return asked, {key: value for key, value in params.items() if key != THINKING}
 
 
 def _may_think(model: str) -> bool:

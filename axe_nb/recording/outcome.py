@@ -26,7 +26,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     outcome = Exchange(
         turn=exchange.turn,
         protocol=exchange.protocol,
-        answer_tool=exchange.answer_tool,
+        refused=exchange.refused,
         server=exchange.server,
         reply=reply,
         response=None if reply else exchange.response,

@@ -22,7 +22,7 @@ from axe_nb.spelled import Folded, fold, list_texts
 from axe_nb.wire_log import is_stream, pack, split
 
 CONSTANT = (
-    "model", "protocol", "system", "system_ends", "tools", "past_tools", "output", "answer_tool",
+    "model", "protocol", "system", "system_ends", "tools", "past_tools", "output", "refused",
     "server", "params", "streaming",
 )  # fmt: skip
 """Fields of an exchange that it often has in common with the one before it."""

@@ -1,8 +1,9 @@
 """A loopback server that refuses what Anthropic's API refuses of its models that think.
 
 Its model calls `look` once if that is offered, then answers; it thinks before each reply, and signs
-its thinking for the system prompt, the tools and the messages before it. Replies that are not
-streamed end like those through a proxy whose patience is shorter than the thinking.
+its thinking for the system prompt, the tools and the messages before it, with a key of its own.
+Replies that are not streamed end like those through a proxy whose patience is shorter than the
+thinking.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ class StrictAnthropic(ThreadingHTTPServer):
         self.server_close()
 
 
-def sign(body: dict[str, Any], before: int) -> str:
+def sign(body: dict[str, Any], before: int, key: str) -> str:
     """The signature of thinking that follows the first messages of a request."""
     system = body.get("system", "")
     text = system if isinstance(system, str) else system[0]["text"]
-    prefix = [text, body.get("tools", []), body["messages"][:before]]
+    prefix = [key, text, body.get("tools", []), body["messages"][:before]]
     plain = json.dumps(_without_marks(prefix), sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
@@ -89,8 +90,8 @@ def _without_marks(value: Any) -> Any:
     return value
 
 
-def check(body: dict[str, Any], version: str) -> None:
-    """Checks a request.
+def check(body: dict[str, Any], version: str, key: str) -> None:
+    """Checks a request to the server that signs with the key.
 
     Raises:
         Refusal: it would be refused.
@@ -98,7 +99,7 @@ def check(body: dict[str, Any], version: str) -> None:
     if not isinstance(body.get("max_tokens"), int):
         raise Refusal("max_tokens: Field required")
     if version != "2023-06-01" and "temperature" in body:
-        raise Refusal("temperature: this parameter is not supported")
+        raise Refusal("temperature: Extra inputs are not permitted")
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     thinking = body.get("thinking", {})
     if thinking.get("type") in ("disabled", "enabled"):
@@ -118,19 +119,19 @@ def check(body: dict[str, Any], version: str) -> None:
             where = f"messages.{number}.content.{at}"
             if extra := block.keys() - BLOCK_KEYS[block["type"]]:
                 raise Refusal(f"{where}.{extra.pop()}: Extra inputs are not permitted")
-            if block["type"] == "thinking" and block["signature"] != sign(body, number):
+            if block["type"] == "thinking" and block["signature"] != sign(body, number, key):
                 raise Refusal(
                     f"{where}: Invalid `signature` in `thinking` block: the conversation before "
                     "it differs from the one that it was produced for"
                 )
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
+def answer(body: dict[str, Any], key: str) -> dict[str, Any]:
     """The reply of its model."""
     shown = body.get("thinking", {}).get("display") == "summarized"
     thought = {
         "type": "thinking", "thinking": THOUGHT if shown else "",
-        "signature": sign(body, len(body["messages"])),
+        "signature": sign(body, len(body["messages"]), key),
     }  # fmt: skip
     last = body["messages"][-1]["content"][-1]["type"]
     offered = [tool["name"] for tool in body.get("tools", [])]
@@ -188,13 +189,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         server.bodies.append(body)
         try:
-            check(body, self.headers["anthropic-version"])
+            check(body, self.headers["anthropic-version"], server.url)
         except Refusal as refusal:
             error = {"type": "invalid_request_error", "message": str(refusal)}
             self._send(400, {"type": "error", "error": error})
             return
         if body.get("stream"):
-            self._stream(stream(answer(body)))
+            self._stream(stream(answer(body, server.url)))
             return
         if server.patience is not None and server.silence > server.patience:
             time.sleep(server.patience)
@@ -202,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         time.sleep(server.silence)
         with suppress(OSError):  # the client may have gone
-            self._send(200, answer(body))
+            self._send(200, answer(body, server.url))
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()

@@ -15,7 +15,8 @@ from axe_nb.make_provider import make, server
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY, ask
-from tests.providers.raw_server import always, raw_server, reply
+from tests.providers.openai_2026 import settings
+from tests.providers.raw_server import Peer, always, raw_server, reply
 from tests.wire.replay import Replay
 
 VERSION = "api-version=2024-10-21-preview"
@@ -150,6 +151,25 @@ def test_every_request_has_the_query_of_the_base_url(
         assert asyncio.run(listing.models(server(protocol, Config()))) == ("m",)
         asked = [request.start.split(" ")[1] for request in server_.requests]
     assert asked == [chat + sent, models + sent]
+
+
+def test_a_dated_address_of_azure_is_asked_with_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(peer: Peer) -> None:
+        is_dated = "?api-version=2024-10-21 " in peer.read().start
+        words = b'{"error": {"code": "404", "message": "Resource not found"}}'
+        peer.send(reply() if is_dated else reply(words, status="404 Not Found"))
+
+    with raw_server(answer) as server_:
+        path = "/openai/deployments/m/chat/completions?api-version=2024-10-21"
+        settings(
+            f'[providers.azure]\nprotocol = "openai"\nbase_url = "{server_.url}{path}"\n'
+            'headers = { "api-key" = "{key}", "authorization" = "" }\n'
+        )
+        monkeypatch.setenv("AZURE_API_KEY", KEY)
+        result = axe_nb.run(Agent("a", "azure/m"), "hi", stream=False, display=False)
+    assert (result.text, result.error) == ("hello", None)
 
 
 def test_a_key_in_the_query_is_in_no_error_and_no_result(

@@ -178,6 +178,19 @@ def test_a_second_refusal_is_the_error_with_the_key_to_check(vertex: Vertex) -> 
     assert (len(vertex.keys), vertex.runs) == (2, 2)
 
 
+def test_many_requests_whose_key_stays_refused_ask_for_it_once_more(
+    vertex: Vertex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vertex.settings("print('ya29-not-accepted-789')")
+    agent = Agent(name="a", model="vertex/gemini")
+    results = list(axe_nb.map(agent, [f"p{n}" for n in range(12)], concurrency=3))
+    assert {result.error for result in results} == {"auth: *** has expired"}
+    assert vertex.runs == 2
+    monkeypatch.setattr(key_command, "PAUSE", 0)
+    assert not run().ok
+    assert vertex.runs == 3, "after a while it may print another"
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+import axe_nb
+from axe_nb import Agent
+from axe_nb.scripting.wire import Protocol
+from tests.protocols import PROTOCOLS, address_of, provider_of
+from tests.providers.raw_server import always, raw_server, reply
 from tests.providers.streams import FORMS, Answer, chunk, cut, read_stream, sse
 
 END = chunk(finish_reason="stop")
@@ -29,9 +35,12 @@ def test_what_follows_a_complete_answer_does_not_matter(more: str) -> None:
 KEEP_ALIVE = [": keepalive", "ping", "keep-alive", "[PING]", "null", "1", '"ping"', "ok {", "{}"]
 
 
-def interrupted(protocol: str, said: str) -> bytes:
+ANSWER = Answer(text=["hel", "lo"], calls=[("a", "f", ['{"x": 1}'])])
+
+
+def interrupted(protocol: str, said: str, answer: Answer = ANSWER) -> bytes:
     """A stream with something before each of its events."""
-    stream = FORMS[protocol][0](Answer(text=["hel", "lo"], calls=[("a", "f", ['{"x": 1}'])]))
+    stream = FORMS[protocol][0](answer)
     end, start = (b"\n", "") if protocol == "ollama" else (b"\n\n", "data: ")
     alive = f"{start}{said}".encode() + end
     return alive + stream.rstrip(b"\n").replace(end, end + alive) + end
@@ -48,6 +57,23 @@ def test_what_is_not_json_between_the_events_of_a_stream_is_ignored(
         assert outcome.response, outcome.error
         assert outcome.response.content == outcome.joined("text") == "hello"
         assert [call.arguments for call in outcome.response.tool_calls] == [{"x": 1}]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("said", [": keepalive", "ping"])
+def test_a_gateway_that_keeps_its_connections_busy_answers(
+    protocol: Protocol, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = interrupted(protocol, said, Answer(text=["hel", "lo"]))
+    kind = "application/x-ndjson" if protocol == "ollama" else "text/event-stream"
+    with raw_server(always(reply(stream, f"content-type: {kind}"))) as server:
+        for variable, value in address_of(protocol, server.url).items():
+            monkeypatch.setenv(variable, value)
+        params = {"max_tokens": 40_000}  # is streamed, though nobody watches
+        agent = Agent("a", f"{provider_of(protocol)}/m", params=params)
+        result = axe_nb.run(agent, "hi", display=False)
+    assert (result.text, result.error) == ("hello", None)
+    assert json.loads(server.requests[0].body)["stream"] is True
 
 
 @pytest.mark.parametrize("protocol", FORMS)

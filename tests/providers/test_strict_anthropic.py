@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import config_path
 from axe_nb.cli import main
+from axe_nb.events import Event, TextDelta
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.session.session import Session
+from axe_nb.views.html import twin
+from axe_nb.views.middle import draft_line
+from axe_nb.views.transcript import Transcript
+from tests.engine.in_process import ask_session
 from tests.providers.strict_anthropic import ANSWER, THOUGHT, StrictAnthropic
+from tests.wire.replay import Replay
 
 MODEL = "anthropic/claude-opus-5-5"
 
@@ -94,6 +103,25 @@ def test_a_run_that_continues_with_another_prompt_or_fewer_tools_gives_none_back
 
 
 @pytest.mark.req("D-78")
+@pytest.mark.parametrize("earlier", ["signs with another key", "has keys of its own"])
+def test_a_strict_server_is_not_sent_what_another_server_made(
+    earlier: str, server: StrictAnthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = [
+        {"type": "thinking", "thinking": THOUGHT, "signature": "", "tokens": 2},
+        {"type": "text", "text": ANSWER, "logprobs": None},
+    ]
+    body = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
+    with StrictAnthropic() as other, Replay({"x": {"status": 200, "body": body}}) as loose:
+        url = other.url if earlier.startswith("signs") else loose.url("x")
+        monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", url)
+        first = ask(make_agent())
+        point_to(server, monkeypatch)
+        ask(make_agent(), "Sure?", continue_from=first)
+    assert [count_thoughts(body) for body in server.bodies] == [0, 1]
+
+
+@pytest.mark.req("D-78")
 def test_a_recorded_conversation_is_played_with_all_thinking(
     server: StrictAnthropic, tmp_path: Path
 ) -> None:
@@ -108,9 +136,36 @@ def test_a_recorded_conversation_is_played_with_all_thinking(
 
 def test_the_thinking_is_asked_for_and_shown(server: StrictAnthropic) -> None:
     result = ask(make_agent())
+    assert server.bodies[-1].get("thinking") == {"type": "adaptive", "display": "summarized"}
+    assert twin(result)["text/html"].count(THOUGHT) == 2
     assert [one.response.reasoning for one in result.exchanges if one.response] == [THOUGHT] * 2
-    assert server.bodies[-1]["thinking"] == {"type": "adaptive", "display": "summarized"}
+    events: list[Event] = []
+    asyncio.run(ask_session(Session(), make_agent(), "How many?", emit=events.append))
+    transcript, shown = Transcript(), list[str]()
+    for event in events:
+        transcript.apply(event, 0.0)
+        if isinstance(event, TextDelta) and event.kind == "reasoning":
+            assert transcript.root
+            shown.append(draft_line(transcript.root.turns[-1].draft))
+    assert shown == [f"thinks: {THOUGHT}"] * 2, "the last words of the row"
     ask(make_agent(params={"thinking": {"type": "adaptive", "display": "omitted"}}))
+
+
+def test_a_temperature_is_sent_with_the_version_that_takes_it(server: StrictAnthropic) -> None:
+    agent = make_agent(params={"temperature": 0.5})
+    ask(agent)
+    assert server.bodies[-1]["temperature"] == 0.5
+    version = PROVIDERS["anthropic"].headers["anthropic-version"]
+    page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text("utf-8")
+    assert f"Requests ask for version {version} of Anthropic's API" in page
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(
+        '[providers.anthropic]\nheaders = { "anthropic-version" = "2026-10-21" }\n', "utf-8"
+    )
+    result = axe_nb.run(agent, "How many?", display=False)
+    assert result.error == "bad_request: temperature: Extra inputs are not permitted"
+    assert result.cause
+    assert result.cause.hint == "change or remove params.temperature of the agent"
 
 
 @pytest.mark.req("D-79")

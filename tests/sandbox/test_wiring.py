@@ -60,20 +60,28 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_question_names_the_level_and_its_promises(workdir: Path) -> None:
+@pytest.fixture
+def level(workdir: Path) -> str:
+    """The level that this machine has."""
+    found = find_sandbox("auto", make_view(workdir)).level
+    assert found in ("full", "files")
+    return found
+
+
+def test_the_question_names_the_level_and_its_promises(workdir: Path, level: str) -> None:
     person = Person(Decision("yes"))
     result = ask(person=person, mode="ask")
     [question] = person.questions
-    assert question.reason.startswith("in a sandbox (full), no network; writes nothing outside ")
+    assert question.reason.startswith(f"in a sandbox ({level}), no network; writes no")
     assert question.reason.endswith("; reaches no network")
     assert told(result) == "hi\n"
 
 
-def test_the_row_names_the_level(workdir: Path) -> None:
+def test_the_row_names_the_level(workdir: Path, level: str) -> None:
     result = ask(mode="auto")
-    assert "in a sandbox (full), no network" in as_text(result)
+    assert f"in a sandbox ({level}), no network" in as_text(result)
     [answer] = result.messages[-2].tool_results
-    assert answer.note == "in a sandbox (full), no network"
+    assert answer.note == f"in a sandbox ({level}), no network"
     assert "sandbox" not in answer.content, "the model is not told at each command"
 
 
@@ -92,7 +100,7 @@ EVERYDAY = {
     "grep -rn 'api/v1' src; grep -rn '/api/v1' src": "src/a.py:1:get('/api/v1')\n" * 2,
     "cat <<'EOF'\nas it is: $x\nEOF": "as it is: $x",
     "ls /usr/bin/env": "/usr/bin/env",
-    "cd src && ls ..": "axe\nf\nsrc",
+    "cd src && ls ../f": "../f",
     "eval echo hello": "hello",
 }
 """Command → its output."""
@@ -136,13 +144,13 @@ def test_off_is_the_word_of_the_user(workdir: Path) -> None:
     assert "sandbox turned off" in as_text(result)
 
 
-def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path) -> None:
+def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path, level: str) -> None:
     auto = Agent(name="lead", model="script/x")
     off = Agent(name="child", model="script/x", sandbox="off", allowed_hosts=("*",))
     assert shell.choose_sandbox([off], workdir).level == "none"
     assert shell.choose_sandbox([off, off], workdir).view.network
     inner = shell.choose_sandbox([off, auto], workdir)
-    assert (inner.level, inner.view.network) == ("full", False)
+    assert (inner.level, inner.view.network) == (level, False)
 
 
 def test_only_the_star_opens_the_network(workdir: Path) -> None:
@@ -172,6 +180,7 @@ def test_changed_protected_files_make_the_result_an_error_and_a_warning(
 
 
 def test_a_command_that_may_not_write_a_protected_file_is_told_why(workdir: Path) -> None:
+    find_method("bubblewrap")
     text = told(ask(mode="auto", command="git init -q ."))
     assert "commands cannot write .git/hooks, .git/config, axe" in text
 
@@ -369,7 +378,9 @@ def test_without_a_sandbox_a_command_that_no_one_approved_does_not_run(
     assert not (workdir / "made").exists()
 
 
-def test_always_covers_the_same_level_only(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_always_covers_the_same_level_only(
+    workdir: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def weaken(_: Request) -> Any:
         monkeypatch.setattr(find, "METHODS", {})
         return command
@@ -379,7 +390,7 @@ def test_always_covers_the_same_level_only(workdir: Path, monkeypatch: pytest.Mo
     lead = agent("lead", said(command, command, weaken, "done"), tools=("run_command",), mode="ask")
     asyncio.run(ask_session(stage(lead).session, lead, "go", ask_person=person.ask_person))
     assert [q.always for q in person.questions] == [
-        "the program echo, in a sandbox (full), no network",
+        f"the program echo, in a sandbox ({level}), no network",
         "the program echo, no sandbox here",
     ]
 
@@ -392,7 +403,7 @@ def test_a_trial_that_takes_too_long_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(find, "TRIAL", 0.0)
         assert find_sandbox("auto", view).level == "none"
-    assert find_sandbox("auto", view).level == "full"
+    assert find_sandbox("auto", view).level != "none"
 
 
 def test_a_child_of_a_container_is_in_that_container(
