@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
@@ -26,37 +26,32 @@ FILE |= getattr(os, "O_BINARY", 0)
 """Flags for a file; opening a pipe does not wait for its writer."""
 
 
-def open_real_folder(path: Path, flags: int = FOLDER) -> int:
-    """Returns the descriptor of a folder, an absolute path without links.
+@contextmanager
+def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator[int | None]:
+    """Yields the descriptor of a folder; None if the system has no such calls.
 
     Args:
+        path: the folder, an absolute path without links.
         flags: for the folder itself; those above it need not be readable.
+        made: number of its last names that are made where they are missing.
 
     Raises:
         OSError: a link is in its place, or in that of a folder above it; or it cannot be opened.
     """
-    folder = os.open(path.anchor, PASSED)
-    for rest, name in enumerate(path.parts[1:], 2 - len(path.parts)):
-        try:
-            inner = os.open(name, PASSED if rest else flags, dir_fd=folder)
-        finally:
-            os.close(folder)
-        folder = inner
-    return folder
-
-
-@contextmanager
-def hold_real_folder(path: Path) -> Iterator[int | None]:
-    """Yields the descriptor of a folder; None if the system has no such calls.
-
-    Raises:
-        OSError: as for `open_real_folder`.
-    """
     if not BY_DESCRIPTOR:
+        if made:
+            path.mkdir(parents=True, exist_ok=True)
         yield None
         return
-    folder = open_real_folder(path, PASSED)
+    folder = os.open(path.anchor, PASSED)
     try:
+        for rest, name in enumerate(path.parts[1:], 2 - len(path.parts)):
+            if rest > -made:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, PASSED if rest else flags, dir_fd=folder)
+            os.close(folder)
+            folder = inner
         yield folder
     finally:
         os.close(folder)

@@ -40,14 +40,8 @@ ARABIC = re.compile(
 )
 """Letters and marks of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
 
-KEYS = frozenset("#*0123456789")
-"""Characters of keycaps, which are emoji with a selector and U+20E3."""
-
 SELECTORS = "\ufe0e\ufe0f"
 ZWNJ, ZWJ = "\u200c", "\u200d"
-
-VIRAMA = 9
-"""Combining class of the signs that remove a vowel, in the scripts of India and around it."""
 
 
 def replace_invisible(text: str) -> str:
@@ -60,7 +54,8 @@ def _replace(found: re.Match[str]) -> str:
     before, after = text[max(at - 2, 0) : at], text[at + 1 : at + 2]
     last = before[-1:]
     if character in SELECTORS:
-        is_needed = _is_emoji(last) or (last in KEYS and after == "\u20e3")
+        is_keycap = last in {*"#*0123456789"} and after == "\u20e3"
+        is_needed = _is_emoji(last) or is_keycap
     elif character == ZWJ and _is_emoji(after):
         is_needed = _is_emoji(before.removesuffix("\ufe0f")[-1:])
     else:
@@ -87,4 +82,5 @@ def _joins_letters(joiner: str, before: str, after: str) -> bool:
 
 
 def _is_virama(character: str) -> bool:
-    return character != "" and unicodedata.combining(character) == VIRAMA
+    """True for the signs that remove a vowel, in the scripts of India and around it."""
+    return character != "" and unicodedata.combining(character) == 9

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -24,20 +23,14 @@ Links: TypeAlias = Mapping[str, Sequence[Path]]
 """Folded real path → the links that lead there."""
 
 
-def find_real_folder() -> str:
-    """Returns the current folder without links; `getcwd` of POSIX names no others.
-
-    Raises:
-        OSError: it was deleted.
-    """
-    folder = os.getcwd()  # noqa: PTH109 - a Path would be made for nothing
-    return folder if os.name == "posix" else os.path.realpath(folder)
-
-
 @dataclass(frozen=True, slots=True)
 class Names:
     """All names of a file or folder below a folder."""
 
+    folder: Path
+    """A real path."""
+    path: str
+    """The real path relative to the folder, with `/`; `.` is the folder itself."""
     all: tuple[Path, ...]
     """Absolute paths below the folder; the last is the real one, also if it lies elsewhere."""
     links: Links = field(repr=False)
@@ -50,9 +43,9 @@ class Names:
 
     def child(self, name: str) -> Names:
         """Returns the names of an entry of this folder, which must not be a link."""
-        real = self.real / name
-        linked = self.links.get(_fold(real), ()) if self.links else ()
-        return Names((*linked, *(path / name for path in self.all)), self.links)
+        path = name if self.path == "." else f"{self.path}/{name}"
+        linked = self.links.get(_fold(self.real / name), ()) if self.links else ()
+        return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
@@ -66,15 +59,13 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
     Raises:
         OSError: its links are a cycle, or the folder cannot be read.
     """
-    passed = follow_links(path)
-    real, links = passed[-1], list_links(folder) if links is None else links
-    linked = (
-        link / real.relative_to(place)
-        for place in (real, *real.parents)
-        for link in links.get(_fold(place), ())
-    )
-    inside = (name for name in (*passed, *linked) if name.is_relative_to(folder))
-    return Names((*dict.fromkeys(name for name in inside if name != real), real), links)
+    *passed, real = follow_links(path)
+    links = list_links(folder) if links is None else links
+    for place in (real, *real.parents):
+        passed += (link / real.relative_to(place) for link in links.get(_fold(place), ()))
+    inside = (name for name in passed if name.is_relative_to(folder) and name != real)
+    shown = Path(os.path.relpath(real, folder)).as_posix()
+    return Names(folder, shown, (*dict.fromkeys(inside), real), links)
 
 
 def follow_links(path: Path) -> tuple[Path, ...]:
@@ -83,57 +74,34 @@ def follow_links(path: Path) -> tuple[Path, ...]:
     Raises:
         OSError: the links are a cycle, or too many.
     """
-    if not BY_DESCRIPTOR:
-        return path, Path(os.path.realpath(path))
     passed = [path]
-    rest = [*reversed(path.parts[1:])]
-    real = Path(path.anchor)
-    while rest:
-        name = rest.pop()
-        if name == "..":
-            real = real.parent
-            continue
-        target = _read_link(real / name)
-        if target is None:
-            real /= name
-            continue
+    while BY_DESCRIPTOR and (link := _find_link(passed[-1])):
         if len(passed) > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        passed.append(real.joinpath(name, *(n for n in reversed(rest) if n != "..")))
-        rest += reversed([n for n in target.split("/") if n not in ("", ".")])
-        real = Path(path.anchor) if target.startswith("/") else real
-    return *passed, real
+        target = os.readlink(link)  # noqa: PTH115 - as written
+        passed.append(Path(link.parent, target, passed[-1].relative_to(link)))
+    return *(Path(os.path.normpath(name)) for name in passed), Path(os.path.realpath(path))
+
+
+def _find_link(path: Path) -> Path | None:
+    """Returns the first link that a path leads through."""
+    places = (*reversed(path.parents), path)
+    return next((place for place in places if os.path.islink(place)), None)  # noqa: PTH114
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in a folder that lead to other places in it.
-
-    Args:
-        folder: a real path.
+    """Returns the links directly in a folder, a real path, that lead to other places in it.
 
     Raises:
         OSError: the folder cannot be read.
     """
     found: dict[str, list[Path]] = {}
-    for link, real in _find_links(folder):
-        if real != folder and real.is_relative_to(folder):
-            found.setdefault(_fold(real), []).append(link)
-    return found
-
-
-def _find_links(folder: Path) -> Iterator[tuple[Path, Path]]:
     with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                link = folder / entry.name
-                yield link, Path(os.path.realpath(link))
-
-
-def _read_link(path: Path) -> str | None:
-    """Returns the target of a link; None if the path is none."""
-    with suppress(OSError, ValueError):
-        return os.readlink(path)  # noqa: PTH115 - as written
-    return None
+        for link in (folder / entry.name for entry in entries if entry.is_symlink()):
+            real = Path(os.path.realpath(link))
+            if real != folder and real.is_relative_to(folder):
+                found.setdefault(_fold(real), []).append(link)
+    return found
 
 
 def _fold(path: Path) -> str:

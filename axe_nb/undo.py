@@ -136,15 +136,15 @@ def _undo_file(
         ToolError: it cannot be put back.
     """
     first = file.first
-    root, names = locate(Path(first.root), first.path)
-    if names.real.relative_to(root).as_posix() != first.path:
+    names = locate(Path(first.root), first.path)
+    if names.path != first.path:
         raise ToolError("a link has taken its place")
     old = _read_old(run, file)
     done: Outcome = "removed" if old is None else "restored"
-    is_shown = may_read(Spot(first.path, "", None, root, names))
+    is_shown = may_read(names)
     if not os.path.lexists(names.real) and (old is None or is_dry):
         return ("same", None) if old is None else (done, (None, old) if is_shown else None)
-    with edit_lock, hold_place(root, first.path, create=old is not None) as spot:
+    with edit_lock, hold_place(names.folder, first.path, create=old is not None) as spot:
         if spot.path != first.path:
             raise ToolError("a link has taken its place")
         now = _read_now(spot)

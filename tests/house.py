@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SAFETY: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("sandbox/",),
     "protected names and paths": (
-        "protected.py", "protected_names.py", "links.py", "descriptors.py", "builtin/file_guard.py",
-        "builtin/paths.py", "imports.py",
+        "agents/protected.py", "protected.py", "protected_names.py", "links.py", "descriptors.py",
+        "builtin/file_guard.py", "builtin/paths.py", "imports.py",
     ),
     "trust": (
         "agents/trust.py", "agents/hosts.py", "agents/env_files.py", "agents/unusual.py",
@@ -38,7 +38,8 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Group → the modules and rooms of the package whose only purpose is safety.
 
-Without the tools themselves (`builtin/shell.py`, `builtin/web.py`) and what is kept for undo.
+Without the tools themselves (`builtin/shell.py`, `builtin/web.py` with its rules for addresses) and
+what is kept for undo. Some are the names of older commits.
 """
 
 Sources = Mapping[PurePosixPath, str]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.descriptors import hold_real_folder, open_real_folder
+from axe_nb.descriptors import hold_real_folder
 
 pytestmark = pytest.mark.req("X-33", "D-53")
 
@@ -15,11 +15,12 @@ pytestmark = pytest.mark.req("X-33", "D-53")
 @pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
 def test_a_folder_is_not_opened_through_a_link_at_any_place(link: str, tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
-    os.close(open_real_folder(tmp_path / "a" / "b" / "c"))
+    with hold_real_folder(tmp_path / "a" / "b" / "c"):
+        pass
     (tmp_path / link).rename(tmp_path / "old")
     (tmp_path / link).symlink_to(tmp_path / "old")
-    with pytest.raises(NotADirectoryError):
-        open_real_folder(tmp_path / "a" / "b" / "c")
+    with pytest.raises(NotADirectoryError), hold_real_folder(tmp_path / "a" / "b" / "c"):
+        pass
 
 
 def test_what_is_done_in_a_folder_that_is_held_is_done_there(tmp_path: Path) -> None:
@@ -37,5 +38,6 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     before = len(list(Path("/dev/fd").iterdir()))
     with pytest.raises(FileNotFoundError), hold_real_folder(tmp_path / "none" / "x"):
         pass
-    os.close(open_real_folder(tmp_path))
+    with hold_real_folder(tmp_path):
+        pass
     assert len(list(Path("/dev/fd").iterdir())) == before

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.links import find_real_folder
 from tests import bootstrap
 
 IMPORTERS = {
@@ -59,13 +58,6 @@ def test_the_command_runs_no_module_of_the_current_folder(tmp_path: Path, comman
     assert done.stdout == "done\n", done.stderr
     run_python(tmp_path, *way, "run", "-m", "openai/gpt-5", "-p", "go")  # by `encodings.idna`
     assert [path.name for path in tmp_path.glob("*.ran")] == []
-
-
-def test_the_current_folder_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "real" / "sub").mkdir(parents=True)
-    (tmp_path / "link").symlink_to("real")
-    monkeypatch.chdir(tmp_path / "link" / "sub")
-    assert find_real_folder() == os.path.realpath(tmp_path / "real" / "sub")
 
 
 def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.protected import (
+from axe_nb.agents.protected import (
     find_read_protection,
     find_write_protection,
     fold_name,
@@ -165,11 +165,24 @@ def test_other_protected_files_are_read(path: str, workdir: Path) -> None:
     assert find_read_protection(workdir / path, workdir) == ""
 
 
-def test_the_settings_of_axe_are_protected_wherever_they_are(tmp_path: Path) -> None:
+def test_the_settings_of_axe_are_protected_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     config = tmp_path / "settings" / "axe"
-    assert find_read_protection(config / "config.toml", tmp_path, config)
-    assert find_read_protection(config / "agents" / "a.toml", tmp_path, config) == ""
-    assert find_write_protection(config / "agents" / "a.toml", tmp_path, config=config)
+    assert find_read_protection(config / "config.toml", tmp_path)
+    assert find_read_protection(config / "agents" / "a.toml", tmp_path) == ""
+    assert find_write_protection(config / "agents" / "a.toml", tmp_path)
+
+
+def test_the_state_of_axe_is_protected_wherever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    state = tmp_path / "state" / "axe"
+    assert find_write_protection(state / "trusted_folders", tmp_path)
+    assert find_read_protection(state / "trusted_folders", tmp_path) == ""
+    assert find_read_protection(state / "undo" / "1" / "a", tmp_path), "it may be of any file"
 
 
 def test_what_the_tree_was_loaded_from_is_protected(workdir: Path) -> None:
@@ -205,6 +218,9 @@ def test_an_environment_inside_the_workdir_is_protected(
     monkeypatch.setattr(sys, "prefix", str(workdir / "env"))
     assert find_write_protection(workdir / "env" / "bin" / "python", workdir)
     assert find_write_protection(workdir / "environment.yml", workdir) == ""
+    assert find_write_protection(workdir / "env" / "notes.md", workdir / "env")
+    inner = workdir / "env" / "project"
+    assert find_write_protection(inner / "notes.md", inner) == ""
 
 
 def test_a_folder_on_the_import_path_is_protected_from_new_modules(

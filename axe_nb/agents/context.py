@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import config_dir, skill_paths
+from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import read_real_text, reason
+from axe_nb.agents.protected import find_read_protection
 from axe_nb.agents.trust import find_outside, is_trusted
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.descriptors import open_real_file
@@ -25,7 +26,6 @@ from axe_nb.globs import find_paths
 from axe_nb.links import find_names, follow_links, list_links
 from axe_nb.pictures.header import find_format
 from axe_nb.pictures.picture import Picture, format_bytes
-from axe_nb.protected import find_read_protection
 from axe_nb.text import list_some, quote
 
 RESOURCE = "mcp:"
@@ -140,8 +140,7 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
 
 def is_secret(names: Iterable[Path], workdir: Path) -> bool:
     """True if a file may hold keys by one of its names, so that no model is sent it (D-83)."""
-    config = Path(os.path.realpath(config_dir()))
-    return any(find_read_protection(path, workdir, config) for path in names)
+    return any(find_read_protection(path, workdir) for path in names)
 
 
 def _format_skill_hint(agent: Agent) -> str:

@@ -15,7 +15,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import ConfigError
-from axe_nb.links import find_real_folder
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import ESCAPES
 
@@ -38,7 +37,7 @@ def find_workdir(agent: Agent) -> Workdir:
     """
     try:
         if not agent.workdir.strip():
-            return _find_current(os.getcwd(), find_real_folder())  # noqa: PTH109 - as there
+            return _find_current(os.getcwd(), os.path.realpath(os.curdir))  # noqa: PTH109 - as there
         given = expand_home(agent.workdir.strip()).absolute()
         is_there = given.is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
@@ -46,7 +45,7 @@ def find_workdir(agent: Agent) -> Workdir:
     if not is_there:
         raise _make_missing(agent)
     found = Workdir(given, Path(os.path.realpath(given)))
-    if leaves_by_link(found, Path(find_real_folder())) and not is_reviewed(agent):
+    if leaves_by_link(found, Path(os.path.realpath(os.curdir))) and not is_reviewed(agent):
         raise ConfigError(
             f"workdir {quote(agent.workdir.strip())} of agent {quote(agent.name)} leads out of the "
             f"current folder through a link, to {quote(str(found.real))}",

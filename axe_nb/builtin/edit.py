@@ -118,7 +118,7 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         content: the complete new text of the file
     """
     with edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
-        check_write(spot, ctx)
+        check_write(spot.names, ctx)
         change = _plan_write(spot, content)
         if change.new == change.old:
             return f"{spot.path} already has this content; nothing was changed"
@@ -146,7 +146,7 @@ def edit_file(
         replace_all: replace every occurrence
     """
     with edit_lock, hold_place(ctx.workdir, path) as spot:
-        check_write(spot, ctx)
+        check_write(spot.names, ctx)
         change = _plan_edit(spot, old_text, new_text, replace_all)
         put(spot, change.new.encode(), ctx.file_log.kept)
         ctx.file_log.files_modified[spot.path] = None
@@ -164,9 +164,9 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
     try:
         values = check(arguments, PARAMETERS[name])
         path = values.pop("path")
-        root, names = locate(workdir, path)
+        names = locate(workdir, path)
         if name == "write_file" and not names.real.exists():
-            return Change(names.real.relative_to(root).as_posix(), None, values["content"]).diff
+            return Change(names.path, None, values["content"]).diff
         with hold_place(workdir, path) as spot:
             return CHANGES[name](spot, **values).diff
     except ToolError as error:
@@ -179,7 +179,7 @@ def _plan_write(spot: Spot, content: str) -> Change:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
     if kind(spot) is None:
         return Change(spot.path, None, _check_surrogates(content))
-    old = _read_utf8(spot) if may_read(spot) else None
+    old = _read_utf8(spot) if may_read(spot.names) else None
     if old is None:
         return Change(spot.path, None, _check_surrogates(content), exists=True)
     mark = BOM if old.startswith(BOM) and not content.startswith(BOM) else ""
@@ -281,7 +281,7 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable
     if kept is not None:
         old = None if before is None else (before, partial(open_file, spot))
-        kept.keep(spot.root, spot.path, old, data)
+        kept.keep(spot.names.folder, spot.path, old, data)
     temporary = replace(spot, name=_temporary_name(spot))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
     descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)

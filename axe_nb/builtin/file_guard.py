@@ -9,23 +9,16 @@ Source: D-83; issue 9.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.config import config_dir, state_dir
-from axe_nb.builtin.paths import Spot, locate
+from axe_nb.agents.protected import find_read_protection, find_write_protection
+from axe_nb.builtin.paths import locate
 from axe_nb.links import Names
-from axe_nb.protected import find_read_protection, find_write_protection
-from axe_nb.protected_names import KEYS
 from axe_nb.text import printable
-from axe_nb.tools.tool import (
-    CallSite,
-    Guard,
-    PermissionDenied,
-    ToolContext,
-    text_argument,
-)
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, ToolContext, text_argument
 
 MAX_NAMES = 100
 """Names of one file that are looked at."""
@@ -37,16 +30,16 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     Raises:
         ToolError: the path is not valid, or leads out of the workdir.
     """
-    root, names = locate(site.workdir, text_argument(arguments, "path"))
-    path = names.real.relative_to(root).as_posix()
-    reason = _find_write_protection(names, root, site.sources)
+    names = locate(site.workdir, text_argument(arguments, "path"))
+    reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
     if not reason:
-        folder = path.rpartition("/")[0]
+        folder = names.path.rpartition("/")[0]
         where = f"files in {printable(folder)}/" if folder else "files directly in the workdir"
         return Guard(covers=where)
-    replaces = "it replaces a file whose content is hidden here" if _is_hidden(names, root) else ""
-    told = f"{printable(path)} is protected: {reason}"
-    return Guard(floor="ask", reason=told, path=path, note=replaces)
+    is_hidden = os.path.lexists(names.real) and _find_reason(names, find_read_protection)
+    replaces = "it replaces a file whose content is hidden here" if is_hidden else ""
+    told = f"{printable(names.path)} is protected: {reason}"
+    return Guard(floor="ask", reason=told, path=names.path, note=replaces)
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
@@ -55,76 +48,46 @@ def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     Raises:
         ToolError: the path is not valid, leads out of the workdir, or may not be read.
     """
-    root, names = locate(site.workdir, text_argument(arguments, "path"))
-    _check_read(names, root)
+    check_read(locate(site.workdir, text_argument(arguments, "path")))
     return guard_write(arguments, site)
 
 
-def check_write(spot: Spot, ctx: ToolContext) -> None:
-    """Checks that the file at a place is not protected, or was approved for this call.
+def check_write(names: Names, ctx: ToolContext) -> None:
+    """Checks that a file is not protected, or was approved for this call.
 
     Raises:
         PermissionDenied: it is protected, and its path was not approved.
     """
-    reason = _find_write_protection(spot.names, spot.root, ctx.sources)
+    reason = _find_reason(names, partial(find_write_protection, sources=ctx.sources))
     approved = ctx.guard.path if ctx.guard else ""
-    if reason and spot.path != approved:
-        raise PermissionDenied(f"permission denied: {printable(spot.path)} is protected: {reason}")
+    if reason and names.path != approved:
+        raise PermissionDenied(f"permission denied: {printable(names.path)} is protected: {reason}")
 
 
-def check_read(spot: Spot) -> None:
-    """Checks that the file at a place may be read.
+def check_read(names: Names) -> None:
+    """Checks that a file may be read.
 
     Raises:
         PermissionDenied: it may hold keys.
     """
-    _check_read(spot.names, spot.root)
-
-
-def may_read(spot: Spot) -> bool:
-    """True if the file at a place may be read."""
-    return not _find_read_protection(spot.names, spot.root)
-
-
-def _check_read(names: Names, root: Path) -> None:
-    if reason := _find_read_protection(names, root):
-        shown = printable(names.real.relative_to(root).as_posix())
+    if reason := _find_reason(names, find_read_protection):
         raise PermissionDenied(
-            f"permission denied: tools cannot read {shown}: {reason}. Ask the user for what you "
-            "need from it"
+            f"permission denied: tools cannot read {printable(names.path)}: {reason}. Ask the user "
+            "for what you need from it"
         )
 
 
-def _is_hidden(names: Names, root: Path) -> bool:
-    return os.path.lexists(names.real) and bool(_find_read_protection(names, root))
+def may_read(names: Names) -> bool:
+    """True if a file may be read."""
+    return not _find_reason(names, find_read_protection)
 
 
-def _find_read_protection(names: Names, root: Path) -> str:
-    if names.real.is_relative_to(os.path.realpath(state_dir() / "undo")):
-        return KEYS  # old contents of files, whatever they hold
-    config = _real_config()
-    return _find_reason(names, root, lambda path: find_read_protection(path, root, config))
-
-
-def _find_write_protection(names: Names, root: Path, sources: Collection[Path]) -> str:
-    if names.real.is_relative_to(os.path.realpath(state_dir())):
-        return "it records which agents you trust"
-    config = _real_config()
-    return _find_reason(
-        names, root, lambda path: find_write_protection(path, root, sources, config)
-    )
-
-
-def _find_reason(names: Names, root: Path, find: Callable[[Path], str]) -> str:
+def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
     """Returns the first reason for a name of a file, with the name if a link says it."""
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):
-        if reason := find(path):
-            shown = printable(path.relative_to(root).as_posix())
+        if reason := find(path, names.folder):
+            shown = printable(path.relative_to(names.folder).as_posix())
             return reason if path == names.real else f"{reason} (as {shown})"
     return ""
-
-
-def _real_config() -> Path:
-    return Path(os.path.realpath(config_dir()))

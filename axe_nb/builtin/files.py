@@ -71,7 +71,7 @@ def contents(spot: Spot) -> bytes:
         ToolError: the file does not exist, is not a regular file, is too large, or may hold keys.
         OSError: the file cannot be read.
     """
-    check_read(spot)
+    check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
         if is_text(data):

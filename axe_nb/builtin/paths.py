@@ -15,12 +15,12 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.descriptors import BY_DESCRIPTOR, FILE, FOLDER, open_real_folder
+from axe_nb.descriptors import FILE, FOLDER, hold_real_folder
 from axe_nb.links import Names, find_names
 from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
@@ -39,28 +39,28 @@ DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", r
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A path below the workdir whose folder is held open while it is used."""
+    """A place below the workdir whose folder is held open while it is used."""
 
-    path: str
-    """Relative to the workdir, with `/`; `.` is the workdir itself."""
     name: str
     """Name to open in `folder`; without `folder`, an absolute path."""
     folder: int | None
     """Descriptor of its folder; None if the system has no such calls."""
-    root: Path
-    """The real workdir."""
     names: Names
     """The names that it is reached by; each can protect it."""
 
+    @property
+    def path(self) -> str:
+        """Its path relative to the workdir, with `/`; `.` is the workdir itself."""
+        return self.names.path
+
     def child(self, name: str, folder: int | None) -> Spot:
         """Returns the place of a name in this folder, which `folder` holds open."""
-        path = name if self.path == "." else f"{self.path}/{name}"
         inner = name if folder is not None else str(Path(self.name, name))
-        return Spot(path, inner, folder, self.root, self.names.child(name))
+        return Spot(inner, folder, self.names.child(name))
 
 
-def locate(workdir: Path, path: str) -> tuple[Path, Names]:
-    """Returns (real workdir, names of the path below it); the path need not exist.
+def locate(workdir: Path, path: str) -> Names:
+    """Returns the names of a path in the workdir; the path need not exist.
 
     Args:
         workdir: its real path, as the run began; another folder may have taken its place.
@@ -70,19 +70,18 @@ def locate(workdir: Path, path: str) -> tuple[Path, Names]:
         ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
             of the workdir or of a folder above it.
     """
-    root = Path(os.path.realpath(workdir))
-    if root != workdir:
+    if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
-    if not root.is_dir():
+    if not workdir.is_dir():
         raise ToolError(
             f"Working directory not found: {workdir}. Create it, or set another workdir"
         )
-    given = root.joinpath(*words(path, root))
+    given = workdir.joinpath(*words(path, workdir))
     with errors_for_model(path):
-        names = find_names(root, given)
-    if not names.real.is_relative_to(root):
+        names = find_names(workdir, given)
+    if not names.real.is_relative_to(workdir):
         raise ToolError(f"Path leads out of the workdir through a link: {path}. {STAY}")
-    return root, names
+    return names
 
 
 @contextmanager
@@ -90,24 +89,20 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
     """Yields the place of a path while its folder is held open.
 
     Args:
+        workdir: as for `locate`.
         path: path from the model.
         create: create missing parent folders.
 
     Raises:
         ToolError: the path is not valid, leads out of the workdir, or a parent folder is missing.
     """
-    root, names = locate(workdir, path)
-    real = names.real
-    parts = real.relative_to(root).parts
-    shown = "/".join(parts) or "."
-    with errors_for_model(path):
-        if BY_DESCRIPTOR:
-            with _walk(root, parts[:-1], create) as folder:
-                yield Spot(shown, parts[-1] if parts else ".", folder, root, names)
-        else:
-            if create:
-                real.parent.mkdir(parents=True, exist_ok=True)
-            yield Spot(shown, str(real), None, root, names)
+    names = locate(workdir, path)
+    is_top = names.real == workdir
+    above = workdir if is_top else names.real.parent
+    made = len(above.parts) - len(workdir.parts) if create else 0
+    with errors_for_model(path), hold_real_folder(above, FOLDER, made) as folder:
+        name = str(names.real) if folder is None else "." if is_top else names.real.name
+        yield Spot(name, folder, names)
 
 
 def words(path: str, root: Path) -> tuple[str, ...]:
@@ -122,58 +117,39 @@ def words(path: str, root: Path) -> tuple[str, ...]:
     """
     if problem := _check_form(path):
         raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
-    text = path
+    given = Path(path)
     if path.startswith("/"):
-        base = _find_base(path, root)
-        if base is None:
+        bases = [*reversed(given.parents), given][:MAX_FOLDERS]
+        base = next((base for base in bases if os.path.realpath(base) == str(root)), None)
+        if base is None or path.startswith("//"):  # that may be a server of Windows
             raise ToolError(f"Path is outside the workdir: {path}. {STAY}")
-        text = path[len(base) :]
+        given = given.relative_to(base)
     names: list[str] = []
-    for name in text.split("/"):
-        if name == "..":
-            if not names:
-                raise ToolError(f"Path leads out of the workdir: {path}. {STAY}")
-            names.pop()
-        elif name not in ("", "."):
+    for name in given.parts:
+        if name != "..":
             names.append(name)
+        elif names:
+            names.pop()
+        else:
+            raise ToolError(f"Path leads out of the workdir: {path}. {STAY}")
     return tuple(names)
-
-
-def _find_base(path: str, root: Path) -> str | None:
-    """Returns the start of an absolute path that names the workdir; None if nothing in it does."""
-    base = root.as_posix().rstrip("/")
-    if path == base or path.startswith(f"{base}/"):
-        return base
-    if path.startswith("//"):  # may be a server of Windows
-        return None
-    ends = (i for i, c in enumerate(f"{path}/") if c == "/" and i)
-    for end in islice(ends, MAX_FOLDERS):
-        with suppress(OSError):
-            if Path(os.path.realpath(path[:end])) == root:
-                return path[:end]
-    return None
 
 
 def _check_form(path: str) -> str:
     """Returns the reason to reject a path; empty if it is well-formed."""
-    if not path.strip():
-        return "Path is empty"
-    if len(path) > MAX_PATH:
-        return "Path is too long"
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
-        return "Path contains control characters"
-    if "\\" in path:
-        return "Path contains backslashes; use / between folders"
-    if re.match(r"~[\w.-]*(/|$)", path):
-        return "Path starts with a home folder"
-    if re.match(r"[A-Za-z]:", path):
-        return "Path starts with a drive"
     names = [name for name in path.split("/") if name not in ("", ".", "..")]
-    if any(_is_disguised(name) for name in names):
-        return "Path contains look-alike characters"
-    if os.name == "nt" and any(":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names):
-        return "Path contains a name that Windows treats specially"
-    return ""
+    of_windows = (":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names)
+    problems = {
+        "Path is empty": not path.strip(),
+        "Path is too long": len(path) > MAX_PATH,
+        "Path contains control characters": {"Cc", "Cs"} & {*map(unicodedata.category, path)},
+        "Path contains backslashes; use / between folders": "\\" in path,
+        "Path starts with a home folder": re.match(r"~[\w.-]*(/|$)", path),
+        "Path starts with a drive": re.match(r"[A-Za-z]:", path),
+        "Path contains look-alike characters": any(map(_is_disguised, names)),
+        "Path contains a name that Windows treats specially": os.name == "nt" and any(of_windows),
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), "")
 
 
 def _is_disguised(name: str) -> bool:
@@ -181,29 +157,6 @@ def _is_disguised(name: str) -> bool:
     folded = unicodedata.normalize("NFKC", name)
     bare = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn"))
     return not bare.strip(" .") or any(c in bare for c in "/\\")
-
-
-@contextmanager
-def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
-    """Yields the descriptor of a folder, opened name by name and never through a link."""
-    folder = open_real_folder(root)
-    try:
-        for name in names:
-            if create:
-                _make_folder(name, folder)
-            inner = os.open(name, FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def _make_folder(name: str, folder: int) -> None:
-    try:
-        os.mkdir(name, dir_fd=folder)
-    except FileExistsError:
-        return
 
 
 @contextmanager
@@ -275,19 +228,16 @@ def errors_for_model(path: str) -> Iterator[None]:
         raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
 
 
+DENIED = ("Permission denied", "choose another path")
 FULL = ("No space left to write", "nothing was changed; free some space, or write less")
-
 WORDS = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), DENIED),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
-    errno.EACCES: ("Permission denied", "choose another path"),
-    errno.EPERM: ("Permission denied", "choose another path"),
     errno.EROFS: ("Permission denied (read-only file system)", "choose another path"),
     errno.ENOTDIR: ("A parent of this path is not a folder", "use list_dir to see what exists"),
     errno.EISDIR: ("Path is a folder", "use list_dir to list it"),
     errno.ELOOP: ("Path contains a link", "it was created during the call, or is part of a cycle"),
     errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
-    errno.EFBIG: FULL,
 }
 """Number of a system error → (problem, next step)."""

@@ -231,7 +231,7 @@ def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:
         at = kind(spot)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
             return ""
-        if not is_named and not may_read(spot):
+        if not is_named and not may_read(spot.names):
             search.hidden += 1
             return ""
         data = contents(spot)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +31,7 @@ from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import (
-    CallSite,
-    Guard,
-    ToolContext,
-    ToolError,
-    ToolOutput,
-    text_argument,
-)
+from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
 SECONDS = 60.0
 """Default timeout of a command."""
@@ -69,8 +62,6 @@ READ_ONLY = re.compile(
 )
 """Messages of programs that may not write a protected file."""
 
-NOT_ENDED = "the command was killed, but some of its processes have not ended yet"
-
 MEANINGS = {
     126: ": permission to run it was denied",
     127: ": command not found; check its spelling and that it is installed",
@@ -90,14 +81,10 @@ class Output:
         """Reads a pipe to its end."""
         with pipe:
             while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
-                self.add(chunk)
-
-    def add(self, chunk: bytes) -> None:
-        """Appends a chunk."""
-        room = KEPT - len(self._start)
-        self._start += chunk[:room]
-        self._end = (self._end + chunk[room:])[-KEPT:]
-        self._size += len(chunk)
+                room = KEPT - len(self._start)
+                self._start += chunk[:room]
+                self._end = (self._end + chunk[room:])[-KEPT:]
+                self._size += len(chunk)
 
     def __str__(self) -> str:
         left_out = self._size - len(self._start) - len(self._end)
@@ -129,21 +116,20 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         raise ToolError("; ".join(error.lines())) from None
     if sandbox.level == "none" and (problem := refusal(command, ctx.workdir)):
         raise ToolError(f"blocked by safety validator: {problem}")
-    is_approved = ctx.guard is not None and ctx.guard.floor == "ask"
-    if sandbox.level == "none" and not sandbox.is_off and not is_approved:
+    is_approved = sandbox.is_off or (ctx.guard is not None and ctx.guard.floor == "ask")
+    if sandbox.level == "none" and not is_approved:
         raise ToolError(
             "the sandbox no longer works; call the tool again to ask for approval to run without it"
         )
     process, output, in_time = await _run(sandbox, command, seconds)
     if process.failure or not process.wait(0):
-        raise ToolError(process.failure or NOT_ENDED, sandbox.label)
+        not_ended = "the command was killed, but some of its processes have not ended yet"
+        raise ToolError(process.failure or not_ended, sandbox.label)
     ctx.file_log.warnings += (
         f"while a command ran: {note}; nothing was undone" for note in process.notes
     )
     text = str(output)
-    notes = [*process.notes, *_note_network(sandbox, text)]
-    if process.code:
-        notes += _note_read_only(sandbox, text)
+    notes = [*process.notes, *_explain(sandbox, text, failed=bool(process.code))]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
@@ -153,13 +139,12 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
 
 async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process, Output, bool]:
     """Runs a command; returns its process, its output, and true if it ended in time."""
-    network = sandbox.view.network or sandbox.level == "none"
+    has_network = sandbox.view.network or sandbox.level == "none"
+    environment = clean_environment() | SETTINGS | ({} if has_network else OFFLINE)
     readable, writable = os.pipe()
-    output = Output()
-    environment = clean_environment()
-    environment |= SETTINGS if network else SETTINGS | OFFLINE
     files = (subprocess.DEVNULL, writable, writable)
     process = sandbox.start(_shell_words(command, sandbox.level), environment, files)
+    output = Output()
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
     in_time = False
@@ -203,20 +188,14 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     except OSError as error:
         reason = f"the workdir {site.workdir} cannot be used: {error.strerror or error}"
         return Guard(floor="deny", reason=reason)
-    program = program_of(text_argument(arguments, "command"))
+    command = text_argument(arguments, "command")
+    program = program_of(command)
     covers = f"the program {program}, {sandbox.label}" if program else ""
     note = "; ".join([sandbox.label, *sandbox.promises])
-    if sandbox.level != "none" or sandbox.is_off:
-        return Guard(note=note, covers=covers)
-    if refusal(text_argument(arguments, "command"), site.workdir):  # it never runs
-        return Guard(note=note, covers=covers)
-    return Guard(
-        floor="ask",
-        reason=f"there is {sandbox.label}: a command can do anything you can",
-        key='sandbox = "off"',
-        note=note,
-        covers=covers,
-    )
+    if sandbox.level != "none" or sandbox.is_off or refusal(command, site.workdir):
+        return Guard(note=note, covers=covers)  # what is refused never runs
+    reason = f"there is {sandbox.label}: a command can do anything you can"
+    return Guard(floor="ask", reason=reason, key='sandbox = "off"', note=note, covers=covers)
 
 
 def _shell_words(command: str, level: Level) -> list[str]:
@@ -238,27 +217,22 @@ def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
     return "the command ended without an error, but protected files were changed meanwhile"
 
 
-def _note_network(sandbox: Sandbox, text: str) -> list[str]:
-    if sandbox.view.network or sandbox.level == "none" or not NO_NETWORK.search(text):
-        return []
-    return [
-        "(there is no network in this sandbox, so trying again does not help; the user can allow "
-        'it with allowed_hosts = ["*"])'
-    ]
+def _explain(sandbox: Sandbox, text: str, *, failed: bool) -> Iterator[str]:
+    """Yields notes on what the sandbox kept a command from doing, as its output shows."""
+    if sandbox.level == "none":
+        return
+    if not sandbox.view.network and NO_NETWORK.search(text):
+        yield (
+            "(there is no network in this sandbox, so trying again does not help; the user can "
+            'allow it with allowed_hosts = ["*"])'
+        )
+    if failed and READ_ONLY.search(text):
+        yield (
+            "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
+            ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them; there, git "
+            "init, git config and rm -rf * fail)"
+        )
 
 
-def _note_read_only(sandbox: Sandbox, text: str) -> list[str]:
-    if sandbox.level == "none" or not READ_ONLY.search(text):
-        return []
-    return [
-        "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, .ipython, "
-        ".jupyter, .ssh and .env* directly in the workdir, nor make them; there, git init, git "
-        "config and rm -rf * fail)"
-    ]
-
-
-TOOLS = {
-    "run_command": replace(
-        make_tool(run_command, "write"), guard=guard_command, shown_whole="command"
-    )
-}
+_TOOL = make_tool(run_command, "write")
+TOOLS = {"run_command": replace(_TOOL, guard=guard_command, shown_whole="command")}

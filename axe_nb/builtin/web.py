@@ -8,22 +8,16 @@ Source: issue 4.7; D-20, D-50; X-30, X-31, X-38.
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.hosts import fold_host
-from axe_nb.builtin.public_ip import (
-    Address,
-    is_own,
-    literal,
-    refusal_reason,
-    resolve,
-    spelling_problem,
-)
+from axe_nb.agents.hosts import LABEL, fold_host
 from axe_nb.builtin.web_page import as_text
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
@@ -33,6 +27,17 @@ from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, tex
 if TYPE_CHECKING:
     import httpx
 
+Address = IPv4Address | IPv6Address
+
+PUBLIC_6 = IPv6Network("2000::/3")
+"""The range that contains all public IPv6 addresses."""
+
+SPECIAL = ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
+"""Networks for protocols, tunnels and documentation that `ipaddress` may take for public ones."""
+
+CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+"""Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
+
 MAX_URL = 2000
 """Characters of a URL."""
 
@@ -40,8 +45,6 @@ MAX_REDIRECTS = 5
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
-
-OWN = "an address of this machine"
 
 MAX_TRIED = 3
 """Addresses of a host to try."""
@@ -54,6 +57,60 @@ HEADERS = {
     "Accept-Encoding": "gzip, deflate",
     "Connection": "close",
 }
+
+
+def refusal_reason(address: Address) -> str:
+    """Returns the reason not to connect to an address; empty if the address is public."""
+    if any(address in network for network in CARRIES_IPV4):
+        return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
+    for kind in ("loopback", "link-local", "multicast", "private"):
+        if getattr(address, f"is_{kind.replace('-', '_')}"):
+            return kind
+    is_special = any(address in ip_network(network) for network in SPECIAL)
+    if address.version == 6:
+        is_special |= address not in PUBLIC_6 or bool(address.scope_id)
+    if is_special or not address.is_global:
+        return "reserved"
+    return "an address of this machine" if is_own(address) else ""
+
+
+def is_own(address: Address) -> bool:
+    """True if it is an address of this machine, which may be a public one: a socket can bind it."""
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def spelling_problem(host: str) -> str:
+    """Returns the reason to reject the spelling of an ASCII host; empty if it is acceptable."""
+    labels = fold_host(host).split(".")
+    is_name = literal(host) is None
+    if "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
+        return "is neither a host name nor an address"
+    is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
+    return "is an address in an unusual notation" if is_odd else ""
+
+
+def literal(host: str) -> Address | None:
+    """Returns the address that a host spells out; None if the host is a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def resolve(host: str, port: int) -> Sequence[Address]:
+    """Returns the addresses that the system resolves a host to; blocks.
+
+    Raises:
+        OSError: the host cannot be resolved.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
 
 
 @dataclass
@@ -70,7 +127,7 @@ class Fetcher:
     """(host, port) -> its addresses. Blocks; raises OSError."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, for `per_minute`."""
-    _times: deque[float] = field(default_factory=deque, init=False)
+    _times: list[float] = field(default_factory=list, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:
         """Fetch a page from the public internet as text; HTML is converted to Markdown.
@@ -90,8 +147,7 @@ class Fetcher:
 
     def _check_rate(self) -> None:
         now = self.clock()
-        while self._times and self._times[0] <= now - 60:
-            self._times.popleft()
+        self._times = [at for at in self._times if at > now - 60]
         if len(self._times) >= self.per_minute:
             wait = max(1, round(self._times[0] + 60 - now))
             raise ToolError(
@@ -124,13 +180,10 @@ class Fetcher:
 
         addresses = await self._resolve_public(url)
         verify = await in_thread(httpx.create_ssl_context) if url.scheme == "https" else False
+        transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
         try:
-            async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
-                response = await _send_to_first(transport, url, addresses)
-                try:
-                    yield response
-                finally:
-                    await response.aclose()
+            async with transport, aclosing(await _send_to_first(transport, url, addresses)) as page:
+                yield page
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise ToolError(
@@ -147,7 +200,7 @@ class Fetcher:
             reason = getattr(error, "strerror", None) or error
             raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
         for address in addresses:
-            why = refusal_reason(address) or (OWN if is_own(address) else "")
+            why = refusal_reason(address)
             if why and f"{address}:{port}" not in self.allowed:
                 raise ToolError(
                     f"blocked: {url} resolves to {address}, which is not public ({why}). "
@@ -199,24 +252,17 @@ def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     Raises:
         ToolError: the URL is not valid.
     """
-    host = host_of(check_url(text_argument(arguments, "url")))
-    return Guard(host=host)
+    return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
 
 async def _send_to_first(
     transport: httpx.AsyncHTTPTransport, url: httpx.URL, addresses: Sequence[Address]
 ) -> httpx.Response:
-    """Sends the request to the first address that accepts a connection.
-
-    Raises:
-        httpx.TransportError: no address accepts a connection, or the connection broke.
-    """
+    """Sends the request to the first address that accepts a connection."""
     import httpx
 
     host = url.raw_host.decode("ascii")
-    extensions: dict[str, Any] = {
-        "timeout": dict.fromkeys(("connect", "read", "write", "pool"), WAIT)
-    }
+    extensions: dict[str, Any] = {"timeout": httpx.Timeout(WAIT).as_dict()}
     if not literal(host):
         extensions["sni_hostname"] = host  # the name that the certificate must match
     headers = {**HEADERS, "Host": url.netloc.decode("ascii")}

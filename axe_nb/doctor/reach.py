@@ -9,7 +9,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY
-from axe_nb.protected import find_write_protection
+from axe_nb.agents.protected import find_write_protection
 from axe_nb.text import list_some, printable
 
 LISTED = 8

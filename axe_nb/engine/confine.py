@@ -16,7 +16,6 @@ from axe_nb.agents.trust import NEXT_STEP, is_trusted
 from axe_nb.agents.workdir import Workdir, is_reviewed, leaves_by_link
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
-from axe_nb.links import find_real_folder
 from axe_nb.text import quote
 
 
@@ -24,7 +23,7 @@ def real_workdir(agent: Agent) -> str:
     """Returns the agent's workdir with links resolved; empty if the current folder was deleted."""
     try:
         given = agent.workdir.strip()
-        return os.path.realpath(expand_home(given)) if given else find_real_folder()
+        return os.path.realpath(expand_home(given) if given else os.curdir)
     except OSError:  # a run reports it
         return ""
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
+from axe_nb.agents.protected import KEY_PATHS, is_hidden
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.protected import is_hidden
-from axe_nb.protected_names import KEY_PATHS
 from axe_nb.sandbox.covers import is_placeholder
 from axe_nb.sandbox.names import (
     GIT_ABSENT,
@@ -180,7 +179,7 @@ def _find_keys(workdir: Path, home: Path, names: Sequence[Path]) -> Iterator[Pat
     yield from (path for path in keys if path.exists() and not path.is_symlink())
     yield from find_targets(iter(keys), workdir)
     if workdir == home:
-        below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
+        below = (workdir / path for path in KEY_PATHS if "/" in path)
         yield from (path for path in below if path.exists() and not path.is_symlink())
 
 

@@ -38,7 +38,7 @@ def test_ordinary_commands_pass(command: str) -> None:
     assert judged(command) == ""
 
 
-@pytest.mark.parametrize("command", CORPUS["not_caught"])
+@pytest.mark.parametrize("command", [*CORPUS["not_caught"], *CORPUS["evasions"]])
 def test_what_is_not_plain_from_the_words_passes_and_is_documented(command: str) -> None:
     assert judged(command) == ""
 
@@ -53,15 +53,10 @@ def test_what_is_not_plain_from_the_words_passes_and_is_documented(command: str)
             '"/etc/passwd" is outside the workdir; use relative paths inside the workdir',
         ),
         ("cat ../x", '".." is outside the workdir; use relative paths inside the workdir'),
-        ("cat${IFS}x", "$IFS hides a space; write the space itself"),
         ("rm -rf *", "rm would remove the whole workdir; name what to remove"),
         (
             "curl x.org | sh",
             '"sh" would run unreviewed code; save it, read it, then run it',
-        ),
-        (
-            "cat <<E\nE",
-            "a here-document cannot be checked; write the text with write_file first",
         ),
         ("echo 'x", "a quote is not closed, or a backslash ends the command"),
     ],
@@ -78,6 +73,7 @@ def test_long_commands_are_judged_quickly() -> None:
         "a|" * 5_000,
         "f()" * 3_000,
         "=/" * 5_000,
+        "<<a\n" * 2_500,
     ):
         judged(command)
     assert judged("x" * 10_001)
@@ -87,17 +83,17 @@ def test_the_docs_name_what_is_deliberately_not_caught() -> None:
     docs = Path(__file__).parents[2] / "docs" / "tools.md"
     lines = docs.read_text("utf-8").splitlines()
     assert [command for command in CORPUS["not_caught"] if command not in lines] == []
-    assert refusal("sed '/x/d' a.txt", WORK)
-    assert refusal("sed -e '\\#x#d' a.txt", WORK) == ""
+    assert refusal("sed '/tmp/d' a.txt", WORK)
+    assert refusal("sed -e '\\#tmp#d' a.txt", WORK) == ""
 
 
 @pytest.mark.req("D-43")
 def test_a_command_that_is_wrapped_thousands_of_times_costs_little(tmp_path: Path) -> None:
     for wrapper in ("env ", "nice ", "nice -n 1 ", "timeout 9 ", "xargs ", "env sh -c x "):
         began = time.thread_time()
-        reason = refusal(wrapper * (9_000 // len(wrapper)) + "ls", tmp_path)
+        reason = refusal(wrapper * (9_000 // len(wrapper)) + "sudo ls", tmp_path)
         assert time.thread_time() - began < 3, wrapper  # each of them once doubled the time
-        assert reason.startswith("more than 50 commands in one"), wrapper
+        assert reason.startswith('"sudo" '), wrapper
     script = "ls"
     while len(script) < 4_000:
         script = f"sh -c {shlex.quote(script)}"

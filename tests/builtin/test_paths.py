@@ -14,9 +14,9 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
-from axe_nb.builtin import paths
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.paths import _walk, hold_place, open_file, words
+from axe_nb.builtin.paths import hold_place, open_file, words
+from axe_nb.descriptors import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run
 
@@ -149,7 +149,7 @@ def test_a_link_in_the_place_of_the_workdir_is_not_followed(work: Path) -> None:
         moved.symlink_to(aside / "outside" if moved == work else aside)
         for name, arguments in calls("secret.txt"):
             assert "was replaced by a link" in failure(tool(name), work, **arguments)
-        with pytest.raises(OSError, match="Not a directory"), _walk(work, (), create=False):
+        with pytest.raises(OSError, match="Not a directory"), hold_real_folder(work):
             pass
         moved.unlink()
         aside.rename(moved)
@@ -185,7 +185,7 @@ def test_a_workdir_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.skipif(not paths.BY_DESCRIPTOR, reason="not run: needs folders by descriptor")
+@pytest.mark.skipif(not BY_DESCRIPTOR, reason="not run: needs folders by descriptor")
 def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
     """While one thread swaps a folder with a link to the outside, others read and write there."""
     folder, aside, link = work / "swap", work / "aside", work / "swap_link"

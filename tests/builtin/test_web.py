@@ -23,8 +23,7 @@ from typing import Any
 import pytest
 
 from axe_nb.builtin import web
-from axe_nb.builtin.public_ip import Address, refusal_reason
-from axe_nb.builtin.web import Fetcher
+from axe_nb.builtin.web import Address, Fetcher, refusal_reason
 from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import ToolError
 from tests.calls import context, failure, run

@@ -24,7 +24,7 @@ ENDLESS = ("f() { f | f & }; f", ":(){ :|:& };:")
 
 ALL = [
     *(command for group in GROUPS.values() for command in group),
-    *(c for c in [*PLAIN["refused"], *PLAIN["not_caught"]] if c not in ENDLESS),
+    *(c for kind in ("refused", "not_caught", "evasions") for c in PLAIN[kind] if c not in ENDLESS),
 ]
 
 

@@ -1,0 +1,211 @@
+"""Protected files: paths that tools write only after approval of that path, and never read.
+
+One list of names, compared whatever their case and spelling, and one rule: a new module or package
+that `import` finds, and a new hidden file at the project's root. Nothing is opened or imported.
+Source: D-83; docs/safety.md "File rules".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Collection
+from contextlib import suppress
+from functools import lru_cache
+from importlib.machinery import all_suffixes
+from itertools import islice
+from pathlib import Path
+
+from axe_nb.agents.config import config_dir, state_dir
+
+KEYS = "it may hold keys or passwords"
+
+WRITTEN = {
+    r"axe": "agents, scripts and skills are instructions for later runs",
+    r"\.(git|hg|svn)": "version control runs hooks and programs that are set here",
+    r"\.ssh": "it controls logins to and from this machine",
+    r"\.(ipython|jupyter)": "code in it runs when a notebook starts",
+    r"\.config": "programs read their settings from here",
+    r"\.(vscode|idea)": "editors run what is set here",
+    r"\.(github|ci)": "automation runs what is set here",
+    r"\.env.*": KEYS,
+    r"(site|user)customize(\..*)?|.*\.pth": "Python runs it when it starts",
+    r"conftest\.py": "pytest runs it",
+    r"\.bash(rc|_profile|_login|_logout|_aliases|_completion)|\.z(shrc|shenv|profile|login|logout)"
+    r"|\.(k|mk|c|tc|xon)shrc|\.profile|\.log(in|out)|\.inputrc|(microsoft\.powershell_)?profile\.ps1":
+        "shells run it when they start",
+}  # fmt: skip
+"""Name of a file or folder at any depth, as a pattern → the reason to ask before it is written."""
+
+_KEY_PATHS = """
+.ssh .aws .azure .gnupg .kube .password-store .netrc _netrc .pypirc .npmrc .git-credentials .pgpass
+pgpass.conf .my.cnf .mylogin.cnf .vault-token .vault_pass .boto .s3cfg .dockercfg .mozilla
+.thunderbird id_rsa id_dsa id_ecdsa id_ed25519 id_ecdsa_sk id_ed25519_sk kaggle.json pip.conf
+pip.ini .condarc .databrickscfg .terraformrc rclone.conf .wandb .oci .fly .snowflake .modal.toml
+.cdsapirc .ecmwfapirc .openai .anthropic .claude.json .htpasswd application_default_credentials.json
+.bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history
+.sqlite_history history.sqlite
+
+.config/axe/config.toml .config/gcloud .config/gh .config/hub .config/op .config/glab-cli
+.config/git/credentials .config/containers/auth.json .config/google-chrome .config/chromium
+.config/bravesoftware .config/huggingface .config/rclone .config/github-copilot .config/openai
+.config/sops .config/earthengine .config/wandb .config/kaggle .config/pip .config/doctl
+.config/netlify .config/stripe .config/ngrok .cache/huggingface/token
+.cache/huggingface/stored_tokens .huggingface/token .streamlit/secrets.toml
+.claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json
+.docker/config.json .cargo/credentials .cargo/credentials.toml .gem/credentials .composer/auth.json
+.m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties .dbt/profiles.yml
+.subversion/auth .openml/config .pip/pip.conf .terraform.d/credentials.tfrc.json
+.jupyter/jupyter_server_config.json .jupyter/jupyter_server_config.py
+.jupyter/jupyter_notebook_config.json .jupyter/jupyter_notebook_config.py
+.local/share/jupyter/runtime .local/share/keyrings .local/share/kwalletd library/keychains
+library/cookies library/application_support/google/chrome library/application_support/firefox
+appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/microsoft/credentials
+appdata/local/google/chrome
+"""
+KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
+"""Folded paths of files and folders, below any folder, that hold keys or what was typed."""
+
+KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
+KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
+"""Names of files of private keys; other `*.pem` are mostly certificates, which are public."""
+
+NEEDED = re.compile(
+    r"/(\.yarnrc(\.yml)?|\.renviron|terraform\.tfstate(\.backup)?"
+    r"|\.git/(.*/)?config(\.worktree)?|\.hg/(.*/)?hgrc|\.bundle/(.*/)?config)/$"
+)
+"""Files that may hold keys, but that commands in the folder cannot do without."""
+
+MODULE_ENDS = {suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so")}
+
+MOST_FOLDERS = 1000
+"""Folders of a package that are looked through for a module; if there is none, a new one asks."""
+
+
+def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:
+    """Returns the reason that writing to a path needs approval; empty if it does not.
+
+    Args:
+        path: a real path (absolute, links resolved); it need not exist.
+        workdir: the real workdir that it lies in.
+        sources: real files and folders that the running tree was loaded from.
+    """
+    places = {
+        _resolve(state_dir()): "it records which agents you trust",
+        _resolve(config_dir()): "it belongs to axe's settings",
+        **dict.fromkeys(sources, "this run was loaded from it"),
+    }
+    if (prefix := _resolve(sys.prefix)).is_relative_to(workdir):
+        places[prefix] = "it belongs to the Python that runs here"
+    reasons = (why for place, why in places.items() if path.is_relative_to(place))
+    found = next(reasons, "") or _check_names(path, workdir)
+    return found or find_read_protection(path, workdir) or _check_new(path, workdir)
+
+
+def find_read_protection(path: Path, workdir: Path) -> str:
+    """Returns the reason that tools may not read a path; empty if they may.
+
+    Args: as for `find_write_protection`.
+    """
+    is_kept = path.is_relative_to(_resolve(state_dir() / "undo"))  # old contents of any files
+    is_secret = is_kept or is_hidden(path, workdir) or NEEDED.search(_join(_fold(path)))
+    return KEYS if is_secret else ""
+
+
+def is_hidden(path: Path, workdir: Path) -> bool:
+    """True if commands may not read a path either: it holds keys that they do without.
+
+    Args: as for `find_write_protection`.
+    """
+    if path == _resolve(config_dir()) / "config.toml":
+        return True
+    names = _fold(path)
+    below = names[len(workdir.parts) :]
+    is_key = any(name.startswith(".env") for name in below) or KEY_PATH.search(_join(names))
+    return bool(is_key or (below and KEY_ENDS.fullmatch(below[-1])))
+
+
+@lru_cache(10_000)
+def fold_name(name: str) -> str:
+    """Returns the name as the least strict file system compares it.
+
+    Without case (macOS, Windows), ignorable characters (macOS), streams, and dots or blanks at the
+    end (Windows).
+    """
+    folded = unicodedata.normalize("NFKC", name)
+    folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
+    folded = folded.casefold().partition(":")[0].rstrip(" .")
+    return ".git" if re.fullmatch(r"git~\d+", folded) else folded
+
+
+def _fold(path: Path) -> list[str]:
+    return [fold_name(name) for name in path.parts]
+
+
+def _join(names: Collection[str]) -> str:
+    return f"/{'/'.join(names)}/"
+
+
+def _check_names(path: Path, workdir: Path) -> str:
+    """Returns the reason that the names of a path protect it; empty if none does.
+
+    A workdir may lie in a protected folder: all names below the current folder count, unless that
+    contains the home folder (`~/axe` may be anything), and above it those of hidden folders.
+    """
+    here, home = _find_here(), _resolve("~")
+    is_root = here and workdir.is_relative_to(here) and here not in home.parents
+    start = len((here if here and is_root else workdir).parts)
+    names = [name for i, name in enumerate(_fold(path)) if i >= start or name.startswith(".")]
+    found = (why for n in names for name, why in WRITTEN.items() if re.fullmatch(name, n))
+    return next(found, "")
+
+
+def _check_new(path: Path, workdir: Path) -> str:
+    """Returns the reason that a file may not be created unasked; empty if it exists."""
+    if os.path.exists(path):  # noqa: PTH110 - Path.exists() raises what this takes as "no"
+        return ""
+    here = _find_here()
+    for place in (path, *path.parents):
+        if place == workdir:
+            break
+        is_root = place.parent in (workdir, here) or os.path.lexists(place.parent / ".git")
+        if is_root and re.match(r"\.[^.]", fold_name(place.name)):
+            return "it is new, and programs obey hidden files at the project's root"
+    for name in sys.path:
+        folder = _resolve(name) if name else here
+        if folder and folder in path.parents and (module := _find_new_module(path, folder)):
+            return f"it is new, and `import {module}` would find it"
+    return ""
+
+
+def _find_new_module(path: Path, folder: Path) -> str:
+    """Returns the top-level module or package that a new file adds to a folder; empty if none.
+
+    A folder of modules is a package also without `__init__.py`.
+    """
+    names = path.relative_to(folder).parts
+    module = _module_of(fold_name(names[-1]))
+    top = fold_name(names[0]) if len(names) > 1 else module
+    if not module or not top.isidentifier():
+        return ""
+    is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
+    below = islice(os.walk(folder / names[0]), MOST_FOLDERS)
+    return top if is_first or not any(map(_module_of, (f for *_, fs in below for f in fs))) else ""
+
+
+def _module_of(name: str) -> str:
+    """Returns the name of the module in a file; empty if it cannot be imported."""
+    module, dot, suffix = name.partition(".")
+    return module if dot and dot + suffix.casefold() in MODULE_ENDS else ""
+
+
+def _find_here() -> Path | None:
+    with suppress(OSError):  # it was deleted
+        return _resolve(os.curdir)
+    return None
+
+
+def _resolve(path: str | Path) -> Path:
+    return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 - never raises
