@@ -72,13 +72,17 @@ def list_methods() -> Iterator[Method]:
 
 
 def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    found = [*start, *(["--share-net"] if view.network else []), *_list_mounts(start, view)]
-    data = {}
-    if seccomp.is_supported():
-        found += ["--seccomp", "{filter}"]
-        data["{filter}"] = seccomp.make_filter(seccomp.INTERNET, has_namespaces=True)
-    found += ["--chdir", str(view.workdir), "--", *words]
-    return Launch(words=found, data=data, environment={"TMPDIR": "/tmp"})
+    network = ["--share-net"] if view.network else []
+    mounts = _list_mounts(start, view)
+    # with the machine's network come its abstract sockets, such as those of a desktop
+    sockets = seccomp.allow_sockets(seccomp.INTERNET) if view.network else {}
+    return Launch(
+        words=[*start, *network, *mounts, "--chdir", str(view.workdir), "--", *words],
+        environment={"TMPDIR": "/tmp"},
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **sockets})
+        if seccomp.is_supported()
+        else b"",
+    )
 
 
 def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:

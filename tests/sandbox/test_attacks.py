@@ -24,9 +24,9 @@ pytestmark = pytest.mark.req("D-82")
 PYTHON = "/usr/bin/python3 -c"
 
 OF_LAUNCHER = {
-    "capabilities": ("        drop_capabilities()\n", ""),
-    "filter": ('        refuse_calls(bytes.fromhex(plan["filter"]))\n', ""),
-    "files": ("        restrict_files(plan)\n", "        pass\n"),
+    "capabilities": ("    drop_capabilities()\n", '    check("", prctl(PR_NO_NEW_PRIVS, 1))\n'),
+    "filter": ('        refuse_calls(plan["filter"])\n', ""),
+    "files": ('        restrict(plan["handled"], plan["rules"])\n', ""),
 }
 """A line of the launcher, and what stands there in a control."""
 
