@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from axe_nb.descriptors import FOLDER, hold_real_folder
+from axe_nb.descriptors import FOLDER
 from axe_nb.sandbox.view import View, fill_view
 
 TIME = 946_684_807
@@ -63,15 +63,12 @@ def cover(view: View) -> Iterator[View]:
 def _make(path: Path, text: str | None) -> bool:
     """Makes a placeholder; returns true if there is something now."""
     try:
-        with hold_real_folder(path.parent) as folder:
-            if text is None:
-                os.mkdir(path.name, dir_fd=folder)
-            else:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                number = os.open(path.name, flags, 0o644, dir_fd=folder)
-                os.write(number, text.encode())
-                os.close(number)
-            os.utime(path.name, (TIME, TIME), dir_fd=folder, follow_symlinks=False)
+        if text is None:
+            path.mkdir()
+        else:
+            with path.open("x") as file:
+                file.write(text)
+        os.utime(path, (TIME, TIME), follow_symlinks=False)
     except FileExistsError:
         return True  # another command needs it too
     except OSError as error:
@@ -82,14 +79,11 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _remove(path: Path) -> None:
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if int(found.st_mtime) != TIME:
-            return
-        if stat.S_ISDIR(found.st_mode):
-            os.rmdir(path.name, dir_fd=folder)
-        elif stat.S_ISREG(found.st_mode) and found.st_size <= LONGEST:
-            os.unlink(path.name, dir_fd=folder)
+    found = path.lstat()
+    if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
+        path.rmdir()
+    elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
+        path.unlink()
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:

@@ -1,6 +1,6 @@
-"""The program to start for a command at one level of the sandbox, with its limits.
+"""The program to start for a command at one level of the sandbox: its variables and limits.
 
-Source: D-53, D-82.
+Source: D-43, D-53, D-82.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from typing import Literal, TypeAlias
 from axe_nb.sandbox.view import View, identify
 
 Level = Literal["full", "files", "docker", "none"]
+
+VARIABLES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+    "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
+)  # fmt: skip
+"""Environment variables passed to a program; none of them holds keys or tokens."""
 
 LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
 """Limits of a command, as options of `ulimit`: core files, blocks of 512 bytes of a file, open
@@ -71,6 +77,11 @@ class Method:
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
 """(words of a command, view) → the program to start instead."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Returns the environment of a command or server, without keys and tokens."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
 def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:

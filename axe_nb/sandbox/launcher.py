@@ -86,32 +86,22 @@ def refuse_calls(program: bytes) -> None:
 
 def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
     """Restricts this process for good and becomes the command."""
+    os.chdir(plan["workdir"])
+    here = os.stat(".")  # noqa: PTH116
+    if f"{here.st_dev}:{here.st_ino}" != plan["identity"]:
+        raise OSError("the workdir was replaced while the command started; try again")
+    restrict(plan["handled"], plan["rules"])
+    refuse_calls(plan["filter"])
+    os.execvp(words[0], words)
+
+
+def is_out_of_reach(pid: int) -> bool:
+    """True if this process may not send signals to another one."""
     try:
-        os.chdir(plan["workdir"])
-        here = os.stat(".")  # noqa: PTH116
-        if f"{here.st_dev}:{here.st_ino}" != plan["identity"]:
-            raise OSError("the workdir was replaced while the command started; try again")
-        restrict(plan["handled"], plan["rules"])
-        refuse_calls(plan["filter"])
-        os.execvp(words[0], words)
-    except OSError as error:
-        write_error(error)
-    os._exit(125)
-
-
-def write_error(error: OSError) -> None:
-    os.write(2, f"launcher: {error}\n".encode())
-
-
-def confine_signals(handled: bytes, outside: int) -> bool:
-    """Lets signals reach only what this process starts; returns true if `outside` is out of reach.
-
-    Older kernels cannot do it.
-    """
-    if not handled:
-        return False
-    restrict(handled, {})
-    return bool(LIBC.kill(outside, 0)) and ctypes.get_errno() == 1
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    return False
 
 
 def end_all(*, is_confined: bool) -> None:
@@ -170,7 +160,9 @@ def main() -> None:
     if os.getppid() != plan["parent"]:
         return
     check("subreaper", prctl(PR_SUBREAPER, 1))
-    is_confined = confine_signals(plan["confined"], plan["parent"])
+    if plan["confined"]:  # what this process kills is then what it started; older kernels cannot
+        restrict(plan["confined"], {})
+    is_confined = is_out_of_reach(plan["parent"])
     folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"  # as those of others are out of sight
     os.mkdir(folder, 0o700)  # noqa: PTH102
     os.environ.update(TMPDIR=folder, HOME=folder)
@@ -195,9 +187,9 @@ def main() -> None:
 
 
 def start() -> None:
-    """Runs the program; writes why it could not."""
+    """Runs the program; writes why it, or the command, could not be started."""
     try:
         main()
     except OSError as error:
-        write_error(error)
+        os.write(2, f"launcher: {error}\n".encode())
         os._exit(125)
