@@ -39,7 +39,7 @@ SETTINGS = (
     "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "magic.mime", "maven",
     "mime.types", "nsswitch.conf", "os-release", "passwd", "perl", "pki", "protocols", "python3",
     "python3.11", "R", "redhat-release", "resolv.conf", "rpc", "services", "ssl", "terminfo",
-    "texmf", "timezone",
+    "texmf", "timezone", "wgetrc",
 )  # fmt: skip
 """Files and folders of `/etc` that programs need; none of them holds a secret."""
 

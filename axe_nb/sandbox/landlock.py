@@ -27,7 +27,7 @@ START = "import sys; sys.path.append(sys.argv.pop(1)); import launcher; launcher
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
-ALL, ALL_BEFORE_5, MAKE_DEVICES = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11
+ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
 ALL_TCP, ALL_SCOPES = 0b11, 0b11
 """Rights of Landlock."""
 
@@ -74,7 +74,8 @@ def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
     families = seccomp.INTERNET if view.network else ()
     plan = {
         "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
-        "confined": struct.pack("=QQQ", 0, 0, SIGNALS) if version >= 6 else b"",
+        "confined": struct.pack("=QQQ", REFER, 0, SIGNALS) if version >= 6 else b"",
+        "unconfined": {"/": REFER},  # else no layer below this one may allow it
         "rules": {
             **dict.fromkeys([*readable, *map(str, view.readable)], EXECUTE_OR_READ),
             **dict.fromkeys(DEVICES, READ_OR_WRITE_FILE),

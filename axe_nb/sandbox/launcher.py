@@ -161,7 +161,7 @@ def main() -> None:
         return
     check("subreaper", prctl(PR_SUBREAPER, 1))
     if plan["confined"]:  # what this process kills is then what it started; older kernels cannot
-        restrict(plan["confined"], {})
+        restrict(plan["confined"], plan["unconfined"])
     is_confined = is_out_of_reach(plan["parent"])
     folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"  # as those of others are out of sight
     os.mkdir(folder, 0o700)  # noqa: PTH102
@@ -170,6 +170,8 @@ def main() -> None:
     child = os.fork()
     if not child:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(number, signal.SIG_DFL)
         become(plan, words)
     signal.signal(signal.SIGTERM, lambda *_: kill(child))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

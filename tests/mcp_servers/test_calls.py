@@ -247,17 +247,27 @@ def test_a_server_that_is_not_in_the_settings_is_named() -> None:
         Stage(Session(), root=agent("a", "x", mcp_servers=("files",))).play()
 
 
+LATER = """import os, threading, time
+def make():
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    open("HEAD", "w").close()
+threading.Thread(target=make, daemon=True).start()
+"""
+"""A server that makes a file between two calls."""
+
+
 @pytest.mark.req("D-82")
 def test_protected_files_that_a_server_changed_are_told_to_the_model_and_the_person(
     project: Path,
 ) -> None:
     """Also what it did between two calls."""
     find_method("bubblewrap")
-    late = "import threading; threading.Timer(0.5, lambda: open('HEAD', 'w').close()).start()\n"
-    program = late + RAW
-    server = {"command": [sys.executable, "-I", "-S", "-c", program, "usual"], "start_timeout": 60}
+    server = {"command": [sys.executable, "-I", "-S", "-c", LATER + RAW, "usual"]}
+    server |= {"start_timeout": 60}
 
     def wait(request: Request) -> Any:
+        (project / "go").touch()
         wait_until((project / "HEAD").exists)
         return call("raw__echo", text="still here")
 
@@ -265,7 +275,8 @@ def test_protected_files_that_a_server_changed_are_told_to_the_model_and_the_per
     with stage() as on:
         result = play(on, caller(*calls, mcp_servers={"raw": server}))
     made = ('".env.staging" is protected, and was made', '"HEAD" is protected, and was made')
-    assert texts(result) == [f"written\n{made[0]}", f"still here\n{made[1]}", "again"]
+    told = [texts(result, turn) for turn in range(3)]
+    assert told == [[f"written\n{made[0]}"], [f"still here\n{made[1]}"], ["again"]]
     assert [row for row in result.warnings if "nothing was undone" in row] == [
         f"while MCP server raw ran: {note}; nothing was undone" for note in made
     ]

@@ -271,6 +271,12 @@ TOOLCHAIN: Sequence[tuple[str, Callable[[str], bool]]] = (
     (f"{PYTHON} 'import ssl, sqlite3, decimal; print(6 * 7)'", lambda text: text == "42\n"),
     ("cat < <(echo hi)", lambda text: text == "hi\n"),
     ("mktemp > name && cat name", lambda text: bool(text.strip())),
+    (
+        'mkdir d e; echo hi > d/x; python3 -c \'import os; os.rename("d/x", "e/y")\'; ln e/y d/z; '
+        "stat -c %h e/y",
+        lambda text: text == "2\n",
+    ),
+    ("(while :; do echo x; done; echo $? >&2) 2>&1 | head -1; trap", lambda text: text == "x\n"),
     ("getent hosts localhost || getent passwd root", lambda text: bool(text)),
 )
 
@@ -299,7 +305,8 @@ from multiprocessing import shared_memory
 def add(shared, lock, block):
     with lock:
         shared["sum"] = shared.get("sum", 0) + 1
-        shared_memory.SharedMemory(block).buf[0] += 1
+        there = shared_memory.SharedMemory(block)
+        there.buf[0] += 1
 
 if __name__ == "__main__":
     m.set_start_method("spawn")
