@@ -276,7 +276,7 @@ TOOLCHAIN: Sequence[tuple[str, Callable[[str], bool]]] = (
         "stat -c %h e/y",
         lambda text: text == "2\n",
     ),
-    ("(while :; do echo x; done; echo $? >&2) 2>&1 | head -1; trap", lambda text: text == "x\n"),
+    ("while :; do echo x; done | head -1; trap", lambda text: text == "x\n"),
     ("getent hosts localhost || getent passwd root", lambda text: bool(text)),
 )
 
