@@ -34,8 +34,8 @@ KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 OTHER_PROGRAMS: Rules = {"shmat": (), "prlimit64": (0,)}
 """For a command without namespaces: memory that others share, and limits that would end them."""
 
-INTERNET = (2, 10)
-"""Families of sockets: AF_INET and AF_INET6."""
+INTERNET = (2, 10, 16)
+"""Families of sockets: AF_INET, AF_INET6, and AF_NETLINK, which lists the network's interfaces."""
 
 X32 = 0x40000000
 """Set in the system calls of a second table of x86-64."""

@@ -113,6 +113,11 @@ def test_with_a_network_a_server_is_reached(cage: Cage) -> None:
     assert reached == ["tcp"]
 
 
+def test_with_a_network_its_interfaces_are_listed(cage: Cage) -> None:
+    listed = cage.run(f"{PYTHON} 'import socket; print(socket.if_nameindex())'", network=True)
+    assert "'lo'" in listed.output
+
+
 CONNECT = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); "
     "s.connect(sys.argv[1].replace('@', chr(0))); print('connected')"
