@@ -74,12 +74,12 @@ def list_methods() -> Iterator[Method]:
 def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
     network = ["--share-net"] if view.network else []
     mounts = _list_mounts(start, view)
-    # with the machine's network come its abstract sockets, such as those of a desktop
-    sockets = seccomp.allow_sockets(seccomp.INTERNET) if view.network else {}
+    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
+    families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
     return Launch(
         words=[*start, *network, *mounts, "--chdir", str(view.workdir), "--", *words],
         environment={"TMPDIR": "/tmp"},
-        filter=seccomp.make_filter({**seccomp.KEYRINGS, **sockets}),
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
     )
 
 

@@ -140,6 +140,23 @@ def test_no_socket_of_another_program_is_reached_outside_the_workdir(
     assert codes == ["=1=", "=1=", f"={last}="], ended.output
 
 
+@pytest.mark.parametrize("method", FULL)
+def test_no_socket_in_the_home_folder_is_reached_where_the_workdir_is_home(cage: Cage) -> None:
+    """Docker and agents that hold keys listen there."""
+    folder = cage.home / ".agent"
+    folder.mkdir()
+    with listening(f"{folder}/socket"):
+        command = f'{PYTHON} "{CONNECT}" {folder}/socket'
+        assert "connected" not in cage.run(command, workdir=cage.home).output
+
+
+HOST = "import socket; print(socket.socket(socket.AF_VSOCK))"
+
+
+def test_the_host_of_a_virtual_machine_is_not_asked(cage: Cage) -> None:
+    assert "Permission denied" in cage.run(f"{PYTHON} '{HOST}'").output
+
+
 @pytest.mark.parametrize("method", ["bubblewrap"])
 def test_without_the_filter_an_abstract_socket_is_reached(cage: Cage) -> None:
     address = unix_address(cage, "abstract")
