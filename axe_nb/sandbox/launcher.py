@@ -176,7 +176,9 @@ def main() -> None:
     try:
         os.rmdir(folder)  # noqa: PTH106
     except OSError:
-        os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", REMOVE, "sh", folder])
+        remove = ["sh", "-c", REMOVE, "sh", folder]
+        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # who ends the command may hit this instead
+            os.spawnv(os.P_WAIT, "/bin/sh", remove)
     code = os.waitstatus_to_exitcode(status)
     os._exit(128 - code if code < 0 else code)
 
