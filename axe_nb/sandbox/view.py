@@ -201,5 +201,6 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 def find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
     """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
-    real = dict.fromkeys(Path(os.path.realpath(path)) for path in paths)
+    there = filter(os.path.lexists, paths)
+    real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)
     return [path for path in real if is_inside(path, folder) and path.exists()]
