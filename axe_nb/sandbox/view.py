@@ -5,11 +5,10 @@ Source: D-82; safety-facts §1 (protected paths, toolchains).
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,14 +16,31 @@ from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.covers import is_placeholder
-from axe_nb.sandbox.names import (
-    GIT_ABSENT,
-    GIT_SETTINGS,
-    find_repository,
-    find_targets,
-    list_names,
-)
+
+FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
+FILES = (".env", ".envrc", ".env.local")
+
+HOME_FOLDERS = (".config", ".local")
+HOME_FILES = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".inputrc", ".gitconfig",
+)  # fmt: skip
+"""More of them, if the workdir is the home folder; there, whatever exists and begins with a dot."""
+
+OF_PROGRAMS = (".cache",)
+"""Folders of the home folder that programs must be able to write."""
+
+GIT_SETTINGS = (
+    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
+    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
+)  # fmt: skip
+"""Names in `.git` that decide what git runs; all else in it is written by a commit."""
+
+GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
+"""Those to be kept from being made → a text without effect; None = an empty folder."""
+
+LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
+"""A file `.git`, as worktrees and submodules have."""
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
@@ -66,18 +82,16 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
     Raises:
-        ConfigError: a link has taken the place of the workdir or a folder above it, or the workdir
-            contains the home folder, which could not be hidden.
+        ConfigError: the workdir contains the home folder, which could not be hidden.
     """
-    _check_place(workdir)
-    home = find_home()
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
             f"the workdir {workdir} contains the home folder, which commands must not read",
             hint="use a project folder as workdir",
         )
-    loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
+    loaded = tuple(path for path in sources if is_inside(path, workdir))
     readable = tuple(_find_toolchains(workdir, home))
     return View(workdir=workdir, home=home, network=network, sources=loaded, readable=readable)
 
@@ -88,99 +102,55 @@ def fill_view(view: View) -> View:
     Raises:
         ConfigError: a link has taken the place of the workdir or a folder above it.
     """
-    _check_place(view.workdir)
     workdir, home = view.workdir, view.home
-    stand_ins: dict[Path, str | None] = dict.fromkeys(
-        workdir / name for name in list_names(workdir, home)
-    )
-    git = workdir / ".git"
-    repository = None if is_placeholder(git) else find_repository(git, workdir)
-    if repository is not None:
-        stand_ins |= {repository / name: GIT_ABSENT.get(name) for name in GIT_SETTINGS}
-    prefix = _find_prefix(workdir)
-    names = [*stand_ins, *view.sources, *([prefix] if prefix else [])]
-    names = [path for path in names if path != repository]
-    found = [path for path in names if path.exists() and not path.is_symlink()]
-    found += find_targets(iter(names), workdir)
-    found = [path for path in found if path != repository]
-    hidden = tuple(dict.fromkeys(_find_keys(workdir, home, names)))
-    kept_out = [p for p in stand_ins if p.parent != repository or p.name in GIT_ABSENT]
-    missing = {p: stand_ins[p] for p in kept_out if not os.path.lexists(p)}
-    parents = _list_parents([*found, *hidden, *missing], workdir)
-    anchored = [path for path in parents if not {path, *path.parents} & set(found)]
-    return replace(
-        view,
-        names=tuple(path for path in names if path != prefix),
-        read_only=tuple(p for p in dict.fromkeys(found) if p not in hidden),
-        missing=missing,
-        anchored=tuple(anchored),
-        hidden=hidden,
-    )
-
-
-def cover(view: View, made: Iterable[Path]) -> View:
-    """Returns the view with placeholders, which commands see as read-only and empty."""
-    return replace(view, read_only=(*view.read_only, *made))
-
-
-def list_covers(view: View) -> list[Path]:
-    """Returns the places where placeholders may have been left when a kernel was killed."""
-    return [path for path in view.read_only if path.parent != view.workdir] + [
-        view.workdir / name for name in list_names(view.workdir, view.home)
-    ]
-
-
-def identify(path: Path) -> str:
-    """Returns the device and number of what is at a real path, as `stat -c %d:%i` prints them.
-
-    Raises:
-        OSError: a link is in its place, or in that of a folder above it; or nothing is there.
-    """
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    return f"{found.st_dev}:{found.st_ino}"
-
-
-def _check_place(workdir: Path) -> None:
     if (real := Path(os.path.realpath(workdir))) != workdir:
         raise ConfigError(
             f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
         )
+    absent: dict[Path, str | None] = {workdir / name: None for name in list_names(workdir, home)}
+    settings: list[Path] = []
+    if repository := find_repository(workdir / ".git", workdir):
+        absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
+        settings = [repository / name for name in GIT_SETTINGS]
+    named = dict.fromkeys([*absent, *settings, *view.sources])
+    names = tuple(path for path in named if path != repository)
+    hidden = tuple(_find_keys(workdir, home, names))
+    found = [path for path in find_real([*names, sys.prefix], workdir) if path != repository]
+    missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
+    closed = {*found, *hidden}
+    above = {folder for path in (*closed, *missing) for folder in path.parents}
+    anchored = [p for p in above if is_inside(p, workdir) and not {p, *p.parents} & closed]
+    return replace(
+        view,
+        names=names,
+        read_only=tuple(path for path in found if path not in hidden),
+        missing=missing,
+        anchored=tuple(sorted(anchored)),
+        hidden=hidden,
+    )
 
 
-def find_home() -> Path:
-    """Returns the user's real home folder; the root folder if there is none."""
-    return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
+def identify(path: Path) -> str:
+    """Returns the device and number of what is at a path, as `stat -c %d:%i` prints them.
 
-
-def _list_parents(paths: Iterable[Path], workdir: Path) -> list[Path]:
-    """Returns the folders between the workdir and the paths, from the top down."""
-    below = {p for path in paths for p in path.parents if p != workdir}
-    return sorted(p for p in below if p.is_relative_to(workdir))
-
-
-def _find_prefix(workdir: Path) -> Path | None:
-    prefix = Path(os.path.realpath(sys.prefix))
-    return prefix if prefix != workdir and prefix.is_relative_to(workdir) else None
-
-
-def _find_keys(workdir: Path, home: Path, names: Sequence[Path]) -> Iterator[Path]:
-    """Yields what holds keys directly in the workdir, and below it if that is home.
-
-    Axe's own folders are among them, wherever in the workdir they are.
+    Raises:
+        OSError: a link is in the place of a folder above it, or nothing is there.
     """
-    for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
-        if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
-            yield folder
-    there = (workdir / name for name in sorted(os.listdir(workdir)))  # noqa: PTH208
-    keys = [path for path in dict.fromkeys([*names, *there]) if is_hidden(path, workdir)]
-    yield from (path for path in keys if path.exists() and not path.is_symlink())
-    yield from find_targets(iter(keys), workdir)
+    with hold_real_folder(path.parent) as folder:
+        found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _find_keys(workdir: Path, home: Path, names: Iterable[Path]) -> list[Path]:
+    """Returns what holds keys directly in the workdir, and below it if that is home.
+
+    Axe's own folders are among it, wherever in the workdir they are.
+    """
+    there = [*names, *(workdir / name for name in sorted(os.listdir(workdir)))]  # noqa: PTH208
     if workdir == home:
-        below = (workdir / path for path in KEY_PATHS if "/" in path)
-        yield from (path for path in below if path.exists() and not path.is_symlink())
+        there += (workdir / path for path in KEY_PATHS)
+    keys = [path for path in there if is_hidden(path, workdir)]
+    return find_real([config_dir(), state_dir(), *keys], workdir)
 
 
 def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
@@ -194,3 +164,38 @@ def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
         is_there = any(place.is_relative_to(p) for p in (workdir, "/usr"))
         if place.is_absolute() and place.is_dir() and not shows_too_much and not is_there:
             yield place
+
+
+def list_names(workdir: Path, home: Path) -> list[str]:
+    """Returns the protected names, which need not exist; those with `.env` and any end, if they do.
+
+    Where one does not exist, an empty folder stands for it: git and most programs ignore it.
+    """
+    there = sorted(os.listdir(workdir))  # noqa: PTH208
+    found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
+    if workdir == home:
+        found += [*HOME_FOLDERS, *HOME_FILES]
+        found += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
+    return list(dict.fromkeys(found))
+
+
+def find_repository(path: Path, workdir: Path) -> Path | None:
+    """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
+    found = Path(os.path.realpath(path))
+    if found.is_file():
+        with found.open("rb") as file:
+            line = LINE_OF_GIT.fullmatch(file.read(4096).decode("utf-8", "replace"))
+        found = Path(os.path.realpath(found.parent / line[1])) if line else found
+    return found if is_inside(found, workdir) and os.path.lexists(found / "HEAD") else None
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """True if a path is below a folder."""
+    return path != folder and path.is_relative_to(folder)
+
+
+def find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
+    """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
+    there = filter(os.path.lexists, paths)
+    real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)
+    return [path for path in real if is_inside(path, folder) and path.exists()]

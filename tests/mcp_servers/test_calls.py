@@ -245,3 +245,17 @@ def test_a_server_that_does_not_start_is_an_error_before_the_first_request(
 def test_a_server_that_is_not_in_the_settings_is_named() -> None:
     with pytest.raises(ConfigError, match='unknown MCP server "files" in agent "a"'):
         Stage(Session(), root=agent("a", "x", mcp_servers=("files",))).play()
+
+
+@pytest.mark.req("D-82")
+def test_protected_files_that_a_server_made_are_told_to_the_model_and_the_person(
+    project: Path,
+) -> None:
+    """Where nothing could be mounted before they were there."""
+    find_method("bubblewrap")
+    calls = (call("raw__write", text=".env.staging"), call("raw__echo", text="again"))
+    with stage() as on:
+        result = play(on, caller(*calls))
+    note = '".env.staging" is protected, and was made'
+    assert [texts(result, turn) for turn in range(2)] == [[f"Error: written\n{note}"], ["again"]]
+    assert f"while MCP server raw ran: {note}; nothing was undone" in result.warnings
