@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import tomllib
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -36,55 +35,48 @@ def find_workdir(agent: Agent) -> Workdir:
     Raises:
         ConfigError: it does not exist, or a link leads it out of the current folder.
     """
+    named = agent.workdir.strip()
     try:
-        if not agent.workdir.strip():
-            return _find_current(os.getcwd(), find_real_folder())  # noqa: PTH109 - as there
-        given = expand_home(agent.workdir.strip()).absolute()
+        here = Path(find_real_folder())
+        given = expand_home(named).absolute() if named else Path.cwd()
         is_there = given.is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
-        raise _make_missing(agent)
+        raise _make_missing(agent.name, named)
     found = Workdir(given, Path(os.path.realpath(given)))
-    if leaves_by_link(found, Path(find_real_folder())) and not is_reviewed(agent):
+    if leaves_by_link(agent, found, here):
         raise ConfigError(
-            f"workdir {quote(agent.workdir.strip())} of agent {quote(agent.name)} leads out of the "
+            f"workdir {quote(named)} of agent {quote(agent.name)} leads out of the "
             f"current folder through a link, to {quote(str(found.real))}",
             hint="to work there, use the path of that folder itself",
         )
     return found
 
 
-@lru_cache(maxsize=16)
-def _find_current(given: str, real: str) -> Workdir:
-    """The current folder as a workdir: the same object for all children that work there."""
-    return Workdir(Path(given), Path(real))
-
-
-def _make_missing(agent: Agent) -> ConfigError:
-    given = agent.workdir.strip()
-    is_escaped = any(c in given for c in "\b\t\n\f\r")  # "C:\temp" has a tab
+def _make_missing(agent: str, named: str) -> ConfigError:
+    if any(char in named for char in "\b\t\n\f\r"):  # "C:\temp" has a tab
+        return ConfigError(f"workdir not found: {quote(named)}", hint=ESCAPES)
     return ConfigError(
-        f"workdir not found: {quote(given) if is_escaped else given or 'the current folder'}",
-        hint=ESCAPES
-        if is_escaped
-        else f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir",
+        f"workdir not found: {named or 'the current folder'}",
+        hint=f"fix `workdir` in agent {quote(agent)}, or pass --workdir",
     )
 
 
-def leaves_by_link(workdir: Workdir, root: Path) -> bool:
-    """True if a folder is named as one below `root`, a real path, but lies elsewhere.
+def leaves_by_link(agent: Agent, workdir: Workdir, root: Path) -> bool:
+    """True if a workdir is named as a folder below `root`, a real path, but lies elsewhere.
 
-    A command that may write there could have put a link in its place.
+    A command that may write there could have put a link in its place. An agent file of a project
+    that the user trusts may name the project's links.
     """
     if workdir.real.is_relative_to(root):
         return False
     above = Path(os.path.normpath(workdir.given)).parents
-    return any(Path(os.path.realpath(folder)).is_relative_to(root) for folder in above)
+    is_linked = any(Path(os.path.realpath(folder)).is_relative_to(root) for folder in above)
+    is_reviewed = is_from_file(agent, "workdir") and not is_own(Path(agent.path))
+    return is_linked and (agent.is_restricted or not is_reviewed)
 
 
-def is_reviewed(agent: Agent) -> bool:
-    """True if a project's agent file names the workdir: trust in it covers where links lead."""
-    if not (agent.path and agent.text) or agent.is_restricted or is_own(Path(agent.path)):
-        return False
-    return bool(tomllib.loads(agent.text).get("workdir") == agent.workdir)
+def is_from_file(agent: Agent, key: str) -> bool:
+    """True if the agent has the value of its file for a key; code may have set another."""
+    return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
