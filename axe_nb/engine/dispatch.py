@@ -267,7 +267,7 @@ class Dispatch:
         tool: Tool,
         call: ToolCall,
         start: Callable[[Job], Awaitable[RunResult]],
-        guard: Guard | None,
+        guard: Guard,
     ) -> ToolContext:
         scope = self._scope
         can_ask = self._authorizer.person is not None and scope.depth == 0

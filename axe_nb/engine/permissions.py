@@ -75,14 +75,15 @@ class PermissionPolicy:
             tool: the tool.
             guard: the needs of the call; they hold in every mode.
         """
-        verdict, reason = self._decide_tool(tool, guard.host if guard else "")
-        if guard is None or verdict == "deny" or guard.floor == "allow":
+        guard = guard or Guard()
+        verdict, reason = self._decide_tool(tool, guard.host)
+        if verdict == "deny" or guard.floor == "allow":
             return verdict, reason
-        if guard.floor == "ask" and self.may_ask:
+        if guard.floor == "deny":
+            return "deny", guard.reason
+        if self.may_ask:
             return "ask", ""
-        if guard.floor == "ask":
-            return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
-        return "deny", guard.reason
+        return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
         """The verdict of this run's settings together with those of the runs above it.
@@ -133,9 +134,7 @@ class PermissionPolicy:
     @property
     def may_ask(self) -> bool:
         """True if the user may be asked, which every agent above has to allow (D-56)."""
-        if self.above is None:
-            return True
-        return self.above.agent.sub_agents_config.ask == "person" and self.above.may_ask
+        return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
         """True if the tool is offered to the model; plan mode offers only allowed tools."""
@@ -155,24 +154,18 @@ class PermissionPolicy:
         listed = dict.fromkeys(host for agent in self.agents for host in agent.allowed_hosts)
         return tuple(host for host in listed if self.decide(tool, Guard(host=host))[0] == "allow")
 
-    def next_step(self, tool: Tool, guard: Guard | None) -> str:
+    def next_step(self, tool: Tool, guard: Guard) -> str:
         """The next step if a call needs approval and no one can be prompted."""
-        if guard is None or guard.floor == "allow":
-            return f"set {self.keys(tool, guard.host if guard else '')}"
+        if guard.floor == "allow":
+            return f"set {self.keys(tool, guard.host)}"
         if guard.key:
             return f"set {guard.key} in {_format_file(self.agent)}"
         if self.may_ask:
             return "approve it in a notebook or terminal, or do it yourself"
-        return f'set sub_agents_config.ask = "person" in {self._find_silencer()}'
+        silent = next(one for one in self.agents[1:] if one.sub_agents_config.ask != "person")
+        return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
-    def _find_silencer(self) -> str:
-        """The file of the nearest agent above whose children may not ask."""
-        above = self.above
-        while above is not None and above.agent.sub_agents_config.ask == "person":
-            above = above.above
-        return _format_file(above.agent if above else self.agent)
-
-    def keys(self, tool: Tool, host: str = "") -> str:
+    def keys(self, tool: Tool, host: str) -> str:
         """The settings, with their file, that would allow the tool without asking."""
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
