@@ -20,8 +20,6 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 
-_KEPT = rf"\1{MASK}"
-
 SHORTEST = 8
 """Characters; shorter values are found in ordinary words and numbers."""
 
@@ -94,10 +92,9 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
     "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
     "uthorization": (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
-    "pi-key": (_HEADER, _VALUE),
-    "pi-Key": (_HEADER, _VALUE),
-    "PI-Key": (_HEADER, _VALUE),
-    **dict.fromkeys(("uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)),
+    **dict.fromkeys(
+        ("pi-key", "pi-Key", "PI-Key", "uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)
+    ),
     **dict.fromkeys(
         ("ookie", "OOKIE"),
         (
@@ -154,13 +151,10 @@ def is_secret_name(name: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _make_filter(
-    variables: frozenset[tuple[str | bytes, str | bytes]], passed: frozenset[str]
-) -> Filter:
+def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) -> Filter:
     named = {os.fsdecode(value) for name, value in variables if is_secret_name(os.fsdecode(name))}
-    secrets = {
-        part.strip() for value in named | passed for part in (value, SCHEME.sub("", value, 1))
-    }
+    known = named | passed
+    secrets = {part.strip() for one in known for part in (one, SCHEME.sub("", one, 1))}
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
     return Filter(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
@@ -191,7 +185,7 @@ class Filter:
         characters = set(text)  # most texts lack one of each mark, and a set is built fast
         for mark, pattern in _compile_shapes():
             if characters.issuperset(mark) and mark in text:
-                text = pattern.sub(_KEPT, text)
+                text = pattern.sub(rf"\1{MASK}", text)
         return text
 
     def json(self, value: Any) -> Any:
@@ -263,8 +257,7 @@ def _is_path(value: str) -> bool:
 def _list_forms(secret: str) -> Iterator[str]:
     """Yields a secret as it is, as JSON (twice too), in URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
-    plain = {secret, *_list_base64(encoded)}
-    plain = {form for form in plain if len(form) >= SHORTEST}
+    plain = {form for form in (secret, *_list_base64(encoded)) if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
     yield from plain | once
     yield from (twice for form in once for twice in _list_json(form))

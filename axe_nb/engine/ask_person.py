@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision, Question, Step
+from axe_nb.engine.questions import AskPerson, Decision, Question, Step
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import PersonAnswered, PersonAsked
@@ -44,7 +44,9 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
 
 async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> Decision:
     """Returns the answer that `ask` gives; views hear of both, and the clocks stand still."""
-    scope.env.emit(_describe(scope, question))
+    is_shown = _find_function(scope, question) is None
+    asked = scope.env.describe(question) if is_shown else PersonAsked("", question.call_id)
+    scope.env.emit(replace(asked, run=scope.id))
     began = scope.seconds
     try:
         with scope.clock.paused():
@@ -55,21 +57,22 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
     return decision
 
 
-def _describe(scope: RunScope, question: Question) -> PersonAsked:
-    stepper = scope.env.stepper
-    if isinstance(question, Step) and stepper and stepper.function:  # no person is shown it
-        return PersonAsked(scope.id, question.call_id)
-    return replace(scope.env.describe(question), run=scope.id)
-
-
 async def _find_answer(scope: RunScope, question: Question) -> Decision:
+    """Returns the recorded answer, else that of the step function or the person.
+
+    Raises:
+        RunStopped: there is no one.
+    """
     tape, stepper = scope.env.tape, scope.env.stepper
-    is_step = isinstance(question, Step)
-    if is_step and stepper is not None and stepper.is_over:  # by the answer before this one
+    if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before this one
         return Decision("go")
     decision = tape.find_decision(question) if tape else None
     if decision is None:
-        decision = await _choose_asker(scope, question)(question)
+        ask = _find_function(scope, question) or find_person(scope)
+        if ask is None:
+            flag = stepper.flag if stepper else "this"
+            raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
+        decision = await ask(question)
     if tape:
         tape.keep_decision(question, decision)
     if stepper is not None and decision.choice == "end":
@@ -77,21 +80,11 @@ async def _find_answer(scope: RunScope, question: Question) -> Decision:
     return decision
 
 
-def _choose_asker(scope: RunScope, question: Question) -> AskPerson:
-    """Returns who answers.
-
-    Raises:
-        RunStopped: there is no one.
-    """
+def _find_function(scope: RunScope, question: Question) -> AskPerson | None:
+    """Returns the step function, if the question is a step and there is one."""
     stepper = scope.env.stepper
-    if isinstance(question, ApprovalRequest):
-        person = find_person(scope)
-    else:
-        person = stepper.decide if stepper and stepper.function else find_person(scope)
-    if person is None:
-        flag = stepper.flag if stepper else "this"
-        raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
-    return person
+    is_asked = isinstance(question, Step) and stepper and stepper.function
+    return stepper.decide if stepper and is_asked else None
 
 
 def find_person(scope: RunScope) -> AskPerson | None:
