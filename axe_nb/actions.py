@@ -51,7 +51,7 @@ def format_tools(agent: Agent) -> str:
             start.
     """
     settings, workdir = Config.load().mcp_servers, find_workdir(agent)
-    offered = run_and_wait(session.servers.open(agent, settings, workdir.real))
+    offered = run_and_wait(session.servers.open(agent, settings, workdir))
     return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
 
 

@@ -80,7 +80,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     Raises:
         ConfigError: as for `brief`.
     """
-    workdir = find_workdir(agent).real
+    workdir = find_workdir(agent)
     skill, skill_path = _read_skill(agent)
     found, warnings = _find_files(agent.files, workdir, check)
     files = _Files(warnings)

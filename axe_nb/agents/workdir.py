@@ -7,30 +7,19 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import ConfigError
-from axe_nb.links import find_real_folder
+from axe_nb.links import find_real_folder, follow_links
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import ESCAPES
 
 
-@dataclass(frozen=True, slots=True)
-class Workdir:
-    """A folder that exists."""
-
-    given: Path
-    """Absolute, with the links that the agent names."""
-    real: Path
-    """Without links; tools open it by this path, so that no link can take its place later."""
-
-
-def find_workdir(agent: Agent) -> Workdir:
-    """Returns the workdir of an agent, as it is now.
+def find_workdir(agent: Agent) -> Path:
+    """Returns the real path of the workdir of an agent, as it is now.
 
     Raises:
         ConfigError: it does not exist, or a link leads it out of the current folder.
@@ -38,20 +27,19 @@ def find_workdir(agent: Agent) -> Workdir:
     named = agent.workdir.strip()
     try:
         here = Path(find_real_folder())
-        given = expand_home(named).absolute() if named else Path.cwd()
-        is_there = given.is_dir()
+        is_there = expand_home(named).is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
         raise _make_missing(agent.name, named)
-    found = Workdir(given, Path(os.path.realpath(given)))
-    if leaves_by_link(agent, found, here):
+    real = Path(os.path.realpath(expand_home(named)))
+    if leaves_by_link(agent, real, here):
         raise ConfigError(
             f"workdir {quote(named)} of agent {quote(agent.name)} leads out of the "
-            f"current folder through a link, to {quote(str(found.real))}",
+            f"current folder through a link, to {quote(str(real))}",
             hint="to work there, use the path of that folder itself",
         )
-    return found
+    return real
 
 
 def _make_missing(agent: str, named: str) -> ConfigError:
@@ -63,16 +51,16 @@ def _make_missing(agent: str, named: str) -> ConfigError:
     )
 
 
-def leaves_by_link(agent: Agent, workdir: Workdir, root: Path) -> bool:
-    """True if a workdir is named as a folder below `root`, a real path, but lies elsewhere.
+def leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
+    """True if an agent names a workdir below `root`, a real path, that lies elsewhere.
 
     A command that may write there could have put a link in its place. An agent file of a project
     that the user trusts may name the project's links.
     """
-    if workdir.real.is_relative_to(root):
+    if real.is_relative_to(root):
         return False
-    above = Path(os.path.normpath(workdir.given)).parents
-    is_linked = any(Path(os.path.realpath(folder)).is_relative_to(root) for folder in above)
+    names = follow_links(expand_home(agent.workdir.strip()).absolute())
+    is_linked = any(name.is_relative_to(root) for name in names if ".." not in name.parts)
     is_reviewed = is_from_file(agent, "workdir") and not is_own(Path(agent.path))
     return is_linked and (agent.is_restricted or not is_reviewed)
 

@@ -84,7 +84,7 @@ class Children:
             begin: makes a run from a plan and announces it to the views.
         """
         scope = self._scope = plan.scope
-        self._workdir = plan.briefing.workdir.real
+        self._workdir = plan.briefing.workdir
         self._begin = begin
         self._runs: dict[Order, Child] = {}
         """(number of the call, position among its children, key) → child."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.trust import NEXT_STEP, is_trusted
-from axe_nb.agents.workdir import Workdir, is_from_file, leaves_by_link
+from axe_nb.agents.workdir import is_from_file, leaves_by_link
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.links import find_real_folder
@@ -27,7 +27,7 @@ def move_into_root(child: Agent, env: Env) -> Agent:
     return child
 
 
-def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> None:
+def check_confined(child: Agent, workdir: Path, caller: Path, env: Env) -> None:
     """Checks the workdir that a child is about to use: it lies in the root's, or is its caller's.
 
     Only the child's own file may name another place: one of the user's own, or a trusted one. The
@@ -36,7 +36,7 @@ def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> No
 
     Args:
         child: the child.
-        workdir: the workdir that its tools will open.
+        workdir: the real workdir that its tools will open.
         caller: the real workdir of the run that starts it.
         env: dependencies of the tree.
 
@@ -44,7 +44,7 @@ def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> No
         ConfigError: it lies outside the root's workdir.
     """
     root = Path(env.workdir)
-    if not env.workdir or workdir.real == caller or workdir.real.is_relative_to(root):
+    if not env.workdir or workdir == caller or workdir.is_relative_to(root):
         return
     if _names_workdir(child, env) and not leaves_by_link(child, workdir, root):
         return

@@ -277,10 +277,10 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
     if not env.requires_sandbox:
         return
     agents = scope.policy.agents
-    await in_thread(_require_sandbox, env, agents, briefing.workdir.real)
+    await in_thread(_require_sandbox, env, agents, briefing.workdir)
     for below in _list_below(env, agents) if scope.depth == 0 else ():
         try:
-            workdir = find_workdir(move_into_root(below[0], env)).real
+            workdir = find_workdir(move_into_root(below[0], env))
         except ConfigError:  # an error if the agent is started
             continue
         await in_thread(_require_sandbox, env, below, workdir)
@@ -343,7 +343,7 @@ async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
         list_resources(scope.agent)  # which would be ones of no server
         return ServerTools()
     env = scope.env
-    workdir = Path(env.workdir) if env.workdir else briefing.workdir.real
+    workdir = Path(env.workdir) if env.workdir else briefing.workdir
     try:
         async with scope.clock.limit():
             return await env.servers.open(scope.agent, env.server_tables, workdir, env.sources)

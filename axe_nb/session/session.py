@@ -246,7 +246,7 @@ class Session:
         env = adapt(env, request.overrides)
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
-        workdir = str(find_workdir(agent).real)
+        workdir = str(find_workdir(agent))
         env = replace(env.for_root(agent, streams=streams), workdir=workdir)
         scope = self._make_root(agent, job, env, clock)
         await snapshot.take(scope)

@@ -428,6 +428,25 @@ def test_a_link_of_the_project_may_be_a_workdir_inside_it(project: Path) -> None
 
 @on_posix
 @pytest.mark.req("D-53")
+@pytest.mark.parametrize("workdir", ["link", "link/deep", "link/..", "link/../deep", "sub/../link"])
+def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
+    workdir: str, project: Path, tmp_path: Path
+) -> None:
+    put("sub/a.txt")
+    put("deep/a.txt")
+    put(tmp_path / "outside/place/deep/a.txt")
+    put(tmp_path / "outside/deep/a.txt")
+    Path("link").symlink_to(tmp_path / "outside/place")
+    keep("worker")
+    for named in (workdir, f"{project}/{workdir}"):
+        with pytest.raises(axe_nb.ConfigError, match="out of the current folder through a link"):
+            axe_nb.run(Agent("mine", "script/worker", workdir=named), "go")
+    for named in ("sub/..", "sub/../deep", "../project/sub", str(tmp_path / "outside/deep/..")):
+        assert axe_nb.run(Agent("mine", "script/worker", workdir=named), "go").ok
+
+
+@on_posix
+@pytest.mark.req("D-53")
 def test_a_link_in_the_roots_workdir_leads_no_file_of_the_user_out_of_it(
     project: Path, tmp_path: Path
 ) -> None:
