@@ -35,7 +35,7 @@ EXPANDED = (
 KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
 
 OUTCOMES = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
-"""What became of a name in a file."""
+"""The outcomes of a name in a file."""
 
 
 class KeyState(NamedTuple):
@@ -52,7 +52,7 @@ def load_env(file: str) -> dict[str, list[str]]:
     A variable that has a value keeps it. Values are not expanded.
 
     Returns:
-        What became of the names → these names; never a value.
+        Outcome → names; never a value.
 
     Raises:
         ConfigError: it cannot be read, or a line is wrong; then nothing is set.

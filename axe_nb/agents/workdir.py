@@ -1,17 +1,21 @@
-"""The workdir of an agent: found, with its links resolved once, when a run starts.
+"""The workdir of an agent: found, with its links resolved once, and confined to that of the root.
 
-Source: B-6, D-53; docs/safety.md "What a run is made of".
+Source: B-6, D-53, D-81; docs/safety.md "What a run is made of" and "Trust".
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
+from axe_nb.agents.trust import NEXT_STEP, is_trusted
 from axe_nb.errors import ConfigError
 from axe_nb.links import find_real_folder, follow_links
 from axe_nb.text import quote
@@ -33,7 +37,7 @@ def find_workdir(agent: Agent) -> Path:
     if not is_there:
         raise _make_missing(agent.name, named)
     real = Path(os.path.realpath(expand_home(named)))
-    if leaves_by_link(agent, real, here):
+    if _leaves_by_link(agent, real, here):
         raise ConfigError(
             f"workdir {quote(named)} of agent {quote(agent.name)} leads out of the "
             f"current folder through a link, to {quote(str(real))}",
@@ -51,7 +55,7 @@ def _make_missing(agent: str, named: str) -> ConfigError:
     )
 
 
-def leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
+def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
     """True if an agent names a workdir below `root`, a real path, that lies elsewhere.
 
     A command that may write there could have put a link in its place. An agent file of a project
@@ -68,3 +72,47 @@ def leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
 def is_from_file(agent: Agent, key: str) -> bool:
     """True if the agent has the value of its file for a key; code may have set another."""
     return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
+
+
+def move_into_root(child: Agent, root: str) -> Agent:
+    """Returns a child that works in the root's workdir if it names none and would start outside."""
+    if root and not child.workdir.strip():
+        with suppress(OSError):  # the current folder was deleted: a run reports it
+            if not Path(find_real_folder()).is_relative_to(root):
+                return replace(child, workdir=root)
+    return child
+
+
+def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
+    """Checks that the workdir that a child is about to use lies in the root's.
+
+    Only the child's own file may name another place: one of the user's own, or a trusted one. The
+    same is true of an agent that the session had when the root started. In the root's workdir, a
+    command may have put a link in its place.
+
+    Args:
+        child: the child.
+        real: the real workdir that its tools will open.
+        root: that of the root; empty = the child may work anywhere.
+        defined: name → agent of the session when the root started.
+
+    Raises:
+        ConfigError: it lies outside.
+    """
+    if not root or real.is_relative_to(root):
+        return
+    if _names_workdir(child, defined) and not _leaves_by_link(child, real, Path(root)):
+        return
+    step = "remove `workdir`"
+    raise ConfigError(
+        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
+        "the run that it belongs to",
+        hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
+    )
+
+
+def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
+    """True if the child's own, unchanged source names its workdir, and may do so."""
+    if child.text:
+        return is_from_file(child, "workdir") and is_trusted(Path(child.path))
+    return child.name in defined and defined[child.name].workdir == child.workdir

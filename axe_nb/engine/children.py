@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.workdir import check_confined, move_into_root
 from axe_nb.engine.call import PendingCall
-from axe_nb.engine.confine import check_confined, move_into_root
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
@@ -146,7 +146,7 @@ class Children:
         agent = env.as_child(agent)
         if env.origin is not None:
             agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
-        agent = move_into_root(agent, env)
+        agent = move_into_root(agent, env.workdir)
         try:
             parse_model(agent.model)
         except ConfigError as error:
@@ -161,7 +161,9 @@ class Children:
             try:
                 scope.clock.check()
                 plan = await make_plan(scope, job)
-                check_confined(agent, plan.briefing.workdir, self._workdir, env)
+                workdir = plan.briefing.workdir
+                if workdir != self._workdir:
+                    check_confined(agent, workdir, env.workdir, env.defined)
                 await asyncio.sleep(0)  # all that are parallel begin before one of them ends
                 child = self._begin(plan)
                 self._runs[place.order] = child

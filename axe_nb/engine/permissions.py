@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY, is_allowed
@@ -41,12 +41,9 @@ class PermissionPolicy:
     """The agent whose file holds the run's `[permissions]`; for a copy, the caller."""
     mode: Mode
     above: PermissionPolicy | None = None
-    mode_of: Agent | None = None
-    """The agent whose file holds the `mode` that applies; None = `agent`."""
-    by_call: bool = False
-    """True if the mode was set by the call that started the run, not by a file."""
-    by_option: bool = False
-    """True if the mode is an option of the root's run, which takes precedence over its file."""
+    mode_by: Agent | Literal["call", "option"] | None = None
+    """The source of the mode: the file of an agent, None = that of `agent`; the call that started
+    the run; or an option of the root's run."""
 
     @classmethod
     def below(
@@ -63,10 +60,9 @@ class PermissionPolicy:
         own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _pick_stricter(own, wish or own)
         owner = parent.agent if is_copy else agent
-        is_same = mode == parent.mode
-        mode_of = (parent.mode_of or parent.agent) if is_same else owner
-        by_option = is_same and parent.by_option
-        return cls(owner, mode, parent, mode_of, by_call=mode != own, by_option=by_option)
+        if mode == parent.mode:
+            return cls(owner, mode, parent, parent.mode_by or parent.agent)
+        return cls(owner, mode, parent, owner if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.
@@ -86,13 +82,7 @@ class PermissionPolicy:
         return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """The verdict of this run's settings together with those of the runs above it.
-
-        | above | own: allow | own: ask | own: deny |
-        |-------|------------|----------|-----------|
-        | allow | allow      | ask      | deny      |
-        | ask   | ask        | ask      | deny      |
-        | deny  | deny       | deny     | deny      |
+        """The stricter verdict of this run's settings and of the runs above it.
 
         An `ask` of a run that may not ask is a denial (D-56). An agent without trust has no
         commands and no MCP servers: it allows none to those below it either (D-81).
@@ -172,12 +162,16 @@ class PermissionPolicy:
             return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         here = _format_file(self.agent)
-        if self.by_option:
+        if self.mode_by == "option":
             return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
-        there = _format_file(self.mode_of or self.agent)
+        there = _format_file(self._mode_owner)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
+
+    @property
+    def _mode_owner(self) -> Agent:
+        return self.mode_by if isinstance(self.mode_by, Agent) else self.agent
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
         """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
@@ -209,11 +203,11 @@ class PermissionPolicy:
         return key, rules[key]
 
     def _format_mode_hint(self) -> str:
-        if self.by_call:
+        if self.mode_by == "call":
             return "the call that started the sub-agent requested this mode"
-        if self.by_option:
+        if self.mode_by == "option":
             return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
-        return f'set mode = "ask" or mode = "auto" in {_format_file(self.mode_of or self.agent)}'
+        return f'set mode = "ask" or mode = "auto" in {_format_file(self._mode_owner)}'
 
 
 def _pick_stricter(one: Mode, other: Mode) -> Mode:

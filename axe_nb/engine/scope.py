@@ -235,7 +235,7 @@ class RunScope:
             env=env,
             agent=agent,
             limits=limits,
-            policy=PermissionPolicy(agent, agent.mode, by_option=has_mode),
+            policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
             meter=UsageMeter(
                 name_run(agent.name, agent.model), agent.limits, above, path=agent.path
             ),
