@@ -5,6 +5,7 @@ Source: D-48, D-56; product.md "Step by step".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from axe_nb.engine.questions import AskPerson, Decision, Question, Step
@@ -17,10 +18,17 @@ STOPPED = "stopped by the user at a prompt"
 """The error of a tree that the person ended."""
 
 
-async def ask_person(scope: RunScope, question: Question) -> Decision:
+async def ask_person(
+    scope: RunScope, question: Question, is_covered: Callable[[], bool] = lambda: False
+) -> Decision:
     """Returns the answer to a question of a run: that of the recording, else of the person.
 
     The time of the run and of all above it stands still, also while it waits for its turn to ask.
+
+    Args:
+        scope: the run.
+        question: the question.
+        is_covered: true if an answer to another run has allowed the same meanwhile.
 
     Raises:
         RunStopped: the person stopped the tree, or no one can be asked.
@@ -32,7 +40,7 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
         async with env.asking:
             env.halt.check()
             try:
-                return await _find_answer(scope, question)
+                return await _find_answer(scope, question, is_covered)
             except RunStopped as stop:  # of a step function
                 raise env.halt.end_tree(stop) from None
 
@@ -57,8 +65,10 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
     return decision
 
 
-async def _find_answer(scope: RunScope, question: Question) -> Decision:
-    """Returns the recorded answer, else that of the step function or the person.
+async def _find_answer(
+    scope: RunScope, question: Question, is_covered: Callable[[], bool]
+) -> Decision:
+    """Returns the recorded answer, a yes if it is covered, else that of the function or person.
 
     Raises:
         RunStopped: there is no one.
@@ -67,6 +77,8 @@ async def _find_answer(scope: RunScope, question: Question) -> Decision:
     if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before this one
         return Decision("go")
     decision = tape.find_decision(question) if tape else None
+    if decision is None and is_covered():
+        decision = Decision("yes")
     if decision is None:
         ask = _find_function(scope, question) or find_person(scope)
         if ask is None:

@@ -153,7 +153,7 @@ class Authorizer:
             whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
             host=guard.host, workdir=str(self._workdir), call_id=call_id, schema=find_schema(tool),
         )  # fmt: skip
-        answer = await ask_person(self._scope, request)
+        answer = await ask_person(self._scope, request, lambda: self._is_covered(tool, guard))
         if answer.choice == "edit":
             return await self._check_edited(tool, answer, guard, call_id)
         if answer.choice not in ALLOWED:
