@@ -333,6 +333,7 @@ class Session:
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
             _, snapshot = self._read_settings(folder, "nothing" if env.tape else "key")
+            snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
         if below.stepper is None:

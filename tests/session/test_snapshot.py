@@ -260,6 +260,25 @@ def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
     assert 'sub-agent "late" failed' in heard(result)
 
 
+@pytest.mark.req("D-53", "D-57")
+def test_another_folder_of_agents_brings_no_agent_that_was_defined_later(project: Path) -> None:
+    sent = keep("worker")
+    put_agent("other", "team/agents", model="script/worker")
+    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
+
+    @axe_nb.tool
+    def nested() -> str:
+        """Runs agents by name, with those of another folder."""
+        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
+        axe_nb.define(Agent("late", "script/worker"))
+        names = ("other", "worker", "late")
+        return "".join(axe_nb.run(name, "go", agents_dir="team/agents").text for name in names)
+
+    result = play(call("nested"), tools=("nested",))
+    assert [request.system for request in sent] == ["", "first"]
+    assert "agent config not found: late" in heard(result)
+
+
 @pytest.mark.req("D-53")
 def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> None:
     trust.trust_file().unlink()
