@@ -48,8 +48,7 @@ def find_project(path: Path) -> Path:
     It is the root of the git repository, else the folder with `axe/` or above the agents. The
     links above it are resolved.
     """
-    base = _find_base(path)
-    return next((folder for folder in (base, *base.parents) if _is_git_root(folder)), base)
+    return _list_folders(path)[-1]
 
 
 def is_trusted(path: Path) -> bool:
@@ -62,11 +61,7 @@ def is_trusted(path: Path) -> bool:
     """
     if trusts_all() or is_own(path):
         return True
-    trusted = load_trusted()
-    base, project = _find_base(path), find_project(path)
-    return any(
-        str(folder) in trusted for folder in (base, *base.parents) if folder.is_relative_to(project)
-    )
+    return not load_trusted().keys().isdisjoint(map(str, _list_folders(path)))
 
 
 def trust_folder(folder: Path) -> None:
@@ -95,7 +90,7 @@ def trust_new_folder(path: Path) -> None:
     Raises:
         ConfigError: the list of trusted folders cannot be read or written.
     """
-    base = _find_base(path)
+    base = _list_folders(path)[0]
     if not is_own(path) and _is_empty(base / "axe"):
         trust_folder(base)
 
@@ -253,11 +248,17 @@ def _is_empty(folder: Path) -> bool:
         return False
 
 
-def _find_base(path: Path) -> Path:
-    """Returns the folder with `axe/`; of files elsewhere the one above the agents, with scripts."""
+def _list_folders(path: Path) -> list[Path]:
+    """Returns the folder that an agent file belongs to, and those above it up to its project.
+
+    It is the folder with `axe/`; of files elsewhere the one above the agents, with scripts.
+    """
     folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     is_usual = (folder.parent.name, folder.name) == ("axe", "agents")
-    return Path(os.path.realpath(folder.parent.parent if is_usual else folder.parent))
+    base = Path(os.path.realpath(folder.parent.parent if is_usual else folder.parent))
+    folders = [base, *base.parents]
+    roots = (at for at, one in enumerate(folders) if _is_git_root(one))
+    return folders[: next(roots, 0) + 1]
 
 
 def _is_git_root(folder: Path) -> bool:
