@@ -74,41 +74,45 @@ def is_from_file(agent: Agent, key: str) -> bool:
     return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
 
 
-def move_into_root(child: Agent, root: str) -> Agent:
-    """Returns a child that works in the root's workdir if it names none and would start outside."""
-    if root and not child.workdir.strip():
-        with suppress(OSError):  # the current folder was deleted: a run reports it
-            if not Path(find_real_folder()).is_relative_to(root):
-                return replace(child, workdir=root)
+def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
+    """Returns a child that may start where it is to work; nothing there is looked at.
+
+    A child without a workdir works in the current folder, in the root's if that lies outside it.
+
+    Args:
+        child: the child.
+        caller: the real workdir of the run that starts it.
+        root: that of the root; empty = the child may work anywhere.
+        defined: name → agent of the session when the root started.
+
+    Raises:
+        ConfigError: its workdir lies outside the root's.
+    """
+    named = child.workdir.strip()
+    with suppress(OSError):  # the current folder was deleted: a run reports it
+        real = Path(os.path.realpath(expand_home(named)))
+        if not root or real.is_relative_to(root):
+            return child
+        if not named:
+            return replace(child, workdir=root)
+        if real != caller and not _names_workdir(child, defined):
+            raise _make_outside(child)
     return child
 
 
 def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
-    """Checks that the workdir that a child is about to use lies in the root's.
+    """Checks the workdir that a child is about to use: a command may have put a link there.
 
-    Only the child's own file may name another place: one of the user's own, or a trusted one. The
-    same is true of an agent that the session had when the root started. In the root's workdir, a
-    command may have put a link in its place.
-
-    Args:
-        child: the child.
-        real: the real workdir that its tools will open.
-        root: that of the root; empty = the child may work anywhere.
-        defined: name → agent of the session when the root started.
+    Only the child's own file may name another place than the root's workdir: one of the user's own,
+    or a trusted one. The same is true of an agent that the session had when the root started.
 
     Raises:
         ConfigError: it lies outside.
     """
     if not root or real.is_relative_to(root):
         return
-    if _names_workdir(child, defined) and not _leaves_by_link(child, real, Path(root)):
-        return
-    step = "remove `workdir`"
-    raise ConfigError(
-        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
-        "the run that it belongs to",
-        hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
-    )
+    if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
+        raise _make_outside(child)
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
@@ -116,3 +120,12 @@ def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
     return child.name in defined and defined[child.name].workdir == child.workdir
+
+
+def _make_outside(child: Agent) -> ConfigError:
+    step = "remove `workdir`"
+    return ConfigError(
+        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
+        "the run that it belongs to",
+        hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
+    )

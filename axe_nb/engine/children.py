@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.workdir import check_confined, move_into_root
+from axe_nb.agents.workdir import check_confined, confine
 from axe_nb.engine.call import PendingCall
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
@@ -146,7 +146,7 @@ class Children:
         agent = env.as_child(agent)
         if env.origin is not None:
             agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
-        agent = move_into_root(agent, env.workdir)
+        agent = confine(agent, self._workdir, env.workdir, env.defined)
         try:
             parse_model(agent.model)
         except ConfigError as error:

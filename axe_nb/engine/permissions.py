@@ -128,11 +128,10 @@ class PermissionPolicy:
 
     def offers(self, tool: Tool) -> bool:
         """True if the tool is offered to the model; plan mode offers only allowed tools."""
-        if tool.denied_below and self.above is not None:
-            return False
+        if self.mode != "plan":
+            return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
-        is_offered = verdict == "allow" or (verdict == "ask" and tool.effect == "network")
-        return self.mode != "plan" or is_offered
+        return verdict == "allow" or (verdict == "ask" and tool.effect == "network")
 
     def list_search_hosts(self, tool: Tool) -> tuple[str, ...]:
         """The hosts of `allowed_hosts` that a search may be limited to, so as to need no approval.

@@ -20,7 +20,7 @@ from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.variables import fill_in
-from axe_nb.agents.workdir import find_workdir, move_into_root
+from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.server_tools import enter_server_tools
@@ -279,7 +279,8 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
     await in_thread(_require_sandbox, env, agents, briefing.workdir)
     for below in _list_below(env, agents) if scope.depth == 0 else ():
         try:
-            workdir = find_workdir(move_into_root(below[0], env.workdir))
+            child = confine(below[0], briefing.workdir, env.workdir, env.defined)
+            workdir = find_workdir(child)
         except ConfigError:  # an error if the agent is started
             continue
         await in_thread(_require_sandbox, env, below, workdir)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.workdir import check_confined, move_into_root
+from axe_nb.agents.workdir import confine
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
@@ -83,14 +84,14 @@ class BeginningFork:
             return
         agent = self._find_agent(run.id)
         agent, job = self._adapt(agent, Job(agent, run.task, run.prompt, pictures=run.pictures))
-        agent = move_into_root(scope.env.as_child(agent), scope.env.workdir)
+        env = scope.env
+        agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = scope.child(
             agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead,
             is_admitted=True,
         )  # fmt: skip
         try:
-            plan = await make_plan(below, job)
-            check_confined(agent, plan.briefing.workdir, scope.env.workdir, scope.env.defined)
+            await make_plan(below, job)
         finally:
             below.meter.settle()
 

@@ -339,9 +339,10 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
                 told.append(str(error))
         return "done"
 
-    play(call("nested", folder=str(tmp_path)), tools=("nested",))
-    assert len(told) == 2
-    assert all("lies outside the workdir of the run" in text for text in told)
+    calls = [call("nested", folder=str(tmp_path / name)) for name in (".", "does-not-exist")]
+    play(*calls, tools=("nested",))
+    assert len(told) == 4
+    assert all("lies outside the workdir of the run" in text for text in told), "and no more"
 
 
 @pytest.mark.req("D-53")
