@@ -89,7 +89,7 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
         ConfigError: its workdir lies outside the root's.
     """
     named = child.workdir.strip()
-    with suppress(OSError):  # the current folder was deleted: a run reports it
+    with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
         real = Path(os.path.realpath(expand_home(named)))
         if not root or real.is_relative_to(root):
             return child
@@ -119,7 +119,8 @@ def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
     """True if the child's own, unchanged source names its workdir, and may do so."""
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
-    return child.name in defined and defined[child.name].workdir == child.workdir
+    known = defined.get(child.name)  # an agent of a saved run may be among them
+    return known is not None and known.workdir == child.workdir and not child.is_restricted
 
 
 def _make_outside(child: Agent) -> ConfigError:
