@@ -127,13 +127,6 @@ class Endpoint:
                 "and without one it could do anything you can",
                 hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
-        if not sandbox.method.is_read_only and sandbox.level != "none":
-            raise ConfigError(
-                f"MCP server {quote(self._name)} was not started: the sandbox of this machine "
-                "(level files) cannot protect files from a program that goes on running",
-                hint="install bubblewrap, or set "
-                f'mcp_servers.{self._name}.sandbox = "docker:IMAGE", or "off" to start it without',
-            )
         return sandbox
 
 

@@ -139,9 +139,13 @@ class Servers:
             name: self._find(name, table, workdir, frozenset(sources))
             for name, table in tables.items()
         }
+        warnings = [  # since the run before: perhaps by the user, so that it is no error
+            f"while MCP server {name} ran: {note}; nothing was undone"
+            for name, connection in connections.items()
+            for note in await self._thread.run(connection.list_changes())
+        ]
         await self._thread.run(_start_all(connections.values()))
         tools: list[Tool] = []
-        warnings: list[str] = []
         for name, connection in connections.items():
             offered = self._make_tools(connection)
             _check_permissions(agent, name, [tool.name for tool in offered])
