@@ -111,6 +111,20 @@ class Connection:
         self._deaths = 0
         return answer
 
+    async def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since the last call.
+
+        What took the place of one is not protected from the server, so it is ended; the next call
+        starts it again.
+        """
+        try:
+            changes = await self._endpoint.list_changes()
+        except (OSError, ValueError) as error:
+            changes = (f"protected files cannot be compared: {error}",)
+        if changes:
+            await self.close()
+        return changes
+
     async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError
 

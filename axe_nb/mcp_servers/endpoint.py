@@ -81,6 +81,16 @@ class Endpoint:
         async with process as streams:
             yield streams
 
+    async def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since this was last asked.
+
+        Raises:
+            OSError: they cannot be compared.
+            ValueError: there are too many.
+        """
+        process = self._words.process
+        return () if process is None else await in_thread(process.list_changes)
+
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         words, process = self._words, self._words.process

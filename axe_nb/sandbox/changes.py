@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from axe_nb.descriptors import FOLDER
 from axe_nb.sandbox.view import View
 from axe_nb.text import quote
 
@@ -19,6 +22,9 @@ MOST = 20_000
 
 CONTENTS = ("objects", "logs")
 """Folders of repositories that hold contents only, and any number of them."""
+
+MOST_HELD = 100
+"""Folders that are kept open: more than are to be protected, fewer than a process may open."""
 
 MOST_TOLD = 10
 """Changes that are listed."""
@@ -33,14 +39,16 @@ def look(view: View, *, is_read_only: bool) -> Look:
     Args:
         view: what it sees.
         is_read_only: true if existing protected files are read-only to it; what is left then are
-            links and names that nothing could be mounted on.
+            links, names that nothing could be mounted on, and what the user replaces meanwhile, as
+            `git config` and editors do: a mount goes with the file that it is on.
 
     Raises:
         ValueError: there are too many.
         OSError: a folder cannot be read.
     """
     found: dict[str, tuple[int, ...]] = {}
-    for path in _list_paths(view, is_read_only=is_read_only):
+    mounted = _list_mounted(view) if is_read_only else {}
+    for path in (*mounted, *_list_paths(view, is_read_only=is_read_only)):
         try:
             its = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -52,6 +60,17 @@ def look(view: View, *, is_read_only: bool) -> Look:
         if len(found) > MOST:
             raise ValueError(f"there are more than {MOST} protected files in the workdir")
     return found
+
+
+@contextmanager
+def hold_folders(view: View) -> Iterator[None]:
+    """Keeps mounted folders open: a new one in the place of one would else get its number."""
+    flags = getattr(os, "O_PATH", 0) | FOLDER
+    with ExitStack() as stack:
+        for path in islice(_list_mounted(view), MOST_HELD):
+            with suppress(OSError):
+                stack.callback(os.close, os.open(path, flags))
+        yield
 
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
@@ -72,6 +91,13 @@ def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
         notes.append(f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}")
     left = len(notes) - MOST_TOLD
     return (*notes[:MOST_TOLD], *([f"and {left} more changes"] if left > 0 else []))
+
+
+def _list_mounted(view: View) -> Mapping[str, None]:
+    """Returns what is mounted for a command in folders that it may write."""
+    covered = {*view.read_only, *view.hidden}
+    every = dict.fromkeys([*view.anchored, *view.read_only, *view.hidden])
+    return {str(path): None for path in every if covered.isdisjoint(path.parents)}
 
 
 def _list_paths(view: View, *, is_read_only: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from axe_nb.sandbox.changes import compare, look
+from axe_nb.sandbox.changes import Look, compare, hold_folders, look
 from axe_nb.sandbox.covers import Covers
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import list_children, list_descendants
@@ -59,6 +59,8 @@ class Process:
         """The process that started it; forks of it inherit the object, not the program."""
         self._method = method
         self._view = view
+        self._looked: Look | None = None
+        """Its protected files, as they were when they were last compared."""
         self._words, self._environment = words, environment
         self._files = files
         self._popen: subprocess.Popen[bytes] | None = None
@@ -72,6 +74,19 @@ class Process:
     def wait(self, timeout: float | None = None) -> bool:
         """Returns true once the program and everything that it started have ended."""
         return self._over.wait(timeout)
+
+    def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since this was last asked.
+
+        Raises:
+            OSError: they cannot be compared.
+            ValueError: there are too many.
+        """
+        view, is_read_only = self._view, self._method.is_read_only
+        if self._looked is None or not view.workdir.exists():
+            return ()
+        before, self._looked = self._looked, look(view, is_read_only=is_read_only)
+        return compare(before, self._looked, view.workdir)
 
     def kill(self) -> None:
         """Kills the program and everything that it started; one that has not begun never does."""
@@ -111,11 +126,11 @@ class Process:
             covers.end(list_covers(view) if view.workdir.exists() else ())
 
     def _compare(self, view: View) -> None:
-        is_read_only = self._method.is_read_only
-        before = look(view, is_read_only=is_read_only)
-        self._run_in(view)
-        if view.workdir.exists():
-            self.notes = compare(before, look(view, is_read_only=is_read_only), view.workdir)
+        self._view = view
+        with hold_folders(view):
+            self._looked = look(view, is_read_only=self._method.is_read_only)
+            self._run_in(view)
+            self.notes = self.list_changes()
 
     def _run_in(self, view: View) -> None:
         """Runs the program to its end."""
