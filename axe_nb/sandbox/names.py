@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from axe_nb.links import follow_links
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
 FILES = (".env", ".envrc", ".env.local")
@@ -67,8 +70,12 @@ def _read_start(path: Path) -> str:
         return ""
 
 
-def find_targets(paths: Iterator[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the files and folders in the workdir that the links among the paths lead to."""
-    for real in (Path(os.path.realpath(path)) for path in paths if path.is_symlink()):
-        if real != workdir and real.is_relative_to(workdir) and real.exists():
-            yield real
+def find_targets(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
+    """Yields the places in the workdir that the links among the paths lead to, over other links.
+
+    The last one need not exist.
+    """
+    for path in filter(Path.is_symlink, paths):
+        with suppress(OSError):  # a cycle
+            passed = follow_links(path)[1:]
+            yield from (p for p in passed if p != workdir and p.is_relative_to(workdir))

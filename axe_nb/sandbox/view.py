@@ -100,10 +100,8 @@ def fill_view(view: View) -> View:
         stand_ins |= {repository / name: GIT_ABSENT.get(name) for name in GIT_SETTINGS}
     prefix = _find_prefix(workdir)
     names = [*stand_ins, *view.sources, *([prefix] if prefix else [])]
-    names = [path for path in names if path != repository]
+    names = [path for path in (*names, *find_targets(names, workdir)) if path != repository]
     found = [path for path in names if path.exists() and not path.is_symlink()]
-    found += find_targets(iter(names), workdir)
-    found = [path for path in found if path != repository]
     hidden = tuple(dict.fromkeys(_find_keys(workdir, home, names)))
     kept_out = [p for p in stand_ins if p.parent != repository or p.name in GIT_ABSENT]
     missing = {p: stand_ins[p] for p in kept_out if not os.path.lexists(p)}
@@ -177,8 +175,8 @@ def _find_keys(workdir: Path, home: Path, names: Sequence[Path]) -> Iterator[Pat
             yield folder
     there = (workdir / name for name in sorted(os.listdir(workdir)))  # noqa: PTH208
     keys = [path for path in dict.fromkeys([*names, *there]) if is_hidden(path, workdir)]
+    keys = [*keys, *find_targets(keys, workdir)]
     yield from (path for path in keys if path.exists() and not path.is_symlink())
-    yield from find_targets(iter(keys), workdir)
     if workdir == home:
         below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
         yield from (path for path in below if path.exists() and not path.is_symlink())
