@@ -269,3 +269,17 @@ def test_names_of_files_that_ipython_would_run_are_not_offered_by_tab(
         ]
     finally:
         shell.run_line_magic("unload_ext", "axe_nb")
+
+
+def test_a_file_is_not_made_elsewhere_through_a_link_that_leads_nowhere(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_agent(home / "evil/axe/agents", more="")
+    (home / "evil/start.axe").symlink_to(home / ".bash_profile")
+    monkeypatch.chdir(home / "evil")
+    why = "it is a link to ~/.bash_profile, which is not there"
+    with pytest.raises(AxeError, match=why), axe_nb.cassette("start.axe", "record"):
+        result = axe_nb.run("evil", "go", display=False)
+    with pytest.raises(AxeError, match=why):
+        result.save("start.axe")
+    assert not (home / ".bash_profile").exists()
