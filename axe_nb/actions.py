@@ -13,9 +13,9 @@ from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, Config, format_path, is_own
 from axe_nb.agents.files import display_path, expand_home
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, trust_folder
+from axe_nb.agents.workdir import find_workdir
 from axe_nb.doctor.doctor import examine
 from axe_nb.doctor.finding import Finding
-from axe_nb.engine.confine import real_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.question import WIDTH
@@ -47,9 +47,10 @@ def format_tools(agent: Agent) -> str:
     """Formats an agent's tools, one a line; starts its MCP servers as a run of it would.
 
     Raises:
-        ConfigError: the agent names an unknown tool, or a server did not start.
+        ConfigError: the agent names an unknown tool, its workdir is missing, or a server did not
+            start.
     """
-    settings, workdir = Config.load().mcp_servers, Path(real_workdir(agent))
+    settings, workdir = Config.load().mcp_servers, find_workdir(agent)
     offered = run_and_wait(session.servers.open(agent, settings, workdir))
     return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
 

@@ -11,19 +11,14 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote, quote_plus
 
-Screens: TypeAlias = "tuple[tuple[str, re.Pattern[str]], ...]"
-"""(text, pattern that begins with it)."""
-
 MASK = "***"
-
-_KEPT = rf"\1{MASK}"
 
 SHORTEST = 8
 """Characters; shorter values are found in ordinary words and numbers."""
@@ -97,10 +92,9 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
     "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
     "uthorization": (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
-    "pi-key": (_HEADER, _VALUE),
-    "pi-Key": (_HEADER, _VALUE),
-    "PI-Key": (_HEADER, _VALUE),
-    **dict.fromkeys(("uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)),
+    **dict.fromkeys(
+        ("pi-key", "pi-Key", "PI-Key", "uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)
+    ),
     **dict.fromkeys(
         ("ookie", "OOKIE"),
         (
@@ -130,14 +124,7 @@ LEAST = 8
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
 """The marks of a cut."""
 
-_SIGNS = "-_/JKxz"
-"""Characters that most texts have seldom; each shape but one begins with something that has one."""
-
 _passed: set[str] = set()
-
-
-_latest: tuple[Mapping[Any, Any], set[str], Filter | None] = {}, set(), None
-"""(environment, `_passed`, filter) of the last look."""
 
 
 def remember(secret: str) -> None:
@@ -153,27 +140,21 @@ def redact(text: str) -> str:
 
 def find_filter() -> Filter:
     """Returns the filter of the environment as it is now."""
-    global _latest
     # the mapping below `os.environ`, whose own look at a variable decodes it: 50 times as slow
-    variables = dict(getattr(os.environ, "_data", os.environ))
-    before, secrets, found = _latest
-    if found is None or before != variables or secrets != _passed:
-        # by `get`, as another thread may remove a variable meanwhile
-        named = {os.environ.get(name, "") for name in os.environ if is_secret_name(name)}
-        found = _make_filter(frozenset(named | _passed))
-        _latest = variables, _passed.copy(), found
-    return found
+    variables = getattr(os.environ, "_data", os.environ)
+    return _make_filter(frozenset(variables.items()), frozenset(_passed))
 
 
-@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """True if a variable or header of that name holds a secret."""
     return SECRET_NAME.search(name) is not None
 
 
 @lru_cache(maxsize=16)
-def _make_filter(values: frozenset[str]) -> Filter:
-    secrets = {part.strip() for value in values for part in (value, SCHEME.sub("", value, 1))}
+def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) -> Filter:
+    named = {os.fsdecode(value) for name, value in variables if is_secret_name(os.fsdecode(name))}
+    known = named | passed
+    secrets = {part.strip() for one in known for part in (one, SCHEME.sub("", one, 1))}
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
     return Filter(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
@@ -201,10 +182,10 @@ class Filter:
         for form in self.forms:
             if len(form) >= 2 * LEAST and (form[:LEAST] in text or form[-LEAST:] in text):
                 text = _mask_rest(form, text)
-        if is_found(_compile_screens(), text):
-            for mark, pattern in _compile_shapes():
-                if mark in text:
-                    text = pattern.sub(_KEPT, text)
+        characters = set(text)  # most texts lack one of each mark, and a set is built fast
+        for mark, pattern in _compile_shapes():
+            if characters.issuperset(mark) and mark in text:
+                text = pattern.sub(rf"\1{MASK}", text)
         return text
 
     def json(self, value: Any) -> Any:
@@ -252,46 +233,6 @@ def _compile_shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
-@cache
-def _compile_screens() -> Screens:
-    shapes = ((mark, kept + secret) for mark, (kept, secret) in SHAPES.items())
-    return compile_screens(shapes, _SIGNS)
-
-
-def compile_screens(shapes: Iterable[tuple[str, str]], signs: str) -> Screens:
-    """Returns screens of which one finds what any shape finds, for texts that mostly have none.
-
-    To search from rare characters takes a third of the time that the beginnings of all shapes take.
-
-    Args:
-        shapes: the beginning of each, and the pattern of its rest.
-        signs: characters that texts have seldom, but most beginnings.
-    """
-    screens: dict[str, list[str]] = {}
-    befores: dict[str, set[str]] = {}
-    for mark, pattern in shapes:
-        at = next((at for at, char in enumerate(mark) if char in signs), -1)
-        begun, rest = (mark[: at + 1], mark[at + 1 :]) if at >= 0 else (mark, "")
-        sign = begun[-1] if at >= 0 else mark
-        screens.setdefault(sign, []).append(f"(?<={re.escape(begun)}){re.escape(rest)}{pattern}")
-        befores.setdefault(sign, set()).add(begun[at - 1 : at] if at > 0 else "")
-    return tuple(
-        (sign, re.compile(f"{_look_before(sign, befores[sign])}(?:{'|'.join(found)})"))
-        for sign, found in screens.items()
-    )
-
-
-def _look_before(sign: str, befores: set[str]) -> str:
-    """Returns a pattern of a sign with one of these before it, unless one may be there alone."""
-    sign = re.escape(sign)
-    return sign if "" in befores else f"{sign}(?<=[{re.escape(''.join(sorted(befores)))}]{sign})"
-
-
-def is_found(screens: Screens, text: str) -> bool:
-    """True if a screen finds a shape in the text."""
-    return any(sign in text and pattern.search(text) for sign, pattern in screens)
-
-
 def _is_header(key: str) -> bool:
     return key.lower().replace("_", "-") in SECRET_HEADERS
 
@@ -316,8 +257,7 @@ def _is_path(value: str) -> bool:
 def _list_forms(secret: str) -> Iterator[str]:
     """Yields a secret as it is, as JSON (twice too), in URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
-    plain = {secret, *_list_base64(encoded)}
-    plain = {form for form in plain if len(form) >= SHORTEST}
+    plain = {form for form in (secret, *_list_base64(encoded)) if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
     yield from plain | once
     yield from (twice for form in once for twice in _list_json(form))

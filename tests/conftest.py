@@ -20,7 +20,6 @@ import pytest
 from axe_nb import redaction
 from axe_nb.agents.trust import trust_folder
 from axe_nb.providers import exchange
-from axe_nb.providers import secrets as secrets_of
 from axe_nb.session.session import session
 from tests import bootstrap, order
 from tests.providers import sdk
@@ -116,7 +115,6 @@ def own_session() -> Iterator[None]:
     """
     before, secrets = session.snapshot(), redaction._passed.copy()
     exchange._refused.clear()
-    secrets_of._collect.cache_clear()  # a later server may have the same port and key
     yield
     session.restore(before)
     redaction._passed.clear()

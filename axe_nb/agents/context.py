@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,8 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir, skill_paths
 from axe_nb.agents.files import read_real_text, reason
-from axe_nb.agents.trust import find_outside, is_trusted
-from axe_nb.agents.workdir import find_workdir
+from axe_nb.agents.trust import is_outside, is_trusted
+from axe_nb.agents.workdir import find_workdir, is_from_file
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
@@ -81,7 +80,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     Raises:
         ConfigError: as for `brief`.
     """
-    workdir = find_workdir(agent).real
+    workdir = find_workdir(agent)
     skill, skill_path = _read_skill(agent)
     found, warnings = _find_files(agent.files, workdir, check)
     files = _Files(warnings)
@@ -128,10 +127,10 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
             f"skill {given} was not read: it may hold keys or passwords",
             hint=f"name another skill in agent {quote(agent.name)}",
         )
-    if not (agent.path and agent.text) or tomllib.loads(agent.text).get("skill") != agent.skill:
+    if not is_from_file(agent, "skill"):
         return  # the person's own words name it
-    is_outside = real.exists() and find_outside(Path(agent.path), real)
-    if is_outside and not is_trusted(Path(agent.path)):
+    path = Path(agent.path)
+    if real.exists() and is_outside(path, real) and not is_trusted(path):
         raise ConfigError(
             f"skill {given} of agent {quote(agent.name)} was replaced by a link out of the project",
             hint="start a new run",

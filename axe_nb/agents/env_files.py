@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason
@@ -18,34 +18,27 @@ from axe_nb.errors import ConfigError
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.text import quote
 
-MAX_NAME, MAX_NAMES = 100, 1000
-"""Characters of a name, and names in a file."""
+MAX_NAMES = 1000
+"""Names in a file."""
 
-_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
+_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,99})[ \t]*=[ \t]*(.*)")
 _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:\#.*)?""")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
-UNKNOWN = "a file sets only keys and addresses of providers"
-KEY_ELSEWHERE = "a key that is not from this file would be sent there"
-EXPANDED = "its value contains ${…}, which is not expanded; write it out, or use single quotes"
+SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
+UNKNOWN = "refused, because a file sets only keys and addresses of providers"
+EXPANDED = (
+    "refused, because its value contains ${…}, which is not expanded; write it out, or use single "
+    "quotes"
+)
+KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
+
+OUTCOMES = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
+"""The outcomes of a name in a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedNames:
-    """The names in a file that was read; never a value."""
-
-    set: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Those that had a value before, which they keep."""
-    empty: tuple[str, ...]
-    """Those without a value, which are not set."""
-    refused: Mapping[str, str]
-    """Name → why it is not set."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyState:
+class KeyState(NamedTuple):
     """One variable of a provider; never its value."""
 
     provider: str
@@ -53,45 +46,47 @@ class KeyState:
     state: str
 
 
-def load_env(file: str) -> LoadedNames:
+def load_env(file: str) -> dict[str, list[str]]:
     """Reads a file of NAME=VALUE lines into the environment of this process.
 
     A variable that has a value keeps it. Values are not expanded.
+
+    Returns:
+        Outcome → names; never a value.
 
     Raises:
         ConfigError: it cannot be read, or a line is wrong; then nothing is set.
     """
     path = expand_home(file)
+    shown = format_path_or_name(path)
     try:
-        text = read_text(path)
+        values = _parse(read_text(path), shown)
     except OSError as error:
         raise ConfigError(
-            f"cannot read {quote(format_path_or_name(path))}: {reason(error)}",
+            f"cannot read {quote(shown)}: {reason(error)}",
             hint="give a file of NAME=VALUE lines, as in %axe env .env",
         ) from None
-    values = _parse(text, format_path_or_name(path))
-    config = Config.load()
-    new: dict[str, str] = {}
-    kept: list[str] = []
-    empty: list[str] = []
-    refused: dict[str, str] = {}
-    known = {info.key_variable for info in config.known.values() if info.has_server}
-    addresses = {info.url_variable: info for info in config.known.values() if info.has_server}
+    config, new = Config.load(), dict[str, str]()
+    servers = [info for info in config.known.values() if info.has_server]
+    keys = {info.key_variable for info in servers}
+    addresses = {info.url_variable: info for info in servers}
+    found: dict[str, list[str]] = {}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
-        if name not in known and name not in addresses:
-            refused[name] = UNKNOWN
+        if name not in keys and name not in addresses:
+            outcome = UNKNOWN
         elif value is None:
-            refused[name] = EXPANDED
+            outcome = EXPANDED
         elif not value:
-            empty.append(name)
+            outcome = EMPTY
         elif name in addresses and not _brings_key(addresses[name], config, new):
-            refused[name] = KEY_ELSEWHERE
+            outcome = KEY_ELSEWHERE
         elif os.environ.get(name, "").strip():
-            kept.append(name)
+            outcome = KEPT
         else:
-            new[name] = value
+            outcome, new[name] = SET, value
+        found.setdefault(outcome, []).append(name)
     os.environ.update(new)
-    return LoadedNames(set=tuple(new), kept=tuple(kept), empty=tuple(empty), refused=refused)
+    return {outcome: found[outcome] for outcome in OUTCOMES if outcome in found}
 
 
 def list_keys() -> Iterator[KeyState]:
@@ -106,10 +101,9 @@ def list_keys() -> Iterator[KeyState]:
             source = config.key_source(info.name)
             state = "set" if source == info.key_variable else f"in {source}" if source else ""
             missing = "not set" if info.needs_key else "not set, not needed"
-            state = state or missing
-            yield KeyState(provider=info.name, variable=info.key_variable, state=state)
+            yield KeyState(info.name, info.key_variable, state or missing)
             if os.environ.get(info.url_variable, "").strip():
-                yield KeyState(provider=info.name, variable=info.url_variable, state="set")
+                yield KeyState(info.name, info.url_variable, "set")
 
 
 def _parse(text: str, file: str) -> dict[str, str | None]:
@@ -123,18 +117,17 @@ def _parse(text: str, file: str) -> dict[str, str | None]:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        problem, found = "not a NAME=VALUE line", _LINE.fullmatch(bare)
-        if len(values) >= MAX_NAMES:
-            problem = f"more than {MAX_NAMES} variables"
-        elif found and len(found[1]) <= MAX_NAME:
-            try:
-                values[found[1]] = _read_value(found[2])
-                continue
-            except ValueError as error:
-                problem = str(error)
-        failure = ConfigError(problem, hint="fix the line; nothing was set")
-        failure.place = f"in {file}, line {number}"
-        raise failure
+        found = _LINE.fullmatch(bare)
+        try:
+            if len(values) >= MAX_NAMES:
+                raise ValueError(f"more than {MAX_NAMES} variables")
+            if found is None:
+                raise ValueError("not a NAME=VALUE line")
+            values[found[1]] = _read_value(found[2])
+        except ValueError as error:
+            failure = ConfigError(str(error), hint="fix the line; nothing was set")
+            failure.place = f"in {file}, line {number}"
+            raise failure from None
     return values
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from ipaddress import ip_address
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -22,15 +21,9 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
     `python.org` matches that host alone, `*.python.org` every host below it but not itself.
     """
     host = fold_host(host)
-    return any(_matches(host, fold_host(pattern)) for pattern in allowed)
-
-
-def _matches(host: str, pattern: str) -> bool:
-    if pattern == ANY:
-        return True
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
-    return bool(host) and host == pattern
+    patterns = {fold_host(pattern) for pattern in allowed}
+    above = (f"*.{host[at + 1 :]}" for at, char in enumerate(host) if char == "." and at)
+    return ANY in patterns or (bool(host) and not patterns.isdisjoint((host, *above)))
 
 
 def host_problem(pattern: str) -> str:
@@ -52,7 +45,6 @@ def host_problem(pattern: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=1024)
 def fold_host(host: str) -> str:
     """Returns a host as it is compared: in lower-case ASCII, without a trailing dot or brackets."""
     folded = host.strip().rstrip(".").removeprefix("[").removesuffix("]").lower()

@@ -13,7 +13,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.variables import fill_in
-from axe_nb.agents.workdir import Workdir, find_workdir
+from axe_nb.agents.workdir import find_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
@@ -38,7 +38,8 @@ class Briefing:
     """The whole system prompt."""
     system_ends: tuple[int, int]
     """The ends of the agent's own prompt and of its skill in it."""
-    workdir: Workdir
+    workdir: Path
+    """Without links; tools open it by this path, so that no link can take its place later."""
     skill: str
     """Text of the skill; empty if there is none."""
     files: tuple[tuple[str, str], ...]

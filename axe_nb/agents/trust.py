@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,7 @@ def find_project(path: Path) -> Path:
     It is the root of the git repository, else the folder with `axe/` or above the agents; but
     neither the home folder nor one above it. The links above it are resolved.
     """
-    base = _find_base(path)
-    above = takewhile(lambda folder: not _holds_home(folder), (base, *base.parents))
-    return next(filter(_is_git_root, above), base)
+    return _list_folders(path)[-1]
 
 
 def is_trusted(path: Path) -> bool:
@@ -64,10 +62,8 @@ def is_trusted(path: Path) -> bool:
     """
     if trusts_all() or is_own(path):
         return True
-    trusted = load_trusted()
-    agents, base, project = _find_agents(path), _find_base(path), find_project(path)
-    above = (folder for folder in (base, *base.parents) if folder.is_relative_to(project))
-    return any(str(folder) in trusted for folder in (agents, *above))
+    folders = (_find_agents(path), *_list_folders(path))
+    return not load_trusted().keys().isdisjoint(map(str, folders))
 
 
 def trust_folder(folder: Path) -> None:
@@ -116,27 +112,23 @@ def load_trusted() -> dict[str, None]:
             step = f"check it, then run chmod 600 {shown}"
             raise ConfigError("other users can change the list of trusted folders", hint=step)
         header, *lines = read_text(path).splitlines() or [""]
-        if not re.fullmatch(r"axe-nb trusted folders 1\.\d+", header):
+        if header != HEADER:
             raise ValueError("its format is unknown")
-        return dict.fromkeys(
-            folder for line in lines if isinstance(folder := json.loads(line), str)
-        )
+        return dict.fromkeys(str(json.loads(line)) for line in lines)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        why = reason(error) if isinstance(error, (OSError, ValueError)) else "nested too deeply"
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot read the list of trusted folders: {why}",
+            f"cannot read the list of trusted folders: {reason(error)}",
             hint=f"delete {shown}, and trust the folders again",
         ) from None
 
 
-def find_outside(path: Path, target: Path) -> str:
-    """Returns the place of a target outside the project of an agent file; empty if it is inside."""
+def is_outside(path: Path, target: Path) -> bool:
+    """True if a target lies outside the project of an agent file."""
     if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
-        return str(target)
-    real = Path(os.path.realpath(target))
-    return "" if real.is_relative_to(find_project(path)) else display_path(real)
+        return True
+    return not Path(os.path.realpath(target)).is_relative_to(find_project(path))
 
 
 def check_link(path: Path) -> Path:
@@ -146,11 +138,8 @@ def check_link(path: Path) -> Path:
         ConfigError: a link leads it out of a project that the user does not trust.
     """
     real = Path(os.path.realpath(path))
-    if not is_trusted(path) and find_outside(path, real):
-        raise ConfigError(
-            f"agent {quote(path.stem)} is a link out of its project, {_show_project(path)}",
-            hint=f"if you trust that folder, {NEXT_STEP}",
-        )
+    if not is_trusted(path) and is_outside(path, real):
+        raise _make_error(path, "is a link out of its project")
     return real
 
 
@@ -170,7 +159,10 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     Raises:
         ConfigError: the agent cannot run without what it may not have.
     """
-    left_out = [*_remove_rights(table), *_remove_places(table, path), *_remove_values(table)]
+    script = _find_script(table, path)
+    if script is not None and is_outside(path, script):
+        raise _make_error(path, "uses a script outside its project")
+    left_out = [*_remove_keys(table, path), *_remove_entries(table)]
     if not left_out:
         return ""
     names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
@@ -181,55 +173,62 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     )
 
 
-def _remove_rights(table: dict[str, Any]) -> list[str]:
-    left_out = [key for key in ("mcp_servers", "allowed_hosts") if table.pop(key, None)]
-    if table.get("mode") == "auto":
-        table["mode"] = "ask"
-        left_out.append('mode = "auto"')
-    if table.pop("sandbox", "auto") != "auto":
-        left_out.append("sandbox")
+def _make_error(path: Path, problem: str) -> ConfigError:
+    return ConfigError(
+        f"agent {quote(path.stem)} {problem}, {_show_project(path)}",
+        hint=f"if you trust that folder, {NEXT_STEP}",
+    )
+
+
+def _remove_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
+    workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
+    is_refused = {
+        "mcp_servers": bool(table.get("mcp_servers")),
+        "allowed_hosts": bool(table.get("allowed_hosts")),
+        "mode": table.get("mode") == "auto",
+        "sandbox": table.get("sandbox", "auto") != "auto",
+        "workdir": bool(workdir) and _leads_out([expand_home(workdir)], path),
+        "skill": bool(skill) and _leads_out(skill_paths(skill, str(path)), path),
+    }
+    for key in filter(is_refused.get, is_refused):
+        del table[key]
+        yield 'mode = "auto"' if key == "mode" else key
+
+
+def _leads_out(places: list[Path], path: Path) -> bool:
+    """True if the place that would be used lies outside the project; nothing there is read."""
+    return is_outside(path, next(filter(os.path.lexists, places), places[0]))
+
+
+def _remove_entries(table: dict[str, Any]) -> Iterator[str]:
+    for name, is_refused in REFUSED_ENTRIES.items():
+        entries = table.get(name)
+        if isinstance(entries, dict):
+            refused = [key for key, value in entries.items() if is_refused(key, value)]
+            table[name] = {key: entries[key] for key in entries if key not in refused}
+            yield from (f"{name}.{key}" for key in refused)
     tools = table.get("tools")
     if isinstance(tools, list):
-        refused = [name for name in tools if _needs_trust(name)]
-        table["tools"] = [name for name in tools if name not in refused]
-        left_out += map(str, refused)
-    permissions = table.get("permissions")
-    if isinstance(permissions, dict):
-        allowed = [key for key, value in permissions.items() if value == "allow"]
-        table["permissions"] = {k: v for k, v in permissions.items() if k not in allowed}
-        left_out += [f"permissions.{key}" for key in allowed]
-    return left_out
+        refused = [one for one in tools if isinstance(one, str) and _needs_trust(one)]
+        table["tools"] = [one for one in tools if one not in refused]
+        yield from refused
 
 
-def _needs_trust(tool: object) -> bool:
+def _needs_trust(tool: str) -> bool:
     """True for the tools of commands and of MCP servers."""
-    return isinstance(tool, str) and (tool in COMMANDS or "__" in tool)
+    return tool in COMMANDS or "__" in tool
 
 
-def _remove_places(table: dict[str, Any], path: Path) -> list[str]:
-    """Removes the paths that lead out of the project; nothing there is read.
+def _exceeds(default: float, value: object) -> bool:
+    return bool(default) and isinstance(value, int) and not 0 < value <= default
 
-    Raises:
-        ConfigError: the agent's script does.
-    """
-    script = _find_script(table, path)
-    if script is not None and find_outside(path, script):
-        raise ConfigError(
-            f"agent {quote(path.stem)} uses a script outside its project, {_show_project(path)}",
-            hint=f"if you trust that folder, {NEXT_STEP}",
-        )
-    workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
-    places = {
-        "workdir": [expand_home(workdir)] if workdir else [],
-        "skill": skill_paths(skill, str(path)) if skill else [],
-    }
-    left_out = []
-    for key, paths in places.items():
-        there = [*filter(os.path.lexists, paths), *paths][:1]
-        if there and find_outside(path, there[0]):
-            del table[key]
-            left_out.append(key)
-    return left_out
+
+REFUSED_ENTRIES: Mapping[str, Callable[[str, Any], bool]] = {
+    "permissions": lambda _, verdict: verdict == "allow",
+    "params": lambda key, value: key not in COMMON_PARAMS or isinstance(value, (dict, list)),
+    "limits": lambda key, value: _exceeds(asdict(DEFAULT_LIMITS).get(key, 0), value),
+}
+"""Table of an agent file → true for what it may not have in it: (key, value)."""
 
 
 def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
@@ -241,28 +240,6 @@ def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
         return expand_home(name)
     beside = path.parent.parent / "scripts" / f"{name}.toml"
     return beside if os.path.lexists(beside) else None
-
-
-def _remove_values(table: dict[str, Any]) -> list[str]:
-    """Removes params that do more than shape an answer, and limits above the default ones."""
-    left_out = []
-    params = table.get("params")
-    if isinstance(params, dict):
-        for key in [k for k, v in params.items() if k not in COMMON_PARAMS or _is_nested(v)]:
-            del params[key]
-            left_out.append(f"params.{key}")
-    limits = table.get("limits")
-    if isinstance(limits, dict):
-        for key, value in list(limits.items()):
-            most = getattr(DEFAULT_LIMITS, key, 0)
-            if most and isinstance(value, int) and not 0 < value <= most:
-                del limits[key]
-                left_out.append(f"limits.{key}")
-    return left_out
-
-
-def _is_nested(value: object) -> bool:
-    return isinstance(value, (dict, list))
 
 
 def _is_empty(folder: Path) -> bool:
@@ -282,14 +259,18 @@ def _find_agents(path: Path) -> Path:
     return Path(os.path.realpath(above)) / folder.relative_to(above)
 
 
-def _find_base(path: Path) -> Path:
-    """Returns the folder with `axe/`; of files elsewhere the one above the agents, with scripts.
+def _list_folders(path: Path) -> list[Path]:
+    """Returns the folder that an agent file belongs to, and those above it up to its project.
 
-    In the home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
+    It is the folder with `axe/`; of files elsewhere the one above the agents, with scripts. In the
+    home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
     """
     agents = _find_agents(path)
     top = agents.parent if _is_usual(agents) else agents
-    return Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
+    base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
+    folders = list(takewhile(lambda folder: not _holds_home(folder), (base, *base.parents)))
+    roots = (at for at, one in enumerate(folders) if _is_git_root(one))
+    return folders[: next(roots, 0) + 1] or [base]
 
 
 def _is_usual(agents: Path) -> bool:

@@ -5,9 +5,10 @@ Source: D-48, D-56; product.md "Step by step".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision, Question, Step
+from axe_nb.engine.questions import AskPerson, Decision, Question, Step
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import PersonAnswered, PersonAsked
@@ -17,10 +18,17 @@ STOPPED = "stopped by the user at a prompt"
 """The error of a tree that the person ended."""
 
 
-async def ask_person(scope: RunScope, question: Question) -> Decision:
+async def ask_person(
+    scope: RunScope, question: Question, is_covered: Callable[[], bool] = lambda: False
+) -> Decision:
     """Returns the answer to a question of a run: that of the recording, else of the person.
 
     The time of the run and of all above it stands still, also while it waits for its turn to ask.
+
+    Args:
+        scope: the run.
+        question: the question.
+        is_covered: true if an answer to another run has allowed the same meanwhile.
 
     Raises:
         RunStopped: the person stopped the tree, or no one can be asked.
@@ -32,7 +40,7 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
         async with env.asking:
             env.halt.check()
             try:
-                return await _find_answer(scope, question)
+                return await _find_answer(scope, question, is_covered)
             except RunStopped as stop:  # of a step function
                 raise env.halt.end_tree(stop) from None
 
@@ -44,7 +52,9 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
 
 async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> Decision:
     """Returns the answer that `ask` gives; views hear of both, and the clocks stand still."""
-    scope.env.emit(_describe(scope, question))
+    is_shown = _find_function(scope, question) is None
+    asked = scope.env.describe(question) if is_shown else PersonAsked("", question.call_id)
+    scope.env.emit(replace(asked, run=scope.id))
     began = scope.seconds
     try:
         with scope.clock.paused():
@@ -55,21 +65,26 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
     return decision
 
 
-def _describe(scope: RunScope, question: Question) -> PersonAsked:
-    stepper = scope.env.stepper
-    if isinstance(question, Step) and stepper and stepper.function:  # no person is shown it
-        return PersonAsked(scope.id, question.call_id)
-    return replace(scope.env.describe(question), run=scope.id)
+async def _find_answer(
+    scope: RunScope, question: Question, is_covered: Callable[[], bool]
+) -> Decision:
+    """Returns the recorded answer, a yes if it is covered, else that of the function or person.
 
-
-async def _find_answer(scope: RunScope, question: Question) -> Decision:
+    Raises:
+        RunStopped: there is no one.
+    """
     tape, stepper = scope.env.tape, scope.env.stepper
-    is_step = isinstance(question, Step)
-    if is_step and stepper is not None and stepper.is_over:  # by the answer before this one
+    if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before this one
         return Decision("go")
     decision = tape.find_decision(question) if tape else None
+    if decision is None and is_covered():
+        decision = Decision("yes")
     if decision is None:
-        decision = await _choose_asker(scope, question)(question)
+        ask = _find_function(scope, question) or find_person(scope)
+        if ask is None:
+            flag = stepper.flag if stepper else "this"
+            raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
+        decision = await ask(question)
     if tape:
         tape.keep_decision(question, decision)
     if stepper is not None and decision.choice == "end":
@@ -77,21 +92,11 @@ async def _find_answer(scope: RunScope, question: Question) -> Decision:
     return decision
 
 
-def _choose_asker(scope: RunScope, question: Question) -> AskPerson:
-    """Returns who answers.
-
-    Raises:
-        RunStopped: there is no one.
-    """
+def _find_function(scope: RunScope, question: Question) -> AskPerson | None:
+    """Returns the step function, if the question is a step and there is one."""
     stepper = scope.env.stepper
-    if isinstance(question, ApprovalRequest):
-        person = find_person(scope)
-    else:
-        person = stepper.decide if stepper and stepper.function else find_person(scope)
-    if person is None:
-        flag = stepper.flag if stepper else "this"
-        raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
-    return person
+    is_asked = isinstance(question, Step) and stepper and stepper.function
+    return stepper.decide if stepper and is_asked else None
 
 
 def find_person(scope: RunScope) -> AskPerson | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from axe_nb.engine.stepping import find_schema
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
-WHOLE_TOOL = "this tool"
-"""The calls that "always" covers for a tool without a guard."""
+NO_NEEDS = Guard(covers="this tool")
+"""The needs of the calls of a tool without a guard."""
 
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
 
@@ -33,8 +33,8 @@ class Permit:
 
     arguments: Mapping[str, Any]
     """The arguments to run with."""
-    guard: Guard | None
-    """The guard's answer for these arguments."""
+    guard: Guard
+    """The needs of the call with these arguments."""
     is_edited: bool = False
     """True if the person changed the arguments."""
     note: str = ""
@@ -68,13 +68,11 @@ class Authorizer:
             ToolError: its guard rejects the arguments.
             RunStopped: the person stopped the run.
         """
-        if tool.guard is None and not self._needs_approval(tool, None):
-            return Permit(arguments=arguments, guard=None)
         verdict, reason = self._scope.policy.decide(tool)
         if verdict == "deny" and tool.effect != "network":  # no host is known yet
-            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
+            raise _make_denial(tool, reason)
         async with self._guard_lock:  # so that questions keep the order of the calls
-            guard = await self._ask_guard(tool, arguments)
+            guard = await self._find_needs(tool, arguments)
         if self._needs_approval(tool, guard):
             async with self._prompt_lock:
                 if self._needs_approval(tool, guard):  # else: covered by the previous answer
@@ -104,17 +102,17 @@ class Authorizer:
             )
             return (await ask_person(self._scope, request)).text
 
-    async def _ask_guard(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard | None:
+    async def _find_needs(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard:
         if tool.guard is None:
-            return None
+            return NO_NEEDS
         site = CallSite(
             agents=self._scope.policy.agents,
             workdir=self._workdir,
             sources=frozenset(self._scope.env.sources),
         )
-        return await in_thread(tool.guard, arguments, site)  # it may look at files
+        return await in_thread(tool.guard, arguments, site) or NO_NEEDS  # it may look at files
 
-    def _needs_approval(self, tool: Tool, guard: Guard | None) -> bool:
+    def _needs_approval(self, tool: Tool, guard: Guard) -> bool:
         """True if the person has to be asked for a call.
 
         Raises:
@@ -125,23 +123,21 @@ class Authorizer:
         if verdict == "ask" and self._is_covered(tool, guard):
             return False
         if verdict == "ask" and self.person is None:
-            verdict = "deny"
-            reason = (
-                f"{_need(guard)}, and no one can be prompted here; {policy.next_step(tool, guard)}"
-            )
+            step = policy.next_step(tool, guard)
+            reason = f"{_describe(guard)}, and no one can be prompted here; {step}"
             self.unasked[tool.name] = reason
+            raise _make_denial(tool, reason)
         if verdict == "deny":
-            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
+            raise _make_denial(tool, reason)
         return verdict == "ask"
 
-    def _is_covered(self, tool: Tool, guard: Guard | None) -> bool:
+    def _is_covered(self, tool: Tool, guard: Guard) -> bool:
         """True if an earlier answer holds for the call too."""
-        if guard and guard.host and guard.floor == "allow" and self._is_allowed(guard.host):
-            return True
-        return (tool.name, _covers(guard)) in self._covered
+        is_known_host = guard.host and guard.floor == "allow" and self._is_allowed(guard.host)
+        return bool(is_known_host) or (tool.name, guard.covers) in self._covered
 
     async def _ask_approval(
-        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None, call_id: str
+        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard, call_id: str
     ) -> Permit:
         """Asks the person for approval; they may edit the arguments.
 
@@ -149,79 +145,54 @@ class Authorizer:
             PermissionDenied: the person denied the call, or edited it to one that is denied.
             RunStopped: the person stopped the run.
         """
-        request = await self._make_request(tool, arguments, guard, call_id)
-        answer = await ask_person(self._scope, request)
-        match answer.choice:
-            case "yes" | "always":
-                self._remember(tool, guard, answer)
-                return Permit(arguments=arguments, guard=guard, note=ALLOWED[answer.choice])
-            case "edit":
-                return await self._check_edited(tool, answer, guard, call_id)
-            case _:
-                why = f": {answer.text}" if answer.text else ""
-                raise PermissionDenied(
-                    f"permission denied for {tool.name} by the user{why}", DENIED
-                )
+        # a preview reads files
+        detail = await in_thread(tool.preview, arguments, self._workdir) if tool.preview else ""
+        told = (guard.reason if guard.floor == "ask" else "", guard.note)
+        request = ApprovalRequest(
+            self._scope.id, self._scope.name, tool.name, arguments, detail,
+            whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
+            host=guard.host, workdir=str(self._workdir), call_id=call_id, schema=find_schema(tool),
+        )  # fmt: skip
+        answer = await ask_person(self._scope, request, lambda: self._is_covered(tool, guard))
+        if answer.choice == "edit":
+            return await self._check_edited(tool, answer, guard, call_id)
+        if answer.choice not in ALLOWED:
+            why = f": {answer.text}" if answer.text else ""
+            raise PermissionDenied(f"permission denied for {tool.name} by the user{why}", DENIED)
+        self._remember(tool, guard, answer)
+        return Permit(arguments=arguments, guard=guard, note=ALLOWED[answer.choice])
 
     async def _check_edited(
-        self, tool: Tool, answer: Decision, asked: Guard | None, call_id: str
+        self, tool: Tool, answer: Decision, asked: Guard, call_id: str
     ) -> Permit:
         """Permits the call as the person typed it, unless it now needs another approval."""
-        arguments = answer.arguments
-        guard = await self._ask_guard(tool, arguments)
+        guard = await self._find_needs(tool, answer.arguments)
         verdict, reason = self._scope.policy.decide(tool, guard)
         if verdict == "deny":
-            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
-        permit = Permit(arguments=arguments, guard=guard)
-        if guard and guard.floor == "ask" and guard.reason != (asked.reason if asked else ""):
-            permit = await self._ask_approval(tool, arguments, guard, call_id)
+            raise _make_denial(tool, reason)
+        permit = Permit(arguments=answer.arguments, guard=guard)
+        if guard.floor == "ask" and guard.reason != asked.reason:
+            permit = await self._ask_approval(tool, answer.arguments, guard, call_id)
         else:
             self._remember(tool, guard, answer)
-        return Permit(arguments=permit.arguments, guard=permit.guard, is_edited=True)
+        return replace(permit, is_edited=True, note="")
 
-    def _remember(self, tool: Tool, guard: Guard | None, answer: Decision) -> None:
+    def _remember(self, tool: Tool, guard: Guard, answer: Decision) -> None:
         env = self._scope.env
-        if guard and guard.host and answer.is_recorded and env.tape:
+        if guard.host and answer.is_recorded and env.tape:
             env.tape.hosts.add(guard.host)
-        elif guard and guard.host:
+        elif guard.host:
             env.hosts[guard.host] = None
-        if answer.choice == "always" and _covers(guard):
-            self._covered.add((tool.name, _covers(guard)))
-
-    async def _make_request(
-        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None, call_id: str
-    ) -> ApprovalRequest:
-        detail = ""
-        if tool.preview:  # it reads files
-            detail = await in_thread(tool.preview, arguments, self._workdir)
-        told = [guard.reason if guard.floor == "ask" else "", guard.note] if guard else []
-        return ApprovalRequest(
-            self._scope.id,
-            self._scope.name,
-            tool.name,
-            arguments,
-            detail,
-            whole=tool.shown_whole,
-            always=_covers(guard),
-            reason="\n".join(filter(None, told)),
-            host=guard.host if guard else "",
-            workdir=str(self._workdir),
-            call_id=call_id,
-            schema=find_schema(tool),
-        )
+        if answer.choice == "always" and guard.covers:
+            self._covered.add((tool.name, guard.covers))
 
 
-def _covers(guard: Guard | None) -> str:
-    """The later calls that "always" covers; empty = none."""
-    return WHOLE_TOOL if guard is None else guard.covers
+def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
+    return PermissionDenied(f"permission denied for {tool.name}: {reason}")
 
 
-def _need(guard: Guard | None) -> str:
+def _describe(guard: Guard) -> str:
     """The reason that a call needs approval, as a clause."""
-    if guard and guard.floor == "ask":
+    if guard.floor == "ask":
         return guard.reason
-    return (
-        f"connecting to {guard.host} needs approval"
-        if guard and guard.host
-        else "it needs approval"
-    )
+    return f"connecting to {guard.host} needs approval" if guard.host else "it needs approval"

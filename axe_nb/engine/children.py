@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.workdir import check_confined, confine
 from axe_nb.engine.call import PendingCall
-from axe_nb.engine.confine import check_confined, confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
@@ -84,7 +84,7 @@ class Children:
             begin: makes a run from a plan and announces it to the views.
         """
         scope = self._scope = plan.scope
-        self._workdir = plan.briefing.workdir.real
+        self._workdir = plan.briefing.workdir
         self._begin = begin
         self._runs: dict[Order, Child] = {}
         """(number of the call, position among its children, key) → child."""
@@ -146,7 +146,7 @@ class Children:
         agent = env.as_child(agent)
         if env.origin is not None:
             agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
-        agent = confine(agent, self._scope.agent, env)
+        agent = confine(agent, self._workdir, env.workdir, env.defined)
         try:
             parse_model(agent.model)
         except ConfigError as error:
@@ -161,7 +161,9 @@ class Children:
             try:
                 scope.clock.check()
                 plan = await make_plan(scope, job)
-                check_confined(agent, plan.briefing.workdir, self._workdir, env)
+                workdir = plan.briefing.workdir
+                if workdir != self._workdir:
+                    check_confined(agent, workdir, env.workdir, env.defined)
                 await asyncio.sleep(0)  # all that are parallel begin before one of them ends
                 child = self._begin(plan)
                 self._runs[place.order] = child

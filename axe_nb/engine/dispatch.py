@@ -59,7 +59,7 @@ class Dispatch:
     def __init__(self, plan: Plan, children: Children) -> None:
         self._scope = plan.scope
         self._toolset = plan.toolset
-        self._workdir = plan.briefing.workdir.real
+        self._workdir = plan.briefing.workdir
         self._children = children
         self._authorizer = Authorizer(plan.scope, self._workdir)
         self._cap = plan.scope.meter.cap_reply()
@@ -267,7 +267,7 @@ class Dispatch:
         tool: Tool,
         call: ToolCall,
         start: Callable[[Job], Awaitable[RunResult]],
-        guard: Guard | None,
+        guard: Guard,
     ) -> ToolContext:
         scope = self._scope
         can_ask = self._authorizer.person is not None and scope.depth == 0

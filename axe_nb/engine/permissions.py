@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY, is_allowed
@@ -41,12 +41,9 @@ class PermissionPolicy:
     """The agent whose file holds the run's `[permissions]`; for a copy, the caller."""
     mode: Mode
     above: PermissionPolicy | None = None
-    mode_of: Agent | None = None
-    """The agent whose file holds the `mode` that applies; None = `agent`."""
-    by_call: bool = False
-    """True if the mode was set by the call that started the run, not by a file."""
-    by_option: bool = False
-    """True if the mode is an option of the root's run, which takes precedence over its file."""
+    mode_by: Agent | Literal["call", "option"] | None = None
+    """The source of the mode: the file of an agent, None = that of `agent`; the call that started
+    the run; or an option of the root's run."""
 
     @classmethod
     def below(
@@ -63,10 +60,9 @@ class PermissionPolicy:
         own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _pick_stricter(own, wish or own)
         owner = parent.agent if is_copy else agent
-        is_same = mode == parent.mode
-        mode_of = (parent.mode_of or parent.agent) if is_same else owner
-        by_option = is_same and parent.by_option
-        return cls(owner, mode, parent, mode_of, by_call=mode != own, by_option=by_option)
+        if mode == parent.mode:
+            return cls(owner, mode, parent, parent.mode_by or parent.agent)
+        return cls(owner, mode, parent, owner if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.
@@ -75,23 +71,18 @@ class PermissionPolicy:
             tool: the tool.
             guard: the needs of the call; they hold in every mode.
         """
-        verdict, reason = self._decide_tool(tool, guard.host if guard else "")
-        if guard is None or verdict == "deny" or guard.floor == "allow":
+        guard = guard or Guard()
+        verdict, reason = self._decide_tool(tool, guard.host)
+        if verdict == "deny" or guard.floor == "allow":
             return verdict, reason
-        if guard.floor == "ask" and self.may_ask:
+        if guard.floor == "deny":
+            return "deny", guard.reason
+        if self.may_ask:
             return "ask", ""
-        if guard.floor == "ask":
-            return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
-        return "deny", guard.reason
+        return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """The verdict of this run's settings together with those of the runs above it.
-
-        | above | own: allow | own: ask | own: deny |
-        |-------|------------|----------|-----------|
-        | allow | allow      | ask      | deny      |
-        | ask   | ask        | ask      | deny      |
-        | deny  | deny       | deny     | deny      |
+        """The stricter verdict of this run's settings and of the runs above it.
 
         An `ask` of a run that may not ask is a denial (D-56). An agent without trust has no
         commands and no MCP servers: it allows none to those below it either (D-81).
@@ -133,17 +124,14 @@ class PermissionPolicy:
     @property
     def may_ask(self) -> bool:
         """True if the user may be asked, which every agent above has to allow (D-56)."""
-        if self.above is None:
-            return True
-        return self.above.agent.sub_agents_config.ask == "person" and self.above.may_ask
+        return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
         """True if the tool is offered to the model; plan mode offers only allowed tools."""
-        if tool.denied_below and self.above is not None:
-            return False
+        if self.mode != "plan":
+            return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
-        is_offered = verdict == "allow" or (verdict == "ask" and tool.effect == "network")
-        return self.mode != "plan" or is_offered
+        return verdict == "allow" or (verdict == "ask" and tool.effect == "network")
 
     def list_search_hosts(self, tool: Tool) -> tuple[str, ...]:
         """The hosts of `allowed_hosts` that a search may be limited to, so as to need no approval.
@@ -155,36 +143,34 @@ class PermissionPolicy:
         listed = dict.fromkeys(host for agent in self.agents for host in agent.allowed_hosts)
         return tuple(host for host in listed if self.decide(tool, Guard(host=host))[0] == "allow")
 
-    def next_step(self, tool: Tool, guard: Guard | None) -> str:
+    def next_step(self, tool: Tool, guard: Guard) -> str:
         """The next step if a call needs approval and no one can be prompted."""
-        if guard is None or guard.floor == "allow":
-            return f"set {self.keys(tool, guard.host if guard else '')}"
+        if guard.floor == "allow":
+            return f"set {self.keys(tool, guard.host)}"
         if guard.key:
             return f"set {guard.key} in {_format_file(self.agent)}"
         if self.may_ask:
             return "approve it in a notebook or terminal, or do it yourself"
-        return f'set sub_agents_config.ask = "person" in {self._find_silencer()}'
+        silent = next(one for one in self.agents[1:] if one.sub_agents_config.ask != "person")
+        return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
-    def _find_silencer(self) -> str:
-        """The file of the nearest agent above whose children may not ask."""
-        above = self.above
-        while above is not None and above.agent.sub_agents_config.ask == "person":
-            above = above.above
-        return _format_file(above.agent if above else self.agent)
-
-    def keys(self, tool: Tool, host: str = "") -> str:
+    def keys(self, tool: Tool, host: str) -> str:
         """The settings, with their file, that would allow the tool without asking."""
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
             return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         here = _format_file(self.agent)
-        if self.by_option:
+        if self.mode_by == "option":
             return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
-        there = _format_file(self.mode_of or self.agent)
+        there = _format_file(self._mode_owner)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
+
+    @property
+    def _mode_owner(self) -> Agent:
+        return self.mode_by if isinstance(self.mode_by, Agent) else self.agent
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
         """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
@@ -216,11 +202,11 @@ class PermissionPolicy:
         return key, rules[key]
 
     def _format_mode_hint(self) -> str:
-        if self.by_call:
+        if self.mode_by == "call":
             return "the call that started the sub-agent requested this mode"
-        if self.by_option:
+        if self.mode_by == "option":
             return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
-        return f'set mode = "ask" or mode = "auto" in {_format_file(self.mode_of or self.agent)}'
+        return f'set mode = "ask" or mode = "auto" in {_format_file(self._mode_owner)}'
 
 
 def _pick_stricter(one: Mode, other: Mode) -> Mode:

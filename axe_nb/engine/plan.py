@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,9 +18,11 @@ from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
+from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.variables import fill_in
+from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.pictures import PictureRoom
-from axe_nb.engine.scope import RunScope
+from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.server_tools import enter_server_tools
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
@@ -262,24 +265,60 @@ async def _brief(scope: RunScope) -> Briefing:
 
 
 async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
-    """Checks that there is a sandbox, if the user requires one and the agent needs one.
+    """Checks that there is a sandbox, if the user requires one and a run needs one.
+
+    The agents that a root can reach are checked with it, before anything is sent.
+
+    Raises:
+        ConfigError: there is none, or an agent turns it off.
+    """
+    env = scope.env
+    if not env.requires_sandbox:
+        return
+    agents = scope.policy.agents
+    await in_thread(_require_sandbox, env, agents, briefing.workdir)
+    for below in _list_below(env, agents) if scope.depth == 0 else ():
+        try:
+            child = confine(below[0], briefing.workdir, env.workdir, env.defined)
+            workdir = find_workdir(child)
+        except ConfigError:  # an error if the agent is started
+            continue
+        await in_thread(_require_sandbox, env, below, workdir)
+
+
+def _list_below(env: Env, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]]:
+    """Yields the sub-agents that a root can reach, each with the agents above it."""
+    waiting, seen = [(name, root) for name in root[0].sub_agents], set[str]()
+    while waiting and len(seen) < MAX_CHECKED:
+        name, above = waiting.pop(0)
+        if name not in seen:
+            seen.add(name)
+            with suppress(ConfigError):  # a warning, and an error if it is started
+                agents = (env.as_child(env.agents.load(name)), *above)
+                yield agents
+                waiting += [(below, agents) for below in agents[0].sub_agents]
+
+
+def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
+    """Checks that an agent has a sandbox for its commands and servers.
+
+    Args:
+        env: dependencies of the tree.
+        agents: the agent and those above it.
+        workdir: its workdir.
 
     Raises:
         ConfigError: there is none, or the agent turns it off.
     """
-    agent, env = scope.agent, scope.env
-    if not env.requires_sandbox:
-        return
+    agent = agents[0]
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]
     key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
     problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed' if off else ""
-    if not off and "run_command" in agent.tools:
+    if not off and not COMMANDS.isdisjoint(agent.tools):
         from axe_nb.builtin.shell import choose_sandbox  # few runs need it
 
-        found = await in_thread(
-            choose_sandbox, scope.policy.agents, briefing.workdir.real, env.sources
-        )
+        found = choose_sandbox(agents, workdir, env.sources)
         if found.level == "none":
             problem = (
                 f'sandbox = "off" of agent {quote(agent.name)} is not allowed'
@@ -304,7 +343,7 @@ async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
         list_resources(scope.agent)  # which would be ones of no server
         return ServerTools()
     env = scope.env
-    workdir = Path(env.workdir) if env.workdir else briefing.workdir.real
+    workdir = Path(env.workdir) if env.workdir else briefing.workdir
     try:
         async with scope.clock.limit():
             return await env.servers.open(scope.agent, env.server_tables, workdir, env.sources)

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.engine.given import encode_body, make_reply
 from axe_nb.errors import ConfigError
-from axe_nb.events import PersonAsked
 from axe_nb.messages import Request, Response
 from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason
@@ -200,11 +199,6 @@ class Decision:
 
 Question: TypeAlias = ApprovalRequest | Step
 """Both kinds of question to the person: may the call run, and how does the run go on."""
-
-
-def describe_nothing(question: Question) -> PersonAsked:
-    """The event of a question that no view shows."""
-    return PersonAsked("", question.call_id)
 
 
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]

@@ -19,7 +19,7 @@ from axe_nb.clock import Clock
 from axe_nb.engine.budget import Purse
 from axe_nb.engine.origin import Origin
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.questions import AskPerson, Question, describe_nothing
+from axe_nb.engine.questions import AskPerson, Question
 from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.stepper import Stepper
 from axe_nb.engine.tape import Tape
@@ -98,7 +98,7 @@ class Env:
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
     """Asks the user; None = no one can be prompted."""
-    describe: Callable[[Question], PersonAsked] = describe_nothing
+    describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
     """Question → its event, for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a question of the tree is open: they come one at a time."""
@@ -235,7 +235,7 @@ class RunScope:
             env=env,
             agent=agent,
             limits=limits,
-            policy=PermissionPolicy(agent, agent.mode, by_option=has_mode),
+            policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
             meter=UsageMeter(
                 name_run(agent.name, agent.model), agent.limits, above, path=agent.path
             ),

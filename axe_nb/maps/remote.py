@@ -90,7 +90,7 @@ class RemoteRuns:
         batch = self._batch
         for asking in batch.askings:
             assert asking.plan is not None
-            asking.change(workdir=str(asking.plan.briefing.workdir.real))
+            asking.change(workdir=str(asking.plan.briefing.workdir))
             await asking.prepare(batch.session)
         parcel = make_parcel(batch)
         self._parcel = parcel if self._workers.dumps is None else self._pack(parcel)

@@ -101,7 +101,7 @@ def read_reply(
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
-        data = secrets.mask_json(loads(content), content)
+        data = secrets.mask_json(loads(content))
     except ValueError:
         data = None
     if 200 <= status < 300 and isinstance(data, dict) and not data.get("error"):

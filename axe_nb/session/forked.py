@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.workdir import confine
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.confine import confine
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.forks.agents import RestoredAgents, restore_agents
@@ -83,7 +84,8 @@ class BeginningFork:
             return
         agent = self._find_agent(run.id)
         agent, job = self._adapt(agent, Job(agent, run.task, run.prompt, pictures=run.pictures))
-        agent = confine(scope.env.as_child(agent), scope.agent, scope.env)
+        env = scope.env
+        agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = scope.child(
             agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead,
             is_admitted=True,

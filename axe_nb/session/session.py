@@ -18,11 +18,11 @@ from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
+from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.budget import Budget, Purse
-from axe_nb.engine.confine import real_workdir
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.recorder import Recorder
@@ -246,7 +246,8 @@ class Session:
         env = adapt(env, request.overrides)
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
-        env = replace(env.for_root(agent, streams=streams), workdir=real_workdir(agent))
+        workdir = str(find_workdir(agent))
+        env = replace(env.for_root(agent, streams=streams), workdir=workdir)
         scope = self._make_root(agent, job, env, clock)
         await snapshot.take(scope)
         if fork is None:
@@ -332,6 +333,7 @@ class Session:
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
             _, snapshot = self._read_settings(folder, "nothing" if env.tape else "key")
+            snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
         if below.stepper is None:

@@ -121,7 +121,7 @@ def _format_hosts(plan: Plan) -> str:
 def _format_setup(plan: Plan, *, model: bool) -> str:
     lines = [f"Model:    {plan.agent.model}"] if model else []
     lines += [
-        f"Workdir:  {shown_path(plan.briefing.workdir.given)}",
+        f"Workdir:  {shown_path(plan.briefing.workdir)}",
         f"Timeout:  {_format_limit(plan.scope.limits.seconds)}",
         f"Params:   {_format_params(plan.agent.params)}",
     ]

@@ -10,9 +10,12 @@ import pytest
 
 from axe_nb.agents.config import config_path
 from axe_nb.agents.env_files import (
+    EMPTY,
     EXPANDED,
+    KEPT,
     KEY_ELSEWHERE,
     MAX_NAMES,
+    SET,
     UNKNOWN,
     list_keys,
     load_env,
@@ -53,15 +56,17 @@ VALUES = {
 @pytest.mark.parametrize("line", VALUES)
 def test_a_line_sets_a_variable(line: str) -> None:
     names = load_env(put(f"# first\n\n{line}\n" if not line.startswith("\ufeff") else line))
-    assert (names.set, os.environ["OPENAI_API_KEY"]) == (("OPENAI_API_KEY",), VALUES[line])
+    assert names == {SET: ["OPENAI_API_KEY"]}
+    assert os.environ["OPENAI_API_KEY"] == VALUES[line]
 
 
 def test_a_variable_that_has_a_value_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
     monkeypatch.setenv("ANTHROPIC_API_KEY", " ")
     names = load_env(put("OPENAI_API_KEY=theirs\nANTHROPIC_API_KEY=new\nOLLAMA_API_KEY=''\n"))
-    assert (names.set, names.kept) == (("ANTHROPIC_API_KEY",), ("OPENAI_API_KEY",))
-    assert names.empty == ("OLLAMA_API_KEY",)
+    assert names == {
+        SET: ["ANTHROPIC_API_KEY"], KEPT: ["OPENAI_API_KEY"], EMPTY: ["OLLAMA_API_KEY"],
+    }  # fmt: skip
     assert (os.environ["OPENAI_API_KEY"], os.environ["ANTHROPIC_API_KEY"]) == ("mine", "new")
     assert "OLLAMA_API_KEY" not in os.environ
 
@@ -94,7 +99,7 @@ UNLISTED = [
 def test_only_keys_of_providers_are_set(name: str) -> None:
     before = os.environ.get(name)
     names = load_env(put(f"{name}=evil\nOPENAI_API_KEY=fine\n"))
-    assert (dict(names.refused), names.set) == ({name: UNKNOWN}, ("OPENAI_API_KEY",))
+    assert names == {SET: ["OPENAI_API_KEY"], UNKNOWN: [name]}
     assert os.environ.get(name) == before
 
 
@@ -103,7 +108,7 @@ def test_keys_of_own_providers_are_known() -> None:
     config_path().write_text(
         '[providers.groq]\nprotocol = "openai"\nbase_url = "https://groq.example"\n'
     )
-    assert load_env(put("GROQ_API_KEY=value\n")).set == ("GROQ_API_KEY",)
+    assert load_env(put("GROQ_API_KEY=value\n")) == {SET: ["GROQ_API_KEY"]}
 
 
 ADDRESSES = [("OPENAI_API_KEY", "AXE_OPENAI_BASE_URL"), ("OLLAMA_API_KEY", "AXE_OLLAMA_BASE_URL")]
@@ -120,13 +125,13 @@ def test_a_file_sets_an_address_only_for_the_key_that_it_brings(
             monkeypatch.setenv(key, before)
         else:
             monkeypatch.delenv(key)
-        assert dict(load_env(put(there)).refused) == {address: KEY_ELSEWHERE}
+        assert load_env(put(there)) == {KEY_ELSEWHERE: [address]}
         assert address not in os.environ
     monkeypatch.setenv(key, "the person's own")
     names = load_env(put(f"{there}{key}=theirs\n"))
-    assert (names.kept, dict(names.refused)) == ((key,), {address: KEY_ELSEWHERE})
+    assert names == {KEPT: [key], KEY_ELSEWHERE: [address]}
     monkeypatch.delenv(key)
-    assert set(load_env(put(f"{there}{key}=theirs\n")).set) == {key, address}
+    assert load_env(put(f"{there}{key}=theirs\n")) == {SET: [key, address]}
     monkeypatch.delenv(key)
 
 
@@ -139,14 +144,14 @@ def test_a_key_in_the_settings_is_not_sent_elsewhere_either() -> None:
     )
     for name in ("OPENAI", "OWN"):
         text = f"{name}_API_KEY=theirs\nAXE_{name}_BASE_URL=http://127.0.0.1:9\n"
-        assert dict(load_env(put(text)).refused) == {f"AXE_{name}_BASE_URL": KEY_ELSEWHERE}
+        assert load_env(put(text))[KEY_ELSEWHERE] == [f"AXE_{name}_BASE_URL"]
 
 
 def test_a_reference_to_another_variable_is_refused_not_sent_as_it_is() -> None:
     for value in ("${HOME}/x", '"${C}"'):
         names = load_env(put(f"OPENAI_API_KEY={value}\n"))
-        assert dict(names.refused) == {"OPENAI_API_KEY": EXPANDED}
-    assert load_env(put("OPENAI_API_KEY=x$y\n")).set == ("OPENAI_API_KEY",)
+        assert names == {EXPANDED: ["OPENAI_API_KEY"]}
+    assert load_env(put("OPENAI_API_KEY=x$y\n")) == {SET: ["OPENAI_API_KEY"]}
 
 
 WRONG: dict[str | bytes, str] = {

@@ -11,7 +11,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import read_context
 from axe_nb.agents.prompt import brief
 from axe_nb.agents.trust import trust_file
-from axe_nb.agents.workdir import Workdir
 from axe_nb.errors import ConfigError
 
 AGENT = Agent(name="a", model="p/m")
@@ -72,7 +71,7 @@ def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
     at_work = replace(AGENT, workdir="work")
     both = replace(at_work, files=("docs/**/*.md", "**/*.md", "docs/b.md"))
     assert [p for p, _ in brief(both).files] == ["docs/b.md", "docs/deep/a.md", "z.md"]
-    assert brief(both).workdir.given == project / "work"
+    assert brief(both).workdir == project / "work"
     assert [p for p, _ in brief(replace(at_work, files=("docs/**",))).files] == [
         "docs/b.md", "docs/deep/a.md", "docs/note.txt",
     ]  # fmt: skip
@@ -232,10 +231,10 @@ def test_all_files_together_have_a_bound_too(project: Path) -> None:
 
 @pytest.mark.req("B-6")
 def test_without_a_workdir_the_current_folder_is_it(project: Path, tmp_path: Path) -> None:
-    assert brief(AGENT).workdir == Workdir(project, project)
-    assert brief(replace(AGENT, workdir=" ")).workdir.given == project
-    assert brief(replace(AGENT, workdir="axe")).workdir.given == project / "axe"
-    assert brief(replace(AGENT, workdir=str(tmp_path))).workdir.given == tmp_path
+    assert brief(AGENT).workdir == project
+    assert brief(replace(AGENT, workdir=" ")).workdir == project
+    assert brief(replace(AGENT, workdir="axe")).workdir == project / "axe"
+    assert brief(replace(AGENT, workdir=str(tmp_path))).workdir == tmp_path
 
 
 @pytest.mark.req("B-6")
@@ -244,7 +243,7 @@ def test_a_workdir_begins_at_the_home_folder_where_it_says_so(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert brief(replace(AGENT, workdir="~/project")).workdir.given == project
+    assert brief(replace(AGENT, workdir="~/project")).workdir == project
 
 
 @pytest.mark.req("B-6")

@@ -119,6 +119,14 @@ def test_values_of_odd_types_are_refused_as_in_a_trusted_file(
         Agent.from_toml(path.read_text())
 
 
+@pytest.mark.parametrize("key", ["advice", "__class__", "__post_init__"])
+def test_an_unknown_limit_is_refused_as_in_a_trusted_file(key: str, clone: Path) -> None:
+    table = f'name = "worker"\nmodel = "script/worker"\n[limits]\n{key} = 1\n'
+    put("axe/agents/worker.toml", table)
+    with pytest.raises(ConfigError, match="unknown key"):
+        Agent.load("worker")
+
+
 def test_every_built_in_tool_that_runs_programs_needs_trust() -> None:
     running = {tool.name for tool in BUILT_IN if tool.effect == "write" and tool.preview is None}
     sets = {name: tools for source in BUILT_IN.sources for name, tools in source.sets.items()}

@@ -142,6 +142,22 @@ def test_a_childs_file_opens_no_host_that_its_callers_does_not() -> None:
     assert outcome(mode="auto")[1].sent
 
 
+@pytest.mark.req("D-50", "D-56")
+def test_two_children_at_the_same_time_ask_for_a_host_once() -> None:
+    web, person = Web(), Person(YES, YES, seconds=0.05)
+    children = [
+        agent(name, said(fetch("a.example", name), "done"), tools=("fetch",)) for name in ("a", "b")
+    ]
+    ask = [call("call_agent", agent=name, task="go") for name in ("a", "b")]
+    lead = agent(
+        "lead", said(ask, "done"), sub_agents=("a", "b"),
+        sub_agents_config=SubAgentsConfig(ask="person"),
+    )  # fmt: skip
+    attempt(web, lead, *children, person=person)
+    assert sorted(web.sent) == ["https://a.example/a", "https://a.example/b"]
+    assert [question.host for question in person.questions] == ["a.example"]
+
+
 @pytest.mark.req("D-50", "D-47")
 def test_a_child_in_plan_mode_sends_nothing_unasked_below_auto_either() -> None:
     web = Web()

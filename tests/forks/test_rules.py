@@ -487,6 +487,22 @@ def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(projec
     assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
 
+@pytest.mark.req("D-66", "D-53", "D-81")
+def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(project: Path) -> None:
+    for folder in ("data", "docs"):
+        Path(folder).mkdir()
+    script("w")(lambda request: "done")
+    script("lead")(lambda r: call("call_agent", agent="w", task="x") if r.turn == 1 else r.last)
+    axe_nb.define(Agent("w", "script/w", workdir="docs"))
+    lead = Agent("lead", "script/lead", sub_agents=("w",), workdir="data")
+    run = axe_nb.run(lead, "go", display=False)
+    assert run.children[0].ok
+    run.save("run.axe")
+    axe_nb.define(Agent("w", "script/w", workdir="data"))
+    with pytest.raises(axe_nb.ConfigError, match='workdir "docs" of agent "w" lies outside'):
+        fork(axe_nb.load("./run.axe"), "0.1/1", reply="y")
+
+
 @pytest.mark.req("D-66", "D-61")
 def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
     values = [

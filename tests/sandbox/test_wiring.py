@@ -272,10 +272,42 @@ def test_a_required_sandbox_that_is_missing_is_an_error_before_the_first_request
         return "done"
 
     lead = Agent("lead", "script/counted", tools=("run_command",))
-    with pytest.raises(ConfigError, match=r'required, but agent "lead" has run_command, and no sa'):
-        axe_nb.run(lead, "go", display=False)
+    for one in (lead, lead.but(tools=("terminal",))):
+        with pytest.raises(
+            ConfigError, match=r'required, but agent "lead" has run_command, and no'
+        ):
+            axe_nb.run(one, "go", display=False)
     assert asked == []
     assert axe_nb.run(lead.but(tools=()), "go", display=False).text == "done"
+
+
+@pytest.mark.req("D-82")
+@pytest.mark.parametrize("caller", ["lead", "middle"])
+@pytest.mark.parametrize("where", ["environment", "config.toml"])
+def test_a_sandbox_that_a_sub_agent_lacks_is_an_error_before_the_first_request_too(
+    workdir: Path, no_sandbox: None, where: str, caller: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_sandbox(where, monkeypatch)
+    asked: list[int] = []
+
+    @axe_nb.script("counted")
+    def answer(request: Request) -> str:
+        asked.append(request.turn)
+        return "done"
+
+    folder = config_path().parent / "agents"
+    Agent("worker", "script/counted", tools=("run_command",)).save(folder)
+    Agent("middle", "script/counted", sub_agents=("worker", "gone")).save(folder)
+    lead = Agent("lead", "script/counted", sub_agents=("worker" if caller == "lead" else caller,))
+    with pytest.raises(ConfigError, match=r'required, but agent "worker" has run_command, and no'):
+        axe_nb.run(lead, "go", display=False)
+    server = {"raw": {"command": ["true"], "sandbox": "off"}}
+    Agent("worker", "script/counted", mcp_servers=server).save(folder)
+    with pytest.raises(ConfigError, match=r'mcp_servers.raw.sandbox = "off" of agent "worker" is'):
+        axe_nb.run(lead, "go", display=False)
+    assert asked == []
+    Agent("worker", "script/counted").save(folder)
+    assert axe_nb.run(lead, "go", display=False).text == "done"
 
 
 @pytest.mark.parametrize("where", ["environment", "config.toml"])

@@ -260,6 +260,25 @@ def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
     assert 'sub-agent "late" failed' in heard(result)
 
 
+@pytest.mark.req("D-53", "D-57")
+def test_another_folder_of_agents_brings_no_agent_that_was_defined_later(project: Path) -> None:
+    sent = keep("worker")
+    put_agent("other", "team/agents", model="script/worker")
+    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
+
+    @axe_nb.tool
+    def nested() -> str:
+        """Runs agents by name, with those of another folder."""
+        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
+        axe_nb.define(Agent("late", "script/worker"))
+        names = ("other", "worker", "late")
+        return "".join(axe_nb.run(name, "go", agents_dir="team/agents").text for name in names)
+
+    result = play(call("nested"), tools=("nested",))
+    assert [request.system for request in sent] == ["", "first"]
+    assert "agent config not found: late" in heard(result)
+
+
 @pytest.mark.req("D-53")
 def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> None:
     trust.trust_file().unlink()
@@ -320,9 +339,10 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
                 told.append(str(error))
         return "done"
 
-    play(call("nested", folder=str(tmp_path)), tools=("nested",))
-    assert len(told) == 2
-    assert all("lies outside the workdir of the run" in text for text in told)
+    calls = [call("nested", folder=str(tmp_path / name)) for name in (".", "does-not-exist")]
+    play(*calls, tools=("nested",))
+    assert len(told) == 4
+    assert all("lies outside the workdir of the run" in text for text in told), "and no more"
 
 
 @pytest.mark.req("D-53")
@@ -424,6 +444,25 @@ def test_a_link_of_the_project_may_be_a_workdir_inside_it(project: Path) -> None
     assert "found" in heard(
         play(call("read_file", path="a.txt"), tools=("file_ops",), workdir="link")
     )
+
+
+@on_posix
+@pytest.mark.req("D-53")
+@pytest.mark.parametrize("workdir", ["link", "link/deep", "link/..", "link/../deep", "sub/../link"])
+def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
+    workdir: str, project: Path, tmp_path: Path
+) -> None:
+    put("sub/a.txt")
+    put("deep/a.txt")
+    put(tmp_path / "outside/place/deep/a.txt")
+    put(tmp_path / "outside/deep/a.txt")
+    Path("link").symlink_to(tmp_path / "outside/place")
+    keep("worker")
+    for named in (workdir, f"{project}/{workdir}"):
+        with pytest.raises(axe_nb.ConfigError, match="out of the current folder through a link"):
+            axe_nb.run(Agent("mine", "script/worker", workdir=named), "go")
+    for named in ("sub/..", "sub/../deep", "../project/sub", str(tmp_path / "outside/deep/..")):
+        assert axe_nb.run(Agent("mine", "script/worker", workdir=named), "go").ok
 
 
 @on_posix
