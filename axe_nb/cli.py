@@ -21,6 +21,7 @@ from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.prompt import NO_PROMPT
+from axe_nb.agents.trust import check_link
 from axe_nb.commands.pages import paint
 from axe_nb.commands.parser import HelpAsked, Options, parse, parse_run
 from axe_nb.commands.program import command_of
@@ -172,6 +173,7 @@ def _init(chosen: argparse.Namespace) -> int:
 
 def _edit(chosen: argparse.Namespace) -> int:
     found = agent_files.find_file(chosen.agent, chosen.agents_dir)
+    check_link(found)
     editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(

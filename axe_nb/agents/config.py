@@ -82,9 +82,12 @@ SCAFFOLD = """\
 
 
 def config_dir() -> Path:
-    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
-    home = os.environ.get("XDG_CONFIG_HOME", "").strip()
-    return expand_home(home or "~/.config") / "axe"
+    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist.
+
+    A relative path is ignored: a project could bring that folder.
+    """
+    home = expand_home(os.environ.get("XDG_CONFIG_HOME", "").strip())
+    return (home if home.is_absolute() else expand_home("~/.config")) / "axe"
 
 
 def config_path() -> Path:
@@ -128,7 +131,7 @@ def format_path_or_name(path: Path) -> str:
 
 def _find_config_prefix() -> str | None:
     """Returns the prefix for paths in the config folder; None if it is in the home folder."""
-    return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None
+    return "$XDG_CONFIG_HOME/" if config_dir().parent != expand_home("~/.config") else None
 
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:

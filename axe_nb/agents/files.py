@@ -90,6 +90,11 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
         if target.is_symlink():  # a loop of links, which would be replaced
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        is_inside = target.is_relative_to(os.path.realpath(path.parent))
+        if path.is_symlink() and not is_inside and not target.exists():  # a project may bring it
+            raise OSError(
+                errno.ENOENT, f"it is a link to {display_path(target)}, which is not there"
+            )
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

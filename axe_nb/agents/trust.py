@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ def trust_file() -> Path:
 def find_project(path: Path) -> Path:
     """Returns the folder of the project that an agent file belongs to.
 
-    It is the root of the git repository, else the folder with `axe/` or above the agents. The
-    links above it are resolved.
+    It is the root of the git repository, else the folder with `axe/` or above the agents; but
+    neither the home folder nor one above it. The links above it are resolved.
     """
     return _list_folders(path)[-1]
 
@@ -61,7 +62,8 @@ def is_trusted(path: Path) -> bool:
     """
     if trusts_all() or is_own(path):
         return True
-    return not load_trusted().keys().isdisjoint(map(str, _list_folders(path)))
+    folders = (_find_agents(path), *_list_folders(path))
+    return not load_trusted().keys().isdisjoint(map(str, folders))
 
 
 def trust_folder(folder: Path) -> None:
@@ -85,14 +87,16 @@ def remember_trust(entry: str) -> None:
 
 
 def trust_new_folder(path: Path) -> None:
-    """Trusts the folder of an agent file that axe_nb is about to write, if it makes `axe/` there.
+    """Trusts the folder of an agent file that axe_nb is about to write, if it makes that folder.
+
+    The rest of the project is not trusted by it: it may be a clone with agents elsewhere.
 
     Raises:
         ConfigError: the list of trusted folders cannot be read or written.
     """
-    base = _list_folders(path)[0]
-    if not is_own(path) and _is_empty(base / "axe"):
-        trust_folder(base)
+    agents = _find_agents(path)
+    if not is_own(path) and _is_empty(agents.parent if _is_usual(agents) else agents):
+        remember_trust(str(agents))
 
 
 def load_trusted() -> dict[str, None]:
@@ -239,35 +243,54 @@ def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """True if there is nothing at a path, or an empty folder."""
+    """True if there is nothing at a path, or an empty folder; not for a link."""
     try:
-        return not any(folder.iterdir())
+        return not folder.is_symlink() and not any(folder.iterdir())
     except FileNotFoundError:
         return True
     except OSError:
         return False
 
 
+def _find_agents(path: Path) -> Path:
+    """Returns the folder of an agent file, with the links above `axe/`, or above it, resolved."""
+    folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
+    above = folder.parent.parent if _is_usual(folder) else folder.parent
+    return Path(os.path.realpath(above)) / folder.relative_to(above)
+
+
 def _list_folders(path: Path) -> list[Path]:
     """Returns the folder that an agent file belongs to, and those above it up to its project.
 
-    It is the folder with `axe/`; of files elsewhere the one above the agents, with scripts.
+    It is the folder with `axe/`; of files elsewhere the one above the agents, with scripts. In the
+    home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
     """
-    folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
-    is_usual = (folder.parent.name, folder.name) == ("axe", "agents")
-    base = Path(os.path.realpath(folder.parent.parent if is_usual else folder.parent))
-    folders = [base, *base.parents]
+    agents = _find_agents(path)
+    top = agents.parent if _is_usual(agents) else agents
+    base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
+    folders = list(takewhile(lambda folder: not _holds_home(folder), (base, *base.parents)))
     roots = (at for at, one in enumerate(folders) if _is_git_root(one))
-    return folders[: next(roots, 0) + 1]
+    return folders[: next(roots, 0) + 1] or [base]
+
+
+def _is_usual(agents: Path) -> bool:
+    return (agents.parent.name, agents.name) == ("axe", "agents")
+
+
+def _holds_home(folder: Path) -> bool:
+    """True for the home folder and those above it."""
+    return Path(os.path.realpath(expand_home("~"))).is_relative_to(folder)
 
 
 def _is_git_root(folder: Path) -> bool:
     """True for a repository, a worktree and a submodule; an empty `.git` is none.
 
-    While a command runs, an empty one keeps it from making a repository.
+    While a command runs, an empty one keeps it from making a repository. Nor is that of another
+    user, who may have made it above the folders of others, as in `/tmp`.
     """
     git = folder / ".git"
-    return (git / "HEAD").exists() or (git.is_file() and git.stat().st_size > 2)
+    is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)
+    return is_made and git.stat().st_uid == folder.stat().st_uid
 
 
 def _show_project(path: Path) -> str:

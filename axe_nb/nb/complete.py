@@ -30,6 +30,10 @@ BODY = re.compile(
 )
 """The beginning of a cell up to its body; other magics and blank lines may stand above ours."""
 
+ACTIVE = re.compile(r"[\s{}$'\"\\]")
+"""Characters that would make a name more than one word, or that IPython expands: the name of a file
+may be hostile."""
+
 OTHER = re.compile(r"%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """A cell magic that may stand above ours, as %%time does."""
 
@@ -87,7 +91,8 @@ def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | N
     if offered is None:
         return None
     fragment = word.rpartition(",")[2]
-    return fragment, [text for text in offered if text.startswith(fragment)]
+    plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
+    return fragment, [text for text in plain if text.startswith(fragment)]
 
 
 def _complete_body(head: re.Match[str], above: str, below: str) -> tuple[str, list[str]] | None:

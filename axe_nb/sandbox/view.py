@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
+from axe_nb.links import follow_links
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
 FILES = (".env", ".envrc", ".env.local")
@@ -112,8 +114,9 @@ def fill_view(view: View) -> View:
     if repository := find_repository(workdir / ".git", workdir):
         absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
         settings = [repository / name for name in GIT_SETTINGS]
-    named = dict.fromkeys([*absent, *settings, *view.sources])
-    names = tuple(path for path in named if path != repository)
+    named = [*absent, *settings, *view.sources]
+    every = dict.fromkeys([*named, *_follow(named, workdir)])
+    names = tuple(path for path in every if path != repository)
     hidden = tuple(_find_keys(workdir, home, names))
     found = [path for path in find_real([*names, sys.prefix], workdir) if path != repository]
     missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
@@ -151,6 +154,16 @@ def _find_keys(workdir: Path, home: Path, names: Iterable[Path]) -> list[Path]:
         there += (workdir / path for path in KEY_PATHS)
     keys = [path for path in there if is_hidden(path, workdir)]
     return find_real([config_dir(), state_dir(), *keys], workdir)
+
+
+def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
+    """Yields the places in the workdir that the links among the paths lead over, and to.
+
+    The last one need not exist.
+    """
+    for path in filter(Path.is_symlink, paths):
+        with suppress(OSError):  # a cycle
+            yield from (place for place in follow_links(path)[1:] if is_inside(place, workdir))
 
 
 def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:

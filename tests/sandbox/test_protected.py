@@ -397,8 +397,6 @@ def test_what_the_person_replaces_while_a_command_runs_is_not_changed_unseen(
 ) -> None:
     """A mount goes with the file that it is on."""
     write(cage, "id_rsa", "KEY")
-    if cage.method not in FULL and name == "id_rsa":
-        pytest.skip("keys are not promised")
     persons, evil = REPLACED[name]
     process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {evil}", seconds=60)
     until = time.monotonic() + 60
@@ -412,4 +410,36 @@ def test_what_the_person_replaces_while_a_command_runs_is_not_changed_unseen(
         **as_user(cage.uid),
     )  # fmt: skip
     told, _ = process.communicate(timeout=60)
-    assert any(note.startswith(f'"{name}" is protected') for note in json.loads(told)["notes"])
+    is_promised = cage.method in FULL or name != "id_rsa"
+    notes = json.loads(told)["notes"]
+    assert any(note.startswith(f'"{name}" is protected') for note in notes) == is_promised
+
+
+LINKS = {
+    "axe leads nowhere": ("ln -s shared/x axe", "mkdir -p shared/x; echo x > axe/e", "shared/x"),
+    ".env leads nowhere": ("ln -s conf .env", "echo evil > conf", "conf"),
+    ".git leads nowhere": ("rm -rf .git; ln -s store .git", "mkdir -p store/hooks", "store"),
+    "hooks lead nowhere": ("rm -rf .git/hooks; ln -s ../hk .git/hooks", "mkdir hk", "hk"),
+    "a link on the way": (
+        "mkdir -p a; ln -s a b; ln -s b axe", "mkdir c; echo evil > c/e.toml; ln -sfn c b", "b",
+    ),
+}  # fmt: skip
+"""Links of a workdir, what a command does with them, and the name that it must be seen at."""
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_what_a_protected_link_leads_over_is_seen_also_where_it_leads_nowhere_yet(
+    cage: Cage, case: str
+) -> None:
+    before, evil, name = LINKS[case]
+    subprocess.run(["sh", "-c", before], cwd=cage.work, check=True, **as_user(cage.uid))
+    notes = cage.run(evil).notes
+    assert any(note.startswith(f'"{name}" is protected') for note in notes), notes
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_a_change_of_what_a_protected_link_leads_to_is_seen(cage: Cage) -> None:
+    write(cage, "shared/agents/lead.toml", "mine")
+    (cage.work / "axe").symlink_to("shared")
+    ended = cage.run("echo evil > shared/agents/lead.toml")
+    assert ended.notes == ('"shared/agents/lead.toml" is protected, and was changed',)
