@@ -53,11 +53,6 @@ class ApprovalRequest:
     """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
 
 
-StepKind = Literal["request", "call", "reply"]
-"""A request that is about to be sent, a call that is about to be made, or the reply to a request
-that is to be edited."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A pause of a run: what it is about to do, as `step=function` and the user see it.
@@ -66,7 +61,9 @@ class Step:
     further pauses, `"stop"`, or what `edit` or `result` returns.
     """
 
-    kind: StepKind
+    kind: Literal["request", "call", "reply"]
+    """A request that is about to be sent, a call that is about to be made, or the reply to a
+    request that is to be edited."""
     agent: str
     """Name of the agent; empty for a run without one."""
     run: str
