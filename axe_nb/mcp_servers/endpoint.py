@@ -41,7 +41,7 @@ class Endpoint:
     @property
     def label(self) -> str:
         """The sandbox or address, for display."""
-        return self.sandbox.label if self.sandbox else format_address(self._server.url)
+        return self.sandbox.portable_label if self.sandbox else format_address(self._server.url)
 
     async def prepare(self) -> None:
         """Finds the sandbox.

@@ -79,9 +79,15 @@ class Sandbox:
         """The level in a few words, for a question or a row."""
         if self.level == "none":
             return "sandbox turned off" if self.is_off else "no sandbox here"
-        network = "with network" if self.view.network else "no network"
         name = self.method.name if self.level == "docker" else self.level
-        return f"in a sandbox ({name}), {network}"
+        return self.portable_label.replace(",", f" ({name}),")
+
+    @property
+    def portable_label(self) -> str:
+        """The label without the level, so that a saved notebook is the same on other machines."""
+        if self.level == "none":
+            return self.label
+        return f"in a sandbox, {'with network' if self.view.network else 'no network'}"
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], files: tuple[int, int, int]
