@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +23,9 @@ from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
+from axe_nb.sandbox.covers import TIME
 from axe_nb.sandbox.environment import clean_environment
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import Level
 from axe_nb.sandbox.process import Process
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds
@@ -52,6 +52,9 @@ KEPT = 30_000
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
 
+SYSTEM = "/usr/bin:/bin:/usr/local/bin"
+"""Folders of programs that no workdir can change."""
+
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
 
@@ -61,13 +64,33 @@ OFFLINE = {"PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "CARGO_NET_RETRY
 NO_NETWORK = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
     r"|Network is unreachable|ENETUNREACH|ENOTFOUND|getaddrinfo failed"
+    r"|\(from versions: none\)|Failed to connect to (?!localhost|127\.)"
 )
 """Messages of programs that find no network."""
 
+QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
+"""Commands that may fail for this reason without a message."""
+
 READ_ONLY = re.compile(
     r"Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
+    r"|mkdir: .*\W(axe|\.\w+)\W: File exists"
 )
 """Messages of programs that may not write a protected file."""
+
+DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
+"""Messages of programs that are refused what other levels allow."""
+
+WITH_GIT = f"""
+[ -e ~/.gitconfig ] || {{
+  printf %s "$1" >~/.gitconfig
+  find . -maxdepth 1 -empty -newermt @{TIME - 1} ! -newermt @{TIME} -printf '/%P\\n' >~/.gitignore
+}} 2>/dev/null
+exec "$0" -c "$2"
+"""
+"""Command of a shell "$0" that runs "$2" with "$1" as Git's settings, in an empty home folder.
+
+Git leaves placeholders alone: `git stash -u` would fail half way.
+"""
 
 NOT_ENDED = "the command was killed, but some of its processes have not ended yet"
 
@@ -141,9 +164,7 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         f"while a command ran: {note}; nothing was undone" for note in process.notes
     )
     text = str(output)
-    notes = [*process.notes, *_note_network(sandbox, text)]
-    if process.code:
-        notes += _note_read_only(sandbox, text)
+    notes = [*process.notes, *_explain(sandbox, command, text, process.code)]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
@@ -159,7 +180,8 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     environment = clean_environment()
     environment |= SETTINGS if network else SETTINGS | OFFLINE
     files = (subprocess.DEVNULL, writable, writable)
-    process = sandbox.start(_shell_words(command, sandbox.level), environment, files)
+    words = await in_thread(_shell_words, command, sandbox)
+    process = sandbox.start(words, environment, files)
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
     in_time = False
@@ -219,12 +241,33 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     )
 
 
-def _shell_words(command: str, level: Level) -> list[str]:
-    if level == "docker":
+def _shell_words(command: str, sandbox: Sandbox) -> list[str]:
+    if sandbox.level == "docker":
         return ["sh", "-c", command]  # the image may have no other
     if os.name == "nt":
         return [shutil.which("cmd.exe") or "cmd.exe", "/c", command]
-    return [shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin") or "/bin/sh", "-c", command]
+    shell = shutil.which("bash", path=SYSTEM) or "/bin/sh"
+    if sandbox.level == "none" or sandbox.view.workdir == sandbox.view.home:
+        return [shell, "-c", command]
+    return [shell, "-c", WITH_GIT, shell, _read_git_user(), command]
+
+
+def _read_git_user() -> str:
+    """Returns the user's name and email for commits, as settings of Git.
+
+    A command does not see the file that has them, as keys may be in it.
+    """
+    git = shutil.which("git", path=SYSTEM)
+    if git is None:
+        return ""
+    asked = [git, "config", "--get-regexp", r"^user\.(name|email)$"]
+    found = subprocess.run(
+        asked, cwd="/", env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    lines = (line.removeprefix("user.").partition(" ") for line in found.stdout.splitlines())
+    escaped = ((key, value.replace("\\", r"\\").replace('"', r"\"")) for key, _, value in lines)
+    start = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
+    return start + "".join(f'\t{key} = "{value}"\n' for key, value in escaped)
 
 
 def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
@@ -238,23 +281,36 @@ def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
     return "the command ended without an error, but protected files were changed meanwhile"
 
 
-def _note_network(sandbox: Sandbox, text: str) -> list[str]:
-    if sandbox.view.network or sandbox.level == "none" or not NO_NETWORK.search(text):
-        return []
-    return [
-        "(there is no network in this sandbox, so trying again does not help; the user can allow "
-        'it with allowed_hosts = ["*"])'
-    ]
-
-
-def _note_read_only(sandbox: Sandbox, text: str) -> list[str]:
-    if sandbox.level == "none" or not READ_ONLY.search(text):
-        return []
-    return [
-        "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, .ipython, "
-        ".jupyter, .ssh and .env* directly in the workdir, nor make them; there, git init, git "
-        "config and rm -rf * fail)"
-    ]
+def _explain(sandbox: Sandbox, command: str, text: str, code: int | None) -> Iterator[str]:
+    """Yields the limits of the sandbox that a command seems to have met, for the model."""
+    if sandbox.level == "none":
+        return
+    is_quiet = code and QUIET.search(command)
+    if not sandbox.view.network and (is_quiet or NO_NETWORK.search(text)):
+        yield (
+            "(there is no network in this sandbox, so trying again does not help; the user can "
+            'allow it with allowed_hosts = ["*"])'
+        )
+    if not code:
+        return
+    if READ_ONLY.search(text):
+        yield (
+            "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
+            ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them; there, git "
+            "init, git config and rm -rf * fail)"
+        )
+    if sandbox.level == "files" and DENIED.search(text):
+        yield (
+            "(in this sandbox, commands write only in the workdir and in $TMPDIR; sockets, shared "
+            "memory and /proc/PID are refused)"
+        )
+    home = re.escape(str(sandbox.view.home))
+    missing = rf"(?m)^(?=.*No such file or directory).*(/tmp|{home})/"
+    if re.search(missing, text.replace(str(sandbox.view.workdir), "")):
+        yield (
+            "(in this sandbox, each command starts with an empty home folder and an empty /tmp; "
+            "keep files in the workdir)"
+        )
 
 
 TOOLS = {
