@@ -24,8 +24,8 @@ from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.covers import TIME
-from axe_nb.sandbox.environment import clean_environment
 from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.process import Process
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds

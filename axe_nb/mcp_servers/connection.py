@@ -20,6 +20,7 @@ from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
 from axe_nb.text import format_seconds, quote
+from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
 T = TypeVar("T")
@@ -110,6 +111,10 @@ class Connection:
         answer = await self._put(question, life)
         self._deaths = 0
         return answer
+
+    async def find_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that its program changed since the last call."""
+        return await in_thread(self._endpoint.find_changes)
 
     async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError

@@ -15,8 +15,8 @@ from axe_nb.agents.servers import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.http import format_address, open_address
 from axe_nb.mcp_servers.stdio import Words, open_process
-from axe_nb.sandbox.environment import clean_environment
 from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -81,6 +81,17 @@ class Endpoint:
         async with process as streams:
             yield streams
 
+    def find_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since the start or the last call.
+
+        Only those are told that its sandbox cannot make read-only.
+        """
+        process = self._words.process
+        try:
+            return process.find_changes() if process else ()
+        except (OSError, ValueError) as error:
+            return (f"protected files cannot be compared: {error}",)
+
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         words, process = self._words, self._words.process
@@ -91,6 +102,7 @@ class Endpoint:
             told.append(process.failure)
         elif process is not None and process.code is not None:
             told.append(_describe_code(process.code))
+        told += process.notes if process is not None else ()
         if words.last:
             told.append(f"its last output: {quote(one_line(words.last, LAST_WORDS))}")
         return f" ({'; '.join(told)})" if told else ""

@@ -147,13 +147,12 @@ class Servers:
             _check_permissions(agent, name, [tool.name for tool in offered])
             named = [tool for tool in offered if tool.name in agent.tools]
             tools += named or offered[:MAX_TOOLS]
-            told = [*connection.listing.warnings]
+            warnings += (f"MCP server {name}: {words}" for words in connection.listing.warnings)
             if not named and len(offered) > MAX_TOOLS:
-                told.append(
-                    f"it offers {plural(len(offered), 'tool')}, and the agent has the first "
-                    f"{MAX_TOOLS}; to choose others, name them in `tools`"
+                warnings.append(
+                    f"MCP server {name}: it offers {plural(len(offered), 'tool')}, and the agent "
+                    f"has the first {MAX_TOOLS}; to choose others, name them in `tools`"
                 )
-            warnings += (f"MCP server {name}: {words}" for words in told)
         files = [
             (entry, await self._read(connections[name], uri)) for entry, name, uri in resources
         ]

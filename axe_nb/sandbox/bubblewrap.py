@@ -39,7 +39,7 @@ SETTINGS = (
     "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "magic.mime", "maven",
     "mime.types", "nsswitch.conf", "os-release", "passwd", "perl", "pki", "protocols", "python3",
     "python3.11", "R", "redhat-release", "resolv.conf", "rpc", "services", "ssl", "terminfo",
-    "texmf", "timezone",
+    "texmf", "timezone", "wgetrc",
 )  # fmt: skip
 """Files and folders of `/etc` that programs need; none of them holds a secret."""
 
@@ -72,13 +72,17 @@ def list_methods() -> Iterator[Method]:
 
 
 def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    found = [*start, *(["--share-net"] if view.network else []), *_list_mounts(start, view)]
-    data = {}
-    if seccomp.is_supported():
-        found += ["--seccomp", "{filter}"]
-        data["{filter}"] = seccomp.make_filter(seccomp.INTERNET, has_namespaces=True)
-    found += ["--chdir", str(view.workdir), "--", *words]
-    return Launch(words=found, data=data, environment={"TMPDIR": "/tmp"})
+    network = ["--share-net"] if view.network else []
+    mounts = _list_mounts(start, view)
+    # with the machine's network come its abstract sockets, such as those of a desktop
+    sockets = seccomp.allow_sockets(seccomp.INTERNET) if view.network else {}
+    return Launch(
+        words=[*start, *network, *mounts, "--chdir", str(view.workdir), "--", *words],
+        environment={"TMPDIR": "/tmp"},
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **sockets})
+        if seccomp.is_supported()
+        else b"",
+    )
 
 
 def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -39,16 +40,24 @@ def look(view: View, *, is_read_only: bool) -> Look:
         ValueError: there are too many.
         OSError: a folder cannot be read.
     """
+    covered = {*view.read_only, *view.hidden, *view.anchored} if is_read_only else set()
+    there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
+    late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")
+    left = [str(path) for path in (*view.names, *late) if path not in covered]
+    shallow = set() if is_read_only else {str(path) for path in view.anchored}
+    left += shallow
     found: dict[str, tuple[int, ...]] = {}
-    for path in _list_paths(view, is_read_only=is_read_only):
-        try:
+    while left:
+        path = left.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):
             its = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        if stat.S_ISDIR(its.st_mode):
+            if not stat.S_ISDIR(its.st_mode):  # its time of change cannot be set back
+                times = (its.st_mtime_ns, its.st_ctime_ns)
+                found[path] = (its.st_mode, its.st_ino, its.st_size, *times)
+                continue
             found[path] = (its.st_mode, its.st_ino)
-        else:  # its time of change cannot be set back
-            found[path] = (its.st_mode, its.st_ino, its.st_size, its.st_mtime_ns, its.st_ctime_ns)
+            if not (is_read_only or path in shallow or os.path.basename(path) in CONTENTS):  # noqa: PTH119
+                left += (entry.path for entry in os.scandir(path))
         if len(found) > MOST:
             raise ValueError(f"there are more than {MOST} protected files in the workdir")
     return found
@@ -58,46 +67,13 @@ def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
     """Returns a note on each protected file that was made, changed or removed meanwhile."""
     notes: list[str] = []
     whole: set[str] = set()
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) == after.get(path):
-            continue
+    for path in sorted(dict(before.items() ^ after.items())):
         if os.path.dirname(path) in whole:  # noqa: PTH120
             whole.add(path)
             continue
-        what = "changed" if path in before and path in after else "made"
-        if path not in after:
-            what = "removed"
+        what = "made" if path not in before else "changed" if path in after else "removed"
         if what != "changed":
             whole.add(path)
         notes.append(f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}")
     left = len(notes) - MOST_TOLD
     return (*notes[:MOST_TOLD], *([f"and {left} more changes"] if left > 0 else []))
-
-
-def _list_paths(view: View, *, is_read_only: bool) -> Iterator[str]:
-    names = sorted(os.listdir(view.workdir))  # noqa: PTH208
-    late = (name for name in names if name.startswith(".env") or name == "HEAD")
-    every = dict.fromkeys([*view.names, *(view.workdir / name for name in late)])
-    if is_read_only:
-        covered = {*view.read_only, *view.hidden, *view.anchored}
-        yield from (str(path) for path in every if path not in covered)
-        return
-    yield from map(str, view.anchored)
-    for path in every:
-        yield str(path)
-        if not path.is_symlink():
-            yield from _walk(str(path))
-
-
-def _walk(folder: str) -> Iterator[str]:
-    """Yields what is in a folder, if it is one; follows no link."""
-    left = [folder]
-    while left:
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    yield entry.path
-                    if entry.name not in CONTENTS and entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue

@@ -12,11 +12,13 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
-from axe_nb.descriptors import FOLDER, hold_real_folder
+from axe_nb.descriptors import FOLDER
+from axe_nb.sandbox.view import View, fill_view
 
 TIME = 946_684_807
 """Seconds since 1970 at which all placeholders were last changed: 1 January 2000, and 7 s."""
@@ -31,71 +33,42 @@ NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 """The command could not make the name either."""
 
 
-class Covers:
-    """The placeholders of a workdir, as long as one of the commands that run there needs them."""
+@contextmanager
+def cover(view: View) -> Iterator[View]:
+    """Yields the view with the files of its workdir, placeholders among them.
 
-    def __init__(self, workdir: Path) -> None:
-        """Waits until no other process removes them, for a moment at most; has to be ended.
+    They stay until no other command of this or another process needs them.
 
-        Raises:
-            OSError: the workdir cannot be opened.
-        """
-        self._paths: dict[Path, None] = {}
-        self._lock = os.open(workdir, FOLDER)
-        _lock(self._lock, is_shared=True)
+    Raises:
+        ConfigError: a link has taken the place of the workdir or a folder above it.
+        OSError: the workdir cannot be opened.
+    """
+    import fcntl
 
-    def make(self, missing: Mapping[Path, str | None]) -> list[Path]:
-        """Makes placeholders.
-
-        Args:
-            missing: path → its text; None = a folder.
-
-        Returns:
-            Those that exist now; the others could not be made by a command either.
-        """
-        self._paths |= dict.fromkeys(missing)
-        return [path for path, text in missing.items() if _make(path, text)]
-
-    def end(self, others: Iterable[Path] = ()) -> None:
-        """Removes them if no other command needs them.
-
-        Args:
-            others: paths where a kernel that was killed may have left some.
-        """
-        if _lock(self._lock, is_shared=False):
-            for path in dict.fromkeys([*self._paths, *others]):
+    folder = os.open(view.workdir, FOLDER)
+    try:
+        _lock(folder, fcntl.LOCK_SH, PATIENCE)
+        view = fill_view(view)
+        made = [path for path, text in view.missing.items() if _make(path, text)]
+        yield replace(view, read_only=(*view.read_only, *made))
+    finally:
+        if _lock(folder, fcntl.LOCK_EX):
+            for path in view.names:
                 with suppress(OSError):
                     _remove(path)
-        _unlock(self._lock)
-        os.close(self._lock)
-
-
-def is_placeholder(path: Path) -> bool:
-    """True if an empty file or folder was made here for a command."""
-    try:
-        return _is_one(path.lstat())
-    except OSError:
-        return False
-
-
-def _is_one(found: os.stat_result) -> bool:
-    is_empty = stat.S_ISDIR(found.st_mode) or (
-        stat.S_ISREG(found.st_mode) and found.st_size <= LONGEST
-    )
-    return is_empty and int(found.st_mtime) == TIME
+        _lock(folder, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open, too
+        os.close(folder)
 
 
 def _make(path: Path, text: str | None) -> bool:
+    """Makes a placeholder; returns true if there is something now."""
     try:
-        with hold_real_folder(path.parent) as folder:
-            if text is None:
-                os.mkdir(path.name, dir_fd=folder)
-            else:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                number = os.open(path.name, flags, 0o644, dir_fd=folder)
-                os.write(number, text.encode())
-                os.close(number)
-            os.utime(path.name, (TIME, TIME), dir_fd=folder, follow_symlinks=False)
+        if text is None:
+            path.mkdir()
+        else:
+            with path.open("x") as file:
+                file.write(text)
+        os.utime(path, (TIME, TIME), follow_symlinks=False)
     except FileExistsError:
         return True  # another command needs it too
     except OSError as error:
@@ -106,24 +79,24 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _remove(path: Path) -> None:
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if _is_one(found):
-            remove = os.rmdir if stat.S_ISDIR(found.st_mode) else os.unlink
-            remove(path.name, dir_fd=folder)
+    found = path.lstat()
+    if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
+        path.rmdir()
+    elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
+        path.unlink()
 
 
-def _lock(folder: int, *, is_shared: bool) -> bool:
-    """Tries to lock a folder, for a moment if the lock is to be shared; returns true if it has it.
+def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
+    """Tries to lock or unlock a folder, for a while; returns true if it did.
 
     Where the file system has no locks, or another program holds one, placeholders stay.
     """
     import fcntl
 
-    end = time.monotonic() + (PATIENCE if is_shared else 0.0)
+    end = time.monotonic() + patience
     while True:
         try:
-            fcntl.flock(folder, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(folder, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= end:
                 return False
@@ -132,11 +105,3 @@ def _lock(folder: int, *, is_shared: bool) -> bool:
             return False
         else:
             return True
-
-
-def _unlock(folder: int) -> None:
-    """Unlocks a folder, also for processes that were forked meanwhile and have it open."""
-    import fcntl
-
-    with suppress(OSError):
-        fcntl.flock(folder, fcntl.LOCK_UN)

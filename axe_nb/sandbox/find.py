@@ -5,17 +5,42 @@ Source: D-82; safety-facts §5 (only the real flags prove anything).
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import bubblewrap, docker, landlock, plain, seatbelt
-from axe_nb.sandbox.launch import Level, Method
-from axe_nb.sandbox.process import Process, run_trial
+from axe_nb.sandbox import bubblewrap, docker, landlock, seatbelt
+from axe_nb.sandbox.launch import Launch, Level, Method, prepare
+from axe_nb.sandbox.process import Process, spawn
 from axe_nb.sandbox.view import View
+
+SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv", "/run/current-system/sw/bin/setpriv")
+"""Possible paths of a program that has another one end with the thread that started it."""
+
+
+def _start_plainly(words: Sequence[str], view: View) -> Launch:
+    if os.name != "nt":
+        setpriv = next(filter(os.path.exists, SETPRIV), "")
+        return Launch(words=[*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *words])
+    if words[1:2] != ["/c"]:
+        return Launch(words=words)
+    program, option, command = words  # cmd.exe splits its line itself
+    return Launch(words=f'{program} {option} "{command}"')
+
+
+PLAIN = Method(
+    level="none",
+    name="",
+    ending="group",
+    promises=(),
+    not_promised=("it can do anything you can",),
+    wrap=_start_plainly,
+)
+"""No sandbox, but a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
     "linux": (bubblewrap.list_methods, landlock.list_methods),
@@ -74,10 +99,10 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
             works cannot hide the keys in this workdir.
     """
     if setting == "off":
-        return Sandbox(plain.METHOD, view, is_off=True)
+        return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
-    method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
+    method = next((m for m in list_methods() if _works(m, view)), PLAIN)
     if not method.is_read_only and view.workdir == view.home:
         raise ConfigError(
             f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
@@ -102,13 +127,15 @@ def _works(method: Method, view: View) -> bool:
     The view is to be without protected files: they change, and one that cannot be shown fails the
     command.
     """
-    launch = method.wrap(["/bin/true"], view)
-    program = Path(launch.words[0])
-    key = (program, program.stat().st_mtime_ns, *launch.words)
+    words = method.wrap(["/bin/true"], view).words
+    key = (os.stat(words[0]).st_mtime_ns, *words)  # noqa: PTH116
     with _lock:
-        if key in _tried:
-            return _tried[key]
-        code = run_trial(method, view, TRIAL)
-        if code is not None:  # else the machine may only be busy
-            _tried[key] = code == 0
-        return code == 0
+        if key not in _tried:
+            files = (subprocess.DEVNULL, subprocess.DEVNULL, subprocess.DEVNULL)
+            trial = spawn(prepare(method, view, ["/bin/true"]), view, {}, files)
+            try:
+                _tried[key] = trial.wait(TRIAL) == 0
+            except subprocess.TimeoutExpired:  # the machine may only be busy
+                trial.kill()
+                trial.wait()
+        return _tried.get(key, False)

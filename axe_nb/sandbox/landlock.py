@@ -5,25 +5,39 @@ Source: D-82; safety-facts §2.
 
 from __future__ import annotations
 
+import ctypes
 import marshal
 import os
+import struct
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.bubblewrap import SETTINGS, SYSTEM
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.launcher import find_landlock_version
+from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
 from axe_nb.sandbox.view import View, identify
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
+START = "import sys; sys.path.append(sys.argv.pop(1)); import launcher; launcher.start()"
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
+ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
+ALL_TCP, ALL_SCOPES = 0b11, 0b11
+"""Rights of Landlock."""
 
 OLDEST_LANDLOCK = 3
 """The first version that refuses to cut files."""
+
+
+def find_landlock_version() -> int:
+    """Returns the version of Landlock in this kernel; 0 if it is missing or not permitted."""
+    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
 
 
 def list_methods() -> Iterator[Method]:
@@ -36,7 +50,7 @@ def list_methods() -> Iterator[Method]:
         yield Method(
             level="files",
             name=f"Landlock {version}",
-            ending="signal",
+            ending="child",
             promises=(
                 "writes no file outside the workdir",
                 "reads nothing in the home folder except toolchains",
@@ -48,29 +62,37 @@ def list_methods() -> Iterator[Method]:
                 "it sees names of files and processes",
                 "it may change modes and times of your files",
             ),
-            wrap=_restrict,
+            wrap=partial(_wrap, version),
             is_read_only=False,
         )
 
 
-def _restrict(words: Sequence[str], view: View) -> Launch:
-    system = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS)]
+def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
+    known = ALL if version >= 5 else ALL_BEFORE_5
+    handled = struct.pack("=QQQ", known, 0 if view.network else ALL_TCP, ALL_SCOPES)
+    readable = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *_list_system_facts()]
     families = seccomp.INTERNET if view.network else ()
     plan = {
-        "read": [*system, *_list_system_facts(), *map(str, view.readable)],
-        "write": [str(view.workdir)],
-        "files": DEVICES,
-        "network": view.network,
-        "filter": seccomp.make_filter(families, has_namespaces=False).hex(),
+        "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
+        "confined": struct.pack("=QQQ", REFER, 0, SIGNALS) if version >= 6 else b"",
+        "unconfined": {"/": REFER},  # else no layer below this one may allow it
+        "rules": {
+            **dict.fromkeys([*readable, *map(str, view.readable)], EXECUTE_OR_READ),
+            **dict.fromkeys(DEVICES, READ_OR_WRITE_FILE),
+            ".": known & ~MAKE_DEVICES,
+        },
+        "filter": seccomp.make_filter(
+            {**seccomp.KEYRINGS, **seccomp.OTHER_PROGRAMS, **seccomp.allow_sockets(families)}
+        ),
         "workdir": str(view.workdir),
         "identity": identify(view.workdir),
         "parent": os.getpid(),
     }
-    # git takes the system's settings, which are out of sight, for broken
     base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it
-    started = [os.path.realpath(base), "-I", "-S", str(LAUNCHER), marshal.dumps(plan).hex()]
+    python = [os.path.realpath(base), "-I", "-S", "-c", START, str(LAUNCHER.parent)]
     return Launch(
-        words=[*started, *words],
+        words=[*python, marshal.dumps(plan).hex(), *words],
+        # git takes the system's settings, which are out of sight, for broken
         environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
 

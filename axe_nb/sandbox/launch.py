@@ -1,18 +1,45 @@
-"""The way to start a command at one level of the sandbox."""
+"""The program to start for a command at one level of the sandbox: its variables and limits.
+
+Source: D-43, D-53, D-82.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.sandbox.view import View
+from axe_nb.sandbox.view import View, identify
 
 Level = Literal["full", "files", "docker", "none"]
 
-Ending = Literal["child", "signal", "group", "program"]
-"""The way to end everything: SIGKILL to its first child, SIGTERM to itself, SIGKILL to its group,
-or the program `Launch.end`."""
+VARIABLES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+    "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
+)  # fmt: skip
+"""Environment variables passed to a program; none of them holds keys or tokens."""
+
+LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
+"""Limits of a command, as options of `ulimit`: core files, blocks of 512 bytes of a file, open
+files."""
+
+PROCESSES = 8192
+"""Most processes of the user at the same time; root is exempt."""
+
+LEAST_MEMORY = 2 << 30
+"""Bytes of memory that one process may use, or half of the machine's if that is more."""
+
+STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
+"""Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
+
+REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
+
+Ending = Literal["child", "group", "program"]
+"""The way to end everything: SIGKILL to its first child, with which it ends all others and itself;
+SIGKILL to its group; or the program `Launch.end`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +52,8 @@ class Launch:
     """Variables that the level sets, on top of those of the command."""
     end: Sequence[str] = ()
     """Program and arguments that end it."""
-    data: Mapping[str, bytes] = field(default_factory=dict)
-    """Placeholder among the words → bytes; replaced by the number of a file that holds them."""
+    filter: bytes = b""
+    """System calls that bubblewrap is to refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +77,43 @@ class Method:
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
 """(words of a command, view) → the program to start instead."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Returns the environment of a command or server, without keys and tokens."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+
+
+def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
+    """Returns the program to start for a command.
+
+    Another command may run in the same workdir and replace files that this one is to be shown with
+    links, which the mount would follow. So it starts only if it was shown the files and folders
+    that were seen there.
+
+    Raises:
+        OSError: a link is in the place of one already.
+    """
+    if os.name == "nt":
+        return method.wrap(words, view)
+    steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
+    if method.name == "bubblewrap":
+        steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
+    return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
+
+
+def _list_limits() -> list[str]:
+    """Returns lines of the shell; a lower limit of the machine stays."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = {**LIMITS, "d": max(LEAST_MEMORY, memory // 2) >> 10}
+    lines = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
+    # shells disagree about the name of the last one
+    return [*lines, f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
+
+
+def _make_check(paths: Sequence[Path]) -> str:
+    """Returns a line of the shell that ends it unless the paths are what they are now."""
+    program = next(filter(os.path.exists, STAT), STAT[0])
+    seen = shlex.quote("\n".join(map(identify, paths)))
+    asked = shlex.join([program, "-c", "%d:%i", "--", *map(str, paths)])
+    return f'[ "$({asked})" = {seen} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'

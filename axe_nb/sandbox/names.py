@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
@@ -53,22 +53,19 @@ def list_names(workdir: Path, home: Path) -> list[str]:
 def find_repository(path: Path, workdir: Path) -> Path | None:
     """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
     found = Path(os.path.realpath(path))
-    if found.is_file() and (line := LINE_OF_GIT.fullmatch(_read_start(found))):
-        found = Path(os.path.realpath(found.parent / line[1]))
-    is_inside = found != workdir and found.is_relative_to(workdir)
-    return found if is_inside and found.is_dir() else None
+    if found.is_file():
+        with found.open("rb") as file:
+            line = LINE_OF_GIT.fullmatch(file.read(4096).decode("utf-8", "replace"))
+        found = Path(os.path.realpath(found.parent / line[1])) if line else found
+    return found if is_inside(found, workdir) and os.path.lexists(found / "HEAD") else None
 
 
-def _read_start(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(4096).decode("utf-8", "replace")
-    except OSError:
-        return ""
+def is_inside(path: Path, folder: Path) -> bool:
+    """True if a path is below a folder."""
+    return path != folder and path.is_relative_to(folder)
 
 
-def find_targets(paths: Iterator[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the files and folders in the workdir that the links among the paths lead to."""
-    for real in (Path(os.path.realpath(path)) for path in paths if path.is_symlink()):
-        if real != workdir and real.is_relative_to(workdir) and real.exists():
-            yield real
+def find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
+    """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
+    real = dict.fromkeys(Path(os.path.realpath(path)) for path in paths)
+    return [path for path in real if is_inside(path, folder) and path.exists()]

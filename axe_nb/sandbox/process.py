@@ -12,21 +12,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from axe_nb.sandbox.changes import compare, look
-from axe_nb.sandbox.covers import Covers
-from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.launcher import list_children, list_descendants
-from axe_nb.sandbox.prepare import prepare
-from axe_nb.sandbox.view import View, cover, fill_view, list_covers
+from axe_nb.sandbox.changes import Look, compare, look
+from axe_nb.sandbox.covers import cover
+from axe_nb.sandbox.launch import Launch, Method, prepare
+from axe_nb.sandbox.launcher import kill, list_children
+from axe_nb.sandbox.view import View, fill_view
 
-PATIENCE = 2.0
-"""Seconds that the first process of a sandbox has to end the others."""
-
-INTERVAL = 0.02
-"""Seconds between two attempts to end them, if it does not."""
+PATIENCE, LAST_PATIENCE = 2.0, 60.0
+"""Seconds that a sandbox has to start its first child, and at exit to end."""
 
 
 class Process:
@@ -57,13 +52,13 @@ class Process:
         """Protected files that were changed while it ran."""
         self.owner = os.getpid()
         """The process that started it; forks of it inherit the object, not the program."""
-        self._method = method
-        self._view = view
+        self._method, self._view = method, view
         self._words, self._environment = words, environment
         self._files = files
+        self._end: Sequence[str] = ()
+        self._seen: Look | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._end: Sequence[str] = ()
         self._is_killed = False
         self._over = threading.Event()
         _running.add(self)
@@ -76,60 +71,69 @@ class Process:
     def kill(self) -> None:
         """Kills the program and everything that it started; one that has not begun never does."""
         with self._lock:
-            self._is_killed = True
-            if self._popen is not None and not self._over.is_set():
-                end_process(self._popen, self._method, self._end)
+            is_killed, self._is_killed = self._is_killed, True
+            if self._popen is None or self._popen.returncode is not None or is_killed:
+                return
+            match self._method.ending:
+                case "group":
+                    kill_group(self._popen)
+                case "child":
+                    end_first(self._popen)
+                case "program":
+                    nowhere = subprocess.DEVNULL
+                    self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
 
     def _keep(self) -> None:
         try:
-            self._run()
+            if self._method.level == "none":
+                self._run()
+            elif self._method.mounts:
+                with cover(self._view) as view:
+                    self._watch(view)
+            else:
+                self._watch(fill_view(self._view))
         except Exception as error:  # whatever a command may have made to make a look fail
             what = "start it" if self._popen is None else "compare protected files after it"
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
             self.failure = f"cannot {what}: {reason}"
         finally:
             self._close_files()
-            if self._popen is None and not self._is_killed:
-                self.failure = self.failure or "cannot start it"
-            with self._lock:
-                self._over.set()
+            self._over.set()
             _running.discard(self)
 
+    def find_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since the start or the last call.
+
+        Raises:
+            OSError: a folder cannot be read.
+            ValueError: there are too many protected files.
+        """
+        before = self._seen
+        if before is None or not self._view.workdir.exists():
+            return ()
+        self._seen = look(self._view, is_read_only=self._method.is_read_only)
+        return compare(before, self._seen, self._view.workdir)
+
+    def _watch(self, view: View) -> None:
+        self._view = view
+        self._seen = look(view, is_read_only=self._method.is_read_only)
+        self._run()
+        self.notes = self.find_changes()
+
     def _run(self) -> None:
-        method, view = self._method, self._view
-        if method.level == "none":
-            self._run_in(view)
-            return
-        if not method.mounts:
-            self._compare(fill_view(view))
-            return
-        covers = Covers(view.workdir)
-        try:
-            view = fill_view(view)
-            self._compare(cover(view, covers.make(view.missing)))
-        finally:
-            covers.end(list_covers(view) if view.workdir.exists() else ())
-
-    def _compare(self, view: View) -> None:
-        is_read_only = self._method.is_read_only
-        before = look(view, is_read_only=is_read_only)
-        self._run_in(view)
-        if view.workdir.exists():
-            self.notes = compare(before, look(view, is_read_only=is_read_only), view.workdir)
-
-    def _run_in(self, view: View) -> None:
         """Runs the program to its end."""
-        launch = prepare(self._method, view, self._words)
+        launch = prepare(self._method, self._view, self._words)
         with self._lock:
             if self._is_killed:
                 return
             self._end = launch.end
-            self._popen = spawn(launch, view, self._environment, *self._files)
+            self._popen = spawn(launch, self._view, self._environment, self._files)
         self._close_files()  # else its end would not be noticed
         wait_exit(self._popen)
-        if self._method.ending == "group":
-            kill_group(self._popen)
-        code = self._popen.wait()
+        with self._lock:
+            if self._method.ending == "group":
+                kill_group(self._popen)
+            code = self._popen.wait()
         is_wrapped = self._method.ending != "group"  # then 128 + the number of a signal ends it
         self.code = 128 - code if is_wrapped and 128 < code <= 192 else code
 
@@ -142,75 +146,41 @@ class Process:
 _running: set[Process] = set()
 
 
-def end_all(patience: float = 60.0) -> None:
-    """Kills what this process started, and waits until it has ended.
-
-    Args:
-        patience: most seconds to wait for all of it.
-    """
-    until = time.monotonic() + patience
+def end_all() -> None:
+    """Kills what this process started, and waits until it has ended."""
     own = [one for one in list(_running) if one.owner == os.getpid()]
     for one in own:
         one.kill()
     for one in own:
-        one.wait(max(0.0, until - time.monotonic()))
+        one.wait(LAST_PATIENCE)
 
 
 atexit.register(end_all)  # their threads would end with the interpreter
 
 
-def run_trial(method: Method, view: View, timeout: float) -> int | None:
-    """Returns the exit code of a trivial command; None if it did not start, or not end in time."""
-    launch = prepare(method, view, ["/bin/true"])
-    try:
-        process = spawn(launch, view, {}, *[subprocess.DEVNULL] * 3)
-    except OSError:
-        return None
-    try:
-        return process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        end_process(process, method, launch.end)
-        process.wait()
-        return None
-
-
 def spawn(
-    launch: Launch,
-    view: View,
-    environment: Mapping[str, str],
-    stdin: int,
-    stdout: int,
-    stderr: int,
+    launch: Launch, view: View, environment: Mapping[str, str], files: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
-    with _open_files(launch) as (words, numbers):
+    """Starts a program; the numbers are those of the files for its input, output and errors."""
+    words, passed = launch.words, list[int]()
+    if launch.filter:
+        passed = [os.memfd_create("filter")]
+        os.write(passed[0], launch.filter)
+        os.lseek(passed[0], 0, os.SEEK_SET)
+        words = [words[0], "--seccomp", str(passed[0]), *words[1:]]
+    try:
         return subprocess.Popen(
             words,
             cwd=view.workdir,
             env={**environment, **launch.environment},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=numbers,
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+            pass_fds=passed,
             start_new_session=True,
         )
-
-
-@contextlib.contextmanager
-def _open_files(launch: Launch) -> Iterator[tuple[Sequence[str] | str, Sequence[int]]]:
-    """Yields the words, with the numbers of open files for the launch's data, and the numbers."""
-    if isinstance(launch.words, str) or not launch.data:
-        yield launch.words, ()
-        return
-    numbers = {}
-    try:
-        for name, content in launch.data.items():
-            numbers[name] = os.memfd_create("axe-nb")
-            os.write(numbers[name], content)
-            os.lseek(numbers[name], 0, os.SEEK_SET)
-        words = [str(numbers.get(word, word)) for word in launch.words]
-        yield words, list(numbers.values())
     finally:
-        for number in numbers.values():
+        for number in passed:
             os.close(number)
 
 
@@ -218,25 +188,6 @@ def close_file(number: int) -> None:
     if number >= 0:
         with contextlib.suppress(OSError):
             os.close(number)
-
-
-def end_process(process: subprocess.Popen[bytes], method: Method, program: Sequence[str]) -> None:
-    """Ends everything that a process started; it ends by itself after that."""
-    match method.ending:
-        case "group":
-            kill_group(process)
-        case "child":
-            # killing the outer process would end the inner ones too, but some time after it
-            for child in list_children(process.pid):
-                with contextlib.suppress(OSError):
-                    os.kill(child, signal.SIGKILL)
-            _kill_later(process)
-        case "signal":
-            process.terminate()
-            process.send_signal(signal.SIGCONT)  # the command may have stopped it
-            threading.Thread(target=_end_launcher, args=(process,), daemon=True).start()
-        case "program" if process.returncode is None:
-            threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
 
 
 def wait_exit(process: subprocess.Popen[bytes]) -> None:
@@ -248,48 +199,28 @@ def wait_exit(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _kill_later(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process that still runs after a while; an exit of Python does not wait for that."""
-    if process.returncode is None:
-        timer = threading.Timer(PATIENCE, process.kill)
-        timer.daemon = True
-        timer.start()
+def end_first(process: subprocess.Popen[bytes]) -> None:
+    """Kills the first child of a process, which then ends the others and itself.
 
-
-def _end_launcher(process: subprocess.Popen[bytes]) -> None:
-    """Ends a launcher that still runs after a while, but what it started first.
-
-    That would outlive it.
+    If the process itself were killed, the others would end some time after it.
     """
-    time.sleep(PATIENCE)
-    while process.poll() is None:
-        pids = list_descendants(process.pid)
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if all(map(_has_ended, pids)):
-            process.kill()
-        process.send_signal(signal.SIGCONT)
-        time.sleep(INTERVAL)
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
-    except (OSError, IndexError):
-        return True
-
-
-def _run_quietly(program: Sequence[str]) -> None:
-    with contextlib.suppress(OSError):
-        subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    until = time.monotonic() + PATIENCE
+    while not (found := list_children(process.pid)) and process.poll() is None:
+        if time.monotonic() > until:
+            found = [process.pid]
+            break
+        time.sleep(0.001)
+    for pid in found:
+        kill(pid)
+    process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process and all that did not leave its group."""
     if os.name == "nt":
         if process.poll() is None:
-            kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-            subprocess.run(kill, capture_output=True, check=False)
+            words = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+            subprocess.run(words, capture_output=True, check=False)
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

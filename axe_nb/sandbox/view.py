@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
 from axe_nb.protected import is_hidden
 from axe_nb.protected_names import KEY_PATHS
-from axe_nb.sandbox.covers import is_placeholder
 from axe_nb.sandbox.names import (
     GIT_ABSENT,
     GIT_SETTINGS,
+    find_real,
     find_repository,
-    find_targets,
+    is_inside,
     list_names,
 )
 
@@ -67,18 +67,16 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
     Raises:
-        ConfigError: a link has taken the place of the workdir or a folder above it, or the workdir
-            contains the home folder, which could not be hidden.
+        ConfigError: the workdir contains the home folder, which could not be hidden.
     """
-    _check_place(workdir)
-    home = find_home()
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
             f"the workdir {workdir} contains the home folder, which commands must not read",
             hint="use a project folder as workdir",
         )
-    loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
+    loaded = tuple(path for path in sources if is_inside(path, workdir))
     readable = tuple(_find_toolchains(workdir, home))
     return View(workdir=workdir, home=home, network=network, sources=loaded, readable=readable)
 
@@ -89,46 +87,32 @@ def fill_view(view: View) -> View:
     Raises:
         ConfigError: a link has taken the place of the workdir or a folder above it.
     """
-    _check_place(view.workdir)
     workdir, home = view.workdir, view.home
-    stand_ins: dict[Path, str | None] = dict.fromkeys(
-        workdir / name for name in list_names(workdir, home)
-    )
-    git = workdir / ".git"
-    repository = None if is_placeholder(git) else find_repository(git, workdir)
-    if repository is not None:
-        stand_ins |= {repository / name: GIT_ABSENT.get(name) for name in GIT_SETTINGS}
-    prefix = _find_prefix(workdir)
-    names = [*stand_ins, *view.sources, *([prefix] if prefix else [])]
-    names = [path for path in names if path != repository]
-    found = [path for path in names if path.exists() and not path.is_symlink()]
-    found += find_targets(iter(names), workdir)
-    found = [path for path in found if path != repository]
-    hidden = tuple(dict.fromkeys(_find_keys(workdir, home, names)))
-    kept_out = [p for p in stand_ins if p.parent != repository or p.name in GIT_ABSENT]
-    missing = {p: stand_ins[p] for p in kept_out if not os.path.lexists(p)}
-    parents = _list_parents([*found, *hidden, *missing], workdir)
-    anchored = [path for path in parents if not {path, *path.parents} & set(found)]
+    if (real := Path(os.path.realpath(workdir))) != workdir:
+        raise ConfigError(
+            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
+        )
+    absent: dict[Path, str | None] = {workdir / name: None for name in list_names(workdir, home)}
+    settings: list[Path] = []
+    if repository := find_repository(workdir / ".git", workdir):
+        absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
+        settings = [repository / name for name in GIT_SETTINGS]
+    named = dict.fromkeys([*absent, *settings, *view.sources])
+    names = tuple(path for path in named if path != repository)
+    hidden = tuple(_find_keys(workdir, home, names))
+    found = [path for path in find_real([*names, sys.prefix], workdir) if path != repository]
+    missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
+    closed = {*found, *hidden}
+    above = {folder for path in (*closed, *missing) for folder in path.parents}
+    anchored = [p for p in above if is_inside(p, workdir) and not {p, *p.parents} & closed]
     return replace(
         view,
-        names=tuple(path for path in names if path != prefix),
-        read_only=tuple(p for p in dict.fromkeys(found) if p not in hidden),
+        names=names,
+        read_only=tuple(path for path in found if path not in hidden),
         missing=missing,
-        anchored=tuple(anchored),
+        anchored=tuple(sorted(anchored)),
         hidden=hidden,
     )
-
-
-def cover(view: View, made: Iterable[Path]) -> View:
-    """Returns the view with placeholders, which commands see as read-only and empty."""
-    return replace(view, read_only=(*view.read_only, *made))
-
-
-def list_covers(view: View) -> list[Path]:
-    """Returns the places where placeholders may have been left when a kernel was killed."""
-    return [path for path in view.read_only if path.parent != view.workdir] + [
-        view.workdir / name for name in list_names(view.workdir, view.home)
-    ]
 
 
 def identify(path: Path) -> str:
@@ -144,44 +128,16 @@ def identify(path: Path) -> str:
     return f"{found.st_dev}:{found.st_ino}"
 
 
-def _check_place(workdir: Path) -> None:
-    if (real := Path(os.path.realpath(workdir))) != workdir:
-        raise ConfigError(
-            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
-        )
+def _find_keys(workdir: Path, home: Path, names: Iterable[Path]) -> list[Path]:
+    """Returns what holds keys directly in the workdir, and below it if that is home.
 
-
-def find_home() -> Path:
-    """Returns the user's real home folder; the root folder if there is none."""
-    return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
-
-
-def _list_parents(paths: Iterable[Path], workdir: Path) -> list[Path]:
-    """Returns the folders between the workdir and the paths, from the top down."""
-    below = {p for path in paths for p in path.parents if p != workdir}
-    return sorted(p for p in below if p.is_relative_to(workdir))
-
-
-def _find_prefix(workdir: Path) -> Path | None:
-    prefix = Path(os.path.realpath(sys.prefix))
-    return prefix if prefix != workdir and prefix.is_relative_to(workdir) else None
-
-
-def _find_keys(workdir: Path, home: Path, names: Sequence[Path]) -> Iterator[Path]:
-    """Yields what holds keys directly in the workdir, and below it if that is home.
-
-    Axe's own folders are among them, wherever in the workdir they are.
+    Axe's own folders are among it, wherever in the workdir they are.
     """
-    for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
-        if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
-            yield folder
-    there = (workdir / name for name in sorted(os.listdir(workdir)))  # noqa: PTH208
-    keys = [path for path in dict.fromkeys([*names, *there]) if is_hidden(path, workdir)]
-    yield from (path for path in keys if path.exists() and not path.is_symlink())
-    yield from find_targets(iter(keys), workdir)
+    there = [*names, *(workdir / name for name in sorted(os.listdir(workdir)))]  # noqa: PTH208
     if workdir == home:
-        below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
-        yield from (path for path in below if path.exists() and not path.is_symlink())
+        there += (workdir.joinpath(*names) for names in KEY_PATHS)
+    keys = [path for path in there if is_hidden(path, workdir)]
+    return find_real([config_dir(), state_dir(), *keys], workdir)
 
 
 def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from axe_nb.sandbox.find import Sandbox, list_methods
-from axe_nb.sandbox.plain import METHOD as PLAIN
+from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
 from axe_nb.sandbox.view import make_view
 
 ROUNDS = 50

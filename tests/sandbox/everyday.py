@@ -24,7 +24,7 @@ from typing import TypeVar
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.builtin.shell import SETTINGS
-from axe_nb.sandbox.environment import clean_environment
+from axe_nb.sandbox.launch import clean_environment
 
 FILES = {
     "README.md": """

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.sandbox import landlock
-from axe_nb.sandbox.find import Sandbox, list_methods
+from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.plain import METHOD as PLAIN
 from axe_nb.sandbox.view import View, make_view
 
 
@@ -43,6 +42,9 @@ def weakened(method: Method, without: Sequence[Sequence[str]]) -> Method:
         launch = method.wrap(words, view)
         line = list(launch.words)
         for some in without:
+            if list(some) == ["--seccomp"]:
+                launch = replace(launch, filter=b"")
+                continue
             size = len(some)
             found = [i for i in range(len(line)) if line[i : i + size] == list(some)]
             assert found, some

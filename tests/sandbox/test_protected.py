@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.covers import is_placeholder
-from axe_nb.sandbox.prepare import prepare
+from axe_nb.sandbox.covers import TIME
+from axe_nb.sandbox.launch import prepare
 from axe_nb.sandbox.process import spawn
 from axe_nb.sandbox.view import fill_view, make_view
 from tests.sandbox.cages import FULL, SECRET, Cage, find_method, kill
@@ -36,6 +36,10 @@ def write(cage: Cage, name: str, text: str) -> Path:
         if place.is_relative_to(cage.work):
             os.chown(place, cage.uid, cage.uid)
     return path
+
+
+def is_placeholder(path: Path) -> bool:
+    return path.exists() and path.stat().st_mtime == TIME
 
 
 def list_names(folder: Path) -> list[str]:
@@ -345,7 +349,7 @@ def test_a_command_that_would_be_shown_another_place_does_not_start(
         (work / place).symlink_to(above if place == "." else "..")
     readable, writable = os.pipe()
     with os.fdopen(readable, "rb") as output, os.fdopen(writable, "wb") as to:
-        process = spawn(launch, view, {}, subprocess.DEVNULL, to.fileno(), to.fileno())
+        process = spawn(launch, view, {}, (subprocess.DEVNULL, to.fileno(), to.fileno()))
         to.close()
         said = output.read().decode()
     assert process.wait() == (125 if is_replaced else 0), said

@@ -22,7 +22,7 @@ from axe_nb.builtin import shell
 from axe_nb.engine.questions import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, landlock, seatbelt
-from axe_nb.sandbox.covers import Covers
+from axe_nb.sandbox.covers import cover
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
@@ -422,15 +422,14 @@ def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.Monke
 
 
 def test_a_process_that_is_forked_while_a_command_runs_blocks_no_other(workdir: Path) -> None:
-    covers = Covers(workdir)
-    covers.make({workdir / ".vscode": None})
     reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(writer)
-        os.read(reader, 1)
-        os._exit(0)
-    covers.end()
+    with cover(make_view(workdir)):
+        assert (workdir / ".vscode").exists()
+        child = os.fork()
+        if not child:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
     assert not (workdir / ".vscode").exists()
     assert told(ask(mode="auto")) == "hi\n"
     os.close(writer)
