@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import textwrap
 import tomllib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -42,9 +41,6 @@ FILES = {
         [build-system]
         requires = ["setuptools"]
         build-backend = "setuptools.build_meta"
-
-        [tool.pytest.ini_options]
-        addopts = "-p no:axe_nb.pytest_plugin"  # its source is not in a sandbox
         """,
     "src/shop/__init__.py": "",
     "src/shop/prices.py": '''
@@ -149,8 +145,7 @@ FILES = {
     "data/sales.csv": "day,item,amount\n"
     + "".join(f"2026-01-{n % 28 + 1:02},{['tea', 'milk', 'jam'][n % 3]},{n}\n" for n in range(60)),
     "logs/app.log": "".join(
-        f"10:{n % 60:02} {['INFO', 'WARN', 'ERROR'][n % 3]} request {n} served\n"
-        for n in range(400)
+        f"10:{n % 60:02} {['INFO', 'WARN', 'ERROR'][n % 3]} request {n} served\n" for n in range(90)
     ),
     "my notes.txt": "Über alles: naïve café ☕\nsecond line\n",
     ".gitignore": "build/\n__pycache__/\n",
@@ -161,7 +156,8 @@ FILES = {
 }
 
 HISTORY = """
-git init -q -b main && git add README.md data && git commit -qm 'First files'
+git init -q -b main && rm -f .git/hooks/*.sample
+git add README.md data && git commit -qm 'First files'
 git add . && git commit -qm 'Shop' && git tag v1
 git switch -qc feature && echo more > feature.txt && git add . && git commit -qm 'Feature'
 git switch -q main && echo >> Makefile && git commit -qam 'Blank line'
@@ -171,11 +167,15 @@ git add src && git gc -q
 
 SETTINGS_OF_GIT = "[user]\n\tname = Ada\n\temail = ada@shop.test\n[init]\n\tdefaultBranch = main\n"
 
+PACKAGES = (
+    "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "pip", "zmq", "pyzmq.libs",
+)  # fmt: skip
+"""Packages that commands use, and those that they need."""
+
 STATE = """
 git status --porcelain; git log --format='%an %s%n%b' --all; git branch -a; git stash list
 git diff HEAD --stat
 """
-"""The state of a repository: its files have hashes and times in them."""
 
 
 BATCHED = ("files", "text", "shell", "python", "programs")
@@ -260,22 +260,27 @@ def make_project(home: Path) -> Path:
 
 
 def make_environment(home: Path) -> Path:
-    """Makes a Python environment with the packages of this one; returns its programs.
+    """Makes a Python environment with some packages of this one; returns its programs.
 
     That of these tests has the source of axe_nb on its path, which is not in a sandbox.
     """
     folder = home / ".pyenv"
     packages = folder / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     packages.mkdir(parents=True)
-    (packages / "more.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    for name in PACKAGES:
+        for place in map(Path, sys.path):
+            for path in (place / name, place / f"{name}.py"):
+                if path.exists() and place.name.endswith("-packages"):
+                    (packages / path.name).symlink_to(path)
     programs = folder / "bin"
     programs.mkdir()
     base = getattr(sys, "_base_executable", sys.executable)
     (folder / "pyvenv.cfg").write_text(f"home = {Path(base).parent}\n")
     for name in ("python", "python3"):
         (programs / name).symlink_to(base)
-    (programs / "pip").write_text('#!/bin/sh\nexec python -m pip "$@"\n')
-    (programs / "pip").chmod(0o755)
+    for name in ("pip", "pytest"):
+        (programs / name).write_text(f'#!/bin/sh\nexec python -m {name} "$@"\n')
+        (programs / name).chmod(0o755)
     return programs
 
 
@@ -290,11 +295,11 @@ async def run_plainly(commands: Iterable[Everyday], home: Path) -> dict[str, Res
         )  # fmt: skip
         return describe(done.returncode, done.stdout.decode("utf-8", "replace"))
 
-    async def run_one(number: int, text: str) -> tuple[str, Result]:
+    async def run_one(number: int, one: Everyday) -> tuple[str, Result]:
         folder = copy_project(home, f"plain-{number}")
-        return text, end(await asyncio.to_thread(run, text, folder), folder)
+        return one.text, end(one, await asyncio.to_thread(run, one.text, folder), folder)
 
-    return dict(await in_turns(run_one(n, one.text) for n, one in enumerate(commands)))
+    return dict(await in_turns(run_one(n, one) for n, one in enumerate(commands)))
 
 
 async def run_caged(commands: Sequence[Everyday], home: Path, level: str) -> dict[str, Result]:
@@ -303,12 +308,12 @@ async def run_caged(commands: Sequence[Everyday], home: Path, level: str) -> dic
     others = [one for one in commands if one not in alone]
     batches = [others[start : start + SIZE] for start in range(0, len(others), SIZE)]
 
-    async def run_one(number: int, text: str) -> list[tuple[str, Result]]:
+    async def run_one(number: int, one: Everyday) -> list[tuple[str, Result]]:
         folder = copy_project(home, f"caged-{number}")
-        return [(text, end(await call_tool(text, folder, level), folder))]
+        return [(one.text, end(one, await call_tool(one.text, folder, level), folder))]
 
     async def run_batch(number: int, batch: Sequence[Everyday]) -> list[tuple[str, Result]]:
-        place = home / f"batch-{number}"
+        place = home / f"{level}-batch-{number}"
         place.mkdir()
         for index, one in enumerate(batch):
             copy_project(place, f"caged-{index}", home)
@@ -318,10 +323,10 @@ async def run_caged(commands: Sequence[Everyday], home: Path, level: str) -> dic
         for index, one in enumerate(batch):
             output = (place / f"{index}.output").read_bytes().decode("utf-8", "replace")
             code = int((place / f"{index}.code").read_text())
-            ends.append((one.text, end(describe(code, output), place / f"caged-{index}")))
+            ends.append((one.text, end(one, describe(code, output), place / f"caged-{index}")))
         return ends
 
-    runs = [run_one(n, one.text) for n, one in enumerate(alone)]
+    runs = [run_one(n, one) for n, one in enumerate(alone)]
     runs += [run_batch(n, batch) for n, batch in enumerate(batches)]
     return dict(pair for pairs in await in_turns(runs) for pair in pairs)
 
@@ -370,15 +375,16 @@ def copy_project(place: Path, name: str, home: Path | None = None) -> Path:
     return shutil.copytree((home or place) / "project", place / name, symlinks=True)
 
 
-def end(text: str, folder: Path) -> Result:
+def end(one: Everyday, text: str, folder: Path) -> Result:
     """The end of a command that ran in a folder, which is removed."""
-    result = Result(without_chance(text, folder), look(folder))
+    repository = "" if one.group in BATCHED else look_at_repository(folder)
+    result = Result(without_chance(text, folder), {**look(folder), ".git": repository})
     shutil.rmtree(folder)
     return result
 
 
 def look(folder: Path) -> dict[str, str]:
-    """The files of a folder, and the state of its repository if that was changed."""
+    """The files of a folder."""
     found = {}
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in CACHES]
@@ -389,16 +395,25 @@ def look(folder: Path) -> dict[str, str]:
             if path.is_symlink():
                 text = str(path.readlink())
             elif path.is_file() and path.suffix not in WITH_TIMES:
-                text += " " + without_chance(path.read_text("utf-8", "replace"), folder)
+                text += " " + without_place(path.read_text("utf-8", "replace"), folder)
             found[str(path.relative_to(folder))] = text
-    done = subprocess.run(["bash", "-c", STATE], cwd=folder, capture_output=True, check=False)
-    found[".git"] = without_chance(done.stdout.decode("utf-8", "replace"), folder)
     return found
+
+
+def look_at_repository(folder: Path) -> str:
+    """The state of a repository: its files contain hashes and times."""
+    done = subprocess.run(["bash", "-c", STATE], cwd=folder, capture_output=True, check=False)
+    return without_chance(done.stdout.decode("utf-8", "replace"), folder)
 
 
 def without_chance(text: str, folder: Path) -> str:
     """The text without what differs from run to run: folders, hashes, times, numbers."""
-    text = text.replace(str(folder), "PROJECT").replace(folder.name, "project")
+    text = without_place(text, folder)
     for pattern, instead in CHANCE:
         text = re.sub(pattern, instead, text)
     return text.rstrip("\n")
+
+
+def without_place(text: str, folder: Path) -> str:
+    """The text without the path of the folder."""
+    return text.replace(str(folder), "PROJECT").replace(folder.name, "project")
