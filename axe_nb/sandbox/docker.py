@@ -106,15 +106,8 @@ def _find_problem(program: str, image: str) -> str:
         return "docker is not installed"
     asked = [program, "image", "inspect", "--format", "{{.Id}}", image]
     try:
-        done = subprocess.run(
-            asked,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TRIAL,
-            check=False,
-        )
+        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL)
     except (OSError, subprocess.TimeoutExpired):
         return f"docker did not answer within {TRIAL:.0f} s"
-    return quote(one_line(done.stderr, 200)) if done.returncode else ""
+    said = done.stderr.decode("utf-8", "replace")
+    return quote(one_line(said, 200)) if done.returncode else ""

@@ -24,6 +24,13 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 START = "import sys; sys.path.append(sys.argv.pop(1)); import launcher; launcher.start()"
 
+MORE_SETTINGS = (
+    "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
+    "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
+    "redhat-release", "rpc", "wgetrc",
+)  # fmt: skip
+"""Those of `/etc` that programs do without, unless they see them and cannot read them."""
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
@@ -70,7 +77,8 @@ def list_methods() -> Iterator[Method]:
 def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
     known = ALL if version >= 5 else ALL_BEFORE_5
     handled = struct.pack("=QQQ", known, 0 if view.network else ALL_TCP, ALL_SCOPES)
-    readable = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *_list_system_facts()]
+    settings = (f"/etc/{name}" for name in (*SETTINGS, *MORE_SETTINGS))
+    readable = [*SYSTEM, *settings, *_list_system_facts()]
     families = seccomp.INTERNET if view.network else ()
     plan = {
         "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],

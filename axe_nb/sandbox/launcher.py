@@ -107,10 +107,11 @@ def is_out_of_reach(pid: int) -> bool:
 def end_all(*, is_confined: bool) -> None:
     """Kills all processes that came from the command, those that left its group included.
 
-    If signals are confined, -1 means exactly these, all at one moment.
+    If signals are confined, -1 means exactly these, all at one moment; else one generation after
+    the other becomes children of this process.
     """
     while True:
-        for pid in [-1] if is_confined else list_descendants(os.getpid()):
+        for pid in [-1] if is_confined else list_children(os.getpid()):
             kill(pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -126,14 +127,6 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except OSError:
         return
-
-
-def list_descendants(pid: int) -> list[int]:
-    """Returns the processes below one, however deep."""
-    found = [pid]
-    for parent in found:  # which grows meanwhile
-        found += list_children(parent)
-    return found[1:]
 
 
 def list_children(pid: int) -> list[int]:
@@ -183,7 +176,9 @@ def main() -> None:
     try:
         os.rmdir(folder)  # noqa: PTH106
     except OSError:
-        os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", REMOVE, "sh", folder])
+        remove = ["sh", "-c", REMOVE, "sh", folder]
+        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # who ends the command may hit this instead
+            os.spawnv(os.P_WAIT, "/bin/sh", remove)
     code = os.waitstatus_to_exitcode(status)
     os._exit(128 - code if code < 0 else code)
 

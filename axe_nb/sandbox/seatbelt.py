@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.names import FILES, FOLDERS, GIT_SETTINGS
-from axe_nb.sandbox.view import View
+from axe_nb.sandbox.view import FILES, FOLDERS, GIT_SETTINGS, View
 
 PROGRAM = "/usr/bin/sandbox-exec"
 

@@ -1,7 +1,8 @@
 """A filter of system calls, as the kernel reads it, against what mounts and Landlock do not stop.
 
-Keyrings belong to no namespace. A command with the machine's network reaches abstract sockets, such
-as those of a desktop; without namespaces it also reaches sockets that are files, and sends UDP.
+Keyrings belong to no namespace, nor do sockets to the host of a virtual machine (AF_VSOCK). A
+command with the machine's network reaches abstract sockets, such as those of a desktop; one in the
+home folder those of docker and agents of keys; one without namespaces all of them, and sends UDP.
 Source: D-82; safety-facts §1 (unix sockets), §2 (seccomp).
 """
 
@@ -34,8 +35,8 @@ KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 OTHER_PROGRAMS: Rules = {"shmat": (), "prlimit64": (0,)}
 """For a command without namespaces: memory that others share, and limits that would end them."""
 
-INTERNET = (2, 10)
-"""Families of sockets: AF_INET and AF_INET6."""
+UNIX, INTERNET = 1, (2, 10, 16)
+"""Families of sockets: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 X32 = 0x40000000
 """Set in the system calls of a second table of x86-64."""
@@ -65,7 +66,12 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Returns the filter for some rules; system calls without a rule are allowed."""
+    """Returns the filter for some rules, empty if there is none for this machine.
+
+    System calls without a rule are allowed.
+    """
+    if not is_supported():
+        return b""
     machine, column = MACHINES[platform.machine()]
     steps: list[Step] = [
         (LOAD, 0, 0, MACHINE),
