@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.conftest import not_run
 from tests.sandbox.cages import find_method, open_folder
 from tests.sandbox.everyday import (
     Result,
+    call_tool,
     load_corpus,
     make_environment,
     make_project,
@@ -74,6 +76,34 @@ def test_everyday_commands_behave_as_in_a_plain_shell_or_say_why_not(
         elif words is None and result != (plain := plainly()[one.text]):
             differences.append(f"{one.text}\n{compare(plain, result)}")
     assert not differences, "\n\n".join([f"{len(differences)} differences", *differences])
+
+
+@pytest.mark.parametrize("method", ["bubblewrap", "Landlock"])
+def test_commands_see_the_name_and_email_of_the_git_settings_and_nothing_else(
+    method: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = find_method(method).level
+    use_only(monkeypatch, method)
+    name = 'Ada "A" \\ # [Lovelace]'
+    token = ["url.https://sk-token@git.test/.insteadOf", "https://git.test/"]
+    for words in (["user.name", name], token):
+        subprocess.run(["git", "config", "--global", *words], check=True)
+    text = "git commit -qam x && git log -1 --format='%an, %ae' && cat ~/.gitconfig"
+    told = asyncio.run(call_tool(text, home / "project", level))
+    assert told.startswith(f"{name}, ada@shop.test\n")
+    assert "sk-token" not in told
+
+
+def test_the_git_settings_of_a_home_that_is_the_workdir_stay_as_they_are(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_method("bubblewrap")
+    use_only(monkeypatch, "bubblewrap")
+    before = (home / ".gitconfig").read_text()
+    told = asyncio.run(call_tool("git config user.name; ls ~/.gitignore", home, "full"))
+    assert told.startswith("failed with exit code 2\nAda\n")
+    assert (home / ".gitconfig").read_text() == before
+    assert not (home / ".gitignore").exists()
 
 
 def compare(plain: Result, caged: Result) -> str:
