@@ -58,8 +58,13 @@ SYSTEM = "/usr/bin:/bin:/usr/local/bin"
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
 
-OFFLINE = {"PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "CARGO_NET_RETRY": "0"}
-"""Variables that keep programs from trying again without a network."""
+OFFLINE = {
+    "PIP_RETRIES": "0",
+    "NPM_CONFIG_FETCH_RETRIES": "0",
+    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "CARGO_NET_RETRY": "0",
+}
+"""Variables that keep programs from looking for a network again, or unasked."""
 
 NO_NETWORK = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import axe_nb
 from axe_nb import Agent, Request, call
-from axe_nb.builtin.shell import SETTINGS
+from axe_nb.builtin.shell import OFFLINE, SETTINGS
 from axe_nb.sandbox.launch import clean_environment
 
 FILES = {
@@ -168,7 +168,7 @@ git add src && git gc -q
 SETTINGS_OF_GIT = "[user]\n\tname = Ada\n\temail = ada@shop.test\n[init]\n\tdefaultBranch = main\n"
 
 PACKAGES = (
-    "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "pip", "zmq", "pyzmq.libs",
+    "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "pip", "zmq", "pyzmq.libs",
 )  # fmt: skip
 """Packages that commands use, and those that they need."""
 
@@ -290,7 +290,7 @@ async def run_plainly(commands: Iterable[Everyday], home: Path) -> dict[str, Res
     def run(text: str, folder: Path) -> str:
         done = subprocess.run(
             ["/usr/bin/bash", "-c", f"ulimit -c 0\n{text}"],
-            cwd=folder, env={**clean_environment(), **SETTINGS}, stdin=subprocess.DEVNULL,
+            cwd=folder, env={**clean_environment(), **SETTINGS, **OFFLINE}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
         )  # fmt: skip
         return describe(done.returncode, done.stdout.decode("utf-8", "replace"))
