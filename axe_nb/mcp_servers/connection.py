@@ -112,9 +112,15 @@ class Connection:
         self._deaths = 0
         return answer
 
-    async def find_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that its program changed since the last call."""
-        return await in_thread(self._endpoint.find_changes)
+    async def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since the last call.
+
+        What took the place of one is not protected from the server, so it is ended; the next call
+        starts it again.
+        """
+        if changes := await in_thread(self._endpoint.list_changes):
+            await self.close()
+        return changes
 
     async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError

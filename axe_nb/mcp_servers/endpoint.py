@@ -81,14 +81,11 @@ class Endpoint:
         async with process as streams:
             yield streams
 
-    def find_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since the start or the last call.
-
-        Only those are told that its sandbox cannot make read-only.
-        """
+    def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since this was last asked."""
         process = self._words.process
         try:
-            return process.find_changes() if process else ()
+            return process.list_changes() if process else ()
         except (OSError, ValueError) as error:
             return (f"protected files cannot be compared: {error}",)
 

@@ -29,11 +29,10 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
     async def call(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
         result = await run(connection.ask(lambda session: _call(session, tool.name, arguments)))
         text, pictures = read_result(result)
-        notes = await run(connection.find_changes())
-        ctx.file_log.warnings += (
-            f"while MCP server {connection.name} ran: {note}; nothing was undone" for note in notes
-        )
-        text = "\n".join(filter(None, [text, *notes]))
+        if changes := await run(connection.list_changes()):
+            told = f"while MCP server {connection.name} ran: "
+            ctx.file_log.warnings += (f"{told}{note}; nothing was undone" for note in changes)
+            raise ToolError("\n".join(filter(None, [text, *changes])), connection.label)
         if result.is_error:
             raise ToolError(text or "the tool failed without an error message", connection.label)
         return ToolOutput(text or "(no output)", pictures=pictures)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
+from axe_nb.descriptors import FOLDER
 from axe_nb.sandbox.view import View
 from axe_nb.text import quote
 
@@ -20,6 +21,9 @@ MOST = 20_000
 
 CONTENTS = ("objects", "logs")
 """Folders of repositories that hold contents only, and any number of them."""
+
+MOST_HELD = 100
+"""Folders that are kept open: more than are to be protected, fewer than a process may open."""
 
 MOST_TOLD = 10
 """Changes that are listed."""
@@ -34,18 +38,21 @@ def look(view: View, *, is_read_only: bool) -> Look:
     Args:
         view: what it sees.
         is_read_only: true if existing protected files are read-only to it; what is left then are
-            links and names that nothing could be mounted on.
+            links, names that nothing could be mounted on, and what the user replaces meanwhile, as
+            `git config` and editors do: a mount goes with the file that it is on.
 
     Raises:
         ValueError: there are too many.
         OSError: a folder cannot be read.
     """
-    covered = {*view.read_only, *view.hidden, *view.anchored} if is_read_only else set()
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")
-    left = [str(path) for path in (*view.names, *late) if path not in covered]
-    shallow = set() if is_read_only else {str(path) for path in view.anchored}
-    left += shallow
+    covered = {*view.read_only, *view.hidden} if is_read_only else set()
+    outermost = [
+        path for path in (*view.names, *late, *covered) if covered.isdisjoint(path.parents)
+    ]
+    shallow = {str(path) for path in (*view.anchored, *(outermost if is_read_only else ()))}
+    left = [*map(str, outermost), *shallow]
     found: dict[str, tuple[int, ...]] = {}
     while left:
         path = left.pop()
@@ -56,11 +63,22 @@ def look(view: View, *, is_read_only: bool) -> Look:
                 found[path] = (its.st_mode, its.st_ino, its.st_size, *times)
                 continue
             found[path] = (its.st_mode, its.st_ino)
-            if not (is_read_only or path in shallow or os.path.basename(path) in CONTENTS):  # noqa: PTH119
+            if not (path in shallow or os.path.basename(path) in CONTENTS):  # noqa: PTH119
                 left += (entry.path for entry in os.scandir(path))
         if len(found) > MOST:
             raise ValueError(f"there are more than {MOST} protected files in the workdir")
     return found
+
+
+@contextmanager
+def hold_folders(view: View) -> Iterator[None]:
+    """Keeps protected folders open: a new one in the place of one would else get its number."""
+    flags = getattr(os, "O_PATH", 0) | FOLDER
+    with ExitStack() as opened:
+        for path in (*view.anchored, *view.read_only, *view.hidden)[:MOST_HELD]:
+            with suppress(OSError):
+                opened.callback(os.close, os.open(path, flags))
+        yield
 
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     that were seen there.
 
     Raises:
-        OSError: a link is in the place of one already.
+        OSError: a link is in the place of a folder above one already.
     """
     if os.name == "nt":
         return method.wrap(words, view)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from axe_nb.sandbox.changes import Look, compare, look
+from axe_nb.sandbox.changes import Look, compare, hold_folders, look
 from axe_nb.sandbox.covers import cover
 from axe_nb.sandbox.launch import Launch, Method, prepare
 from axe_nb.sandbox.launcher import kill, list_children
@@ -101,8 +101,8 @@ class Process:
             self._over.set()
             _running.discard(self)
 
-    def find_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since the start or the last call.
+    def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since this was last asked.
 
         Raises:
             OSError: a folder cannot be read.
@@ -116,9 +116,10 @@ class Process:
 
     def _watch(self, view: View) -> None:
         self._view = view
-        self._seen = look(view, is_read_only=self._method.is_read_only)
-        self._run()
-        self.notes = self.find_changes()
+        with hold_folders(view):
+            self._seen = look(view, is_read_only=self._method.is_read_only)
+            self._run()
+            self.notes = self.list_changes()
 
     def _run(self) -> None:
         """Runs the program to its end."""

@@ -5,10 +5,8 @@ Source: D-82; safety-facts §1 (protected paths, toolchains).
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -134,15 +132,13 @@ def fill_view(view: View) -> View:
 
 
 def identify(path: Path) -> str:
-    """Returns the device and number of what is at a real path, as `stat -c %d:%i` prints them.
+    """Returns the device and number of what is at a path, as `stat -c %d:%i` prints them.
 
     Raises:
-        OSError: a link is in its place, or in that of a folder above it; or nothing is there.
+        OSError: a link is in the place of a folder above it, or nothing is there.
     """
     with hold_real_folder(path.parent) as folder:
         found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     return f"{found.st_dev}:{found.st_ino}"
 
 

@@ -15,7 +15,7 @@ from axe_nb import ConfigError, Request, call
 from axe_nb.session.session import Session
 from tests.engine.in_process import Stage, agent, heard, texts
 from tests.mcp_servers.raw_server import TREE
-from tests.mcp_servers.servers import RAW, caller, play, processes_with, raw, stage, wait_until
+from tests.mcp_servers.servers import caller, play, processes_with, raw, stage, wait_until
 from tests.sandbox.cages import find_method
 
 pytestmark = pytest.mark.req("D-46")
@@ -247,36 +247,15 @@ def test_a_server_that_is_not_in_the_settings_is_named() -> None:
         Stage(Session(), root=agent("a", "x", mcp_servers=("files",))).play()
 
 
-LATER = """import os, threading, time
-def make():
-    while not os.path.exists("go"):
-        time.sleep(0.01)
-    open("HEAD", "w").close()
-threading.Thread(target=make, daemon=True).start()
-"""
-"""A server that makes a file between two calls."""
-
-
 @pytest.mark.req("D-82")
-def test_protected_files_that_a_server_changed_are_told_to_the_model_and_the_person(
+def test_protected_files_that_a_server_made_are_told_to_the_model_and_the_person(
     project: Path,
 ) -> None:
-    """Also what it did between two calls."""
+    """Where nothing could be mounted before they were there."""
     find_method("bubblewrap")
-    server = {"command": [sys.executable, "-I", "-S", "-c", LATER + RAW, "usual"]}
-    server |= {"start_timeout": 60}
-
-    def wait(request: Request) -> Any:
-        (project / "go").touch()
-        wait_until((project / "HEAD").exists)
-        return call("raw__echo", text="still here")
-
-    calls = (call("raw__write", text=".env.staging"), wait, call("raw__echo", text="again"))
+    calls = (call("raw__write", text=".env.staging"), call("raw__echo", text="again"))
     with stage() as on:
-        result = play(on, caller(*calls, mcp_servers={"raw": server}))
-    made = ('".env.staging" is protected, and was made', '"HEAD" is protected, and was made')
-    told = [texts(result, turn) for turn in range(3)]
-    assert told == [[f"written\n{made[0]}"], [f"still here\n{made[1]}"], ["again"]]
-    assert [row for row in result.warnings if "nothing was undone" in row] == [
-        f"while MCP server raw ran: {note}; nothing was undone" for note in made
-    ]
+        result = play(on, caller(*calls))
+    note = '".env.staging" is protected, and was made'
+    assert [texts(result, turn) for turn in range(2)] == [[f"Error: written\n{note}"], ["again"]]
+    assert f"while MCP server raw ran: {note}; nothing was undone" in result.warnings

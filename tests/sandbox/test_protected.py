@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -14,7 +15,7 @@ from axe_nb.sandbox.covers import TIME
 from axe_nb.sandbox.launch import prepare
 from axe_nb.sandbox.process import spawn
 from axe_nb.sandbox.view import fill_view, make_view
-from tests.sandbox.cages import FULL, SECRET, Cage, find_method, kill
+from tests.sandbox.cages import FULL, SECRET, Cage, as_user, find_method, kill
 
 pytestmark = pytest.mark.req("D-82")
 
@@ -378,3 +379,37 @@ def test_axes_own_folders_in_the_workdir_are_as_they_were_or_the_change_is_seen(
         assert SECRET not in ended.output
     else:
         assert ended.notes
+
+
+REPLACED = {
+    ".git/config": ("git config a.b c", "printf '[a]\\n\\tb = evil\\n' >> .git/config"),
+    "axe": ("rmdir axe; mkdir -p axe/agents", "echo evil > axe/agents/evil.toml"),
+    ".env": ("rmdir .env; echo KEY > .env", "echo evil >> .env"),
+    "id_rsa": ("echo KEY > new; mv new id_rsa", "echo evil >> id_rsa"),
+    ".git": ("cp -r .git new; rm -rf .git; mv new .git", "echo evil > .git/hooks/pre-commit"),
+}
+"""Protected name → what a person does while a command runs, and how the command uses it."""
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_what_the_person_replaces_while_a_command_runs_is_not_changed_unseen(
+    cage: Cage, name: str
+) -> None:
+    """A mount goes with the file that it is on."""
+    write(cage, "id_rsa", "KEY")
+    if cage.method not in FULL and name == "id_rsa":
+        pytest.skip("keys are not promised")
+    persons, evil = REPLACED[name]
+    process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {evil}", seconds=60)
+    until = time.monotonic() + 60
+    while not (cage.work / "began").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    if cage.method not in FULL:
+        persons = persons.replace("rmdir", "true")  # there are no placeholders
+    subprocess.run(
+        ["sh", "-c", f"{persons}; touch go"],
+        cwd=cage.work, env={"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}, check=True,
+        **as_user(cage.uid),
+    )  # fmt: skip
+    told, _ = process.communicate(timeout=60)
+    assert any(note.startswith(f'"{name}" is protected') for note in json.loads(told)["notes"])
