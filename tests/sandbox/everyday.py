@@ -156,11 +156,14 @@ FILES = {
 }
 
 HISTORY = """
+commit() {
+  N=$((N + 1)) && export GIT_AUTHOR_DATE="2026-01-0$N 10:00Z" GIT_COMMITTER_DATE="2026-01-0$N 10:00Z"
+  git add . && git commit -qm "$1"
+}
 git init -q -b main && rm -f .git/hooks/*.sample
-git add README.md data && git commit -qm 'First files'
-git add . && git commit -qm 'Shop' && git tag v1
-git switch -qc feature && echo more > feature.txt && git add . && git commit -qm 'Feature'
-git switch -q main && echo >> Makefile && git commit -qam 'Blank line'
+echo 1 > VERSION && commit 'First file'; rm VERSION && commit 'Shop' && git tag v1
+git switch -qc feature && echo more > feature.txt && commit 'Feature'
+git switch -q main && echo >> Makefile && commit 'Blank line'
 echo 'A new line.' >> README.md && echo todo > todo.txt && echo '# a' >> src/shop/prices.py
 git add src && git gc -q
 """
@@ -168,20 +171,18 @@ git add src && git gc -q
 SETTINGS_OF_GIT = "[user]\n\tname = Ada\n\temail = ada@shop.test\n[init]\n\tdefaultBranch = main\n"
 
 PACKAGES = (
-    "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "pip", "zmq", "pyzmq.libs",
+    "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "pip", "zmq",
+    "pyzmq.libs",
 )  # fmt: skip
 """Packages that commands use, and those that they need."""
 
-STATE = """
-git status --porcelain; git log --format='%an %s%n%b' --all; git branch -a; git stash list
-git diff HEAD --stat
-"""
+STATE = "git status --porcelain; git log --format='%an %s %D%n%b' --all | sort"
 
 
 BATCHED = ("files", "text", "shell", "python", "programs")
 """Groups whose commands share a call."""
 
-SIZE = 16
+SIZE = 30
 """Commands of a call."""
 
 BATCH = """
@@ -290,7 +291,7 @@ async def run_plainly(commands: Iterable[Everyday], home: Path) -> dict[str, Res
     def run(text: str, folder: Path) -> str:
         done = subprocess.run(
             ["/usr/bin/bash", "-c", f"ulimit -c 0\n{text}"],
-            cwd=folder, env={**clean_environment(), **SETTINGS, **OFFLINE}, stdin=subprocess.DEVNULL,
+            cwd=folder, env=clean_environment() | SETTINGS | OFFLINE, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
         )  # fmt: skip
         return describe(done.returncode, done.stdout.decode("utf-8", "replace"))
@@ -377,7 +378,7 @@ def copy_project(place: Path, name: str, home: Path | None = None) -> Path:
 
 def end(one: Everyday, text: str, folder: Path) -> Result:
     """The end of a command that ran in a folder, which is removed."""
-    repository = "" if one.group in BATCHED else look_at_repository(folder)
+    repository = look_at_repository(folder) if one.group == "git" else ""
     result = Result(without_chance(text, folder), {**look(folder), ".git": repository})
     shutil.rmtree(folder)
     return result
