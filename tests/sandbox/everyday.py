@@ -157,7 +157,8 @@ FILES = {
 
 HISTORY = """
 commit() {
-  N=$((N + 1)) && export GIT_AUTHOR_DATE="2026-01-0$N 10:00Z" GIT_COMMITTER_DATE="2026-01-0$N 10:00Z"
+  N=$((N + 1)) && export GIT_COMMITTER_DATE="2026-01-0$N 10:00Z"
+  export GIT_AUTHOR_DATE="$GIT_COMMITTER_DATE"
   git add . && git commit -qm "$1"
 }
 git init -q -b main && rm -f .git/hooks/*.sample
