@@ -23,8 +23,9 @@ from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
+from axe_nb.sandbox.covers import TIME
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import Level, clean_environment
+from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.process import Process
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds
@@ -44,22 +45,50 @@ KEPT = 30_000
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
 
+SYSTEM = "/usr/bin:/bin:/usr/local/bin"
+"""Folders of programs that no workdir can change."""
+
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
 
-OFFLINE = {"PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "CARGO_NET_RETRY": "0"}
-"""Variables that keep programs from trying again without a network."""
+OFFLINE = {
+    "PIP_RETRIES": "0",
+    "NPM_CONFIG_FETCH_RETRIES": "0",
+    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "CARGO_NET_RETRY": "0",
+}
+"""Variables that keep programs from looking for a network again, or unasked."""
 
 NO_NETWORK = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
     r"|Network is unreachable|ENETUNREACH|ENOTFOUND|getaddrinfo failed"
+    r"|\(from versions: none\)|Failed to connect to (?!localhost|127\.)"
 )
 """Messages of programs that find no network."""
 
+QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
+"""Commands that may fail for this reason without a message."""
+
 READ_ONLY = re.compile(
     r"Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
+    r"|mkdir: .*\W(axe|\.\w+)\W: File exists"
 )
 """Messages of programs that may not write a protected file."""
+
+DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
+"""Messages of programs that are refused what other levels allow."""
+
+WITH_GIT = f"""
+[ -e ~/.gitconfig ] || {{
+  printf %s "$1" >~/.gitconfig
+  find . -maxdepth 1 -empty -newermt @{TIME - 1} ! -newermt @{TIME} -printf '/%P\\n' >~/.gitignore
+}} 2>/dev/null
+exec "$0" -c "$2"
+"""
+"""Command of a shell "$0" that runs "$2" with "$1" as Git's settings, in an empty home folder.
+
+Git leaves placeholders alone: `git stash -u` would fail half way.
+"""
 
 MEANINGS = {
     126: ": permission to run it was denied",
@@ -128,7 +157,7 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         f"while a command ran: {note}; nothing was undone" for note in process.notes
     )
     text = str(output)
-    notes = [*process.notes, *_explain(sandbox, text, failed=bool(process.code))]
+    notes = [*process.notes, *_explain(sandbox, command, text, process.code)]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
@@ -142,7 +171,8 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     environment = clean_environment() | SETTINGS | ({} if has_network else OFFLINE)
     readable, writable = os.pipe()
     files = (subprocess.DEVNULL, writable, writable)
-    process = sandbox.start(_shell_words(command, sandbox.level), environment, files)
+    words = await in_thread(_shell_words, command, sandbox)
+    process = sandbox.start(words, environment, files)
     output = Output()
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
@@ -197,12 +227,33 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     return Guard(floor="ask", reason=reason, key='sandbox = "off"', note=note, covers=covers)
 
 
-def _shell_words(command: str, level: Level) -> list[str]:
-    if level == "docker":
+def _shell_words(command: str, sandbox: Sandbox) -> list[str]:
+    if sandbox.level == "docker":
         return ["sh", "-c", command]  # the image may have no other
     if os.name == "nt":
         return [shutil.which("cmd.exe") or "cmd.exe", "/c", command]
-    return [shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin") or "/bin/sh", "-c", command]
+    shell = shutil.which("bash", path=SYSTEM) or "/bin/sh"
+    if sandbox.level == "none" or sandbox.view.workdir == sandbox.view.home:
+        return [shell, "-c", command]
+    return [shell, "-c", WITH_GIT, shell, _read_git_user(), command]
+
+
+def _read_git_user() -> str:
+    """Returns the user's name and email for commits, as settings of Git.
+
+    A command does not see the file that has them, as keys may be in it.
+    """
+    git = shutil.which("git", path=SYSTEM)
+    if git is None:
+        return ""
+    asked = [git, "config", "--get-regexp", r"^user\.(name|email)$"]
+    found = subprocess.run(
+        asked, cwd="/", env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    lines = (line.removeprefix("user.").partition(" ") for line in found.stdout.splitlines())
+    escaped = ((key, value.replace("\\", r"\\").replace('"', r"\"")) for key, _, value in lines)
+    start = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
+    return start + "".join(f'\t{key} = "{value}"\n' for key, value in escaped)
 
 
 def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
@@ -216,20 +267,35 @@ def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
     return "the command ended without an error, but protected files were changed meanwhile"
 
 
-def _explain(sandbox: Sandbox, text: str, *, failed: bool) -> Iterator[str]:
-    """Yields notes on what the sandbox kept a command from doing, as its output shows."""
+def _explain(sandbox: Sandbox, command: str, text: str, code: int | None) -> Iterator[str]:
+    """Yields the limits of the sandbox that a command seems to have met, for the model."""
     if sandbox.level == "none":
         return
-    if not sandbox.view.network and NO_NETWORK.search(text):
+    is_quiet = code and QUIET.search(command)
+    if not sandbox.view.network and (is_quiet or NO_NETWORK.search(text)):
         yield (
             "(there is no network in this sandbox, so trying again does not help; the user can "
             'allow it with allowed_hosts = ["*"])'
         )
-    if failed and READ_ONLY.search(text):
+    if not code:
+        return
+    if READ_ONLY.search(text):
         yield (
             "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
             ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them; there, git "
             "init, git config and rm -rf * fail)"
+        )
+    if sandbox.level == "files" and DENIED.search(text):
+        yield (
+            "(in this sandbox, commands write only in the workdir and in $TMPDIR; sockets, shared "
+            "memory and /proc/PID are refused)"
+        )
+    home = re.escape(str(sandbox.view.home))
+    missing = rf"(?m)^(?=.*No such file or directory).*(/tmp|{home})/"
+    if re.search(missing, text.replace(str(sandbox.view.workdir), "")):
+        yield (
+            "(in this sandbox, each command starts with an empty home folder and an empty /tmp; "
+            "keep files in the workdir)"
         )
 
 
