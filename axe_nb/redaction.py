@@ -118,6 +118,8 @@ No secret matches `***`. Each begins with a fixed text because such patterns are
 looks from many places of a text at the same long rest, as a model may write whatever costs most.
 """
 
+_CHARACTERS = frozenset("".join(SHAPES))
+
 LEAST = 8
 """Characters of a secret of which a cut has left the beginning or the end."""
 
@@ -179,10 +181,12 @@ class Filter:
         # far faster than one pattern of all forms, most of which are in no text
         if found := [form for form in self.forms if form in text]:
             text = re.sub("|".join(map(re.escape, found)), MASK, text)
-        for form in self.forms:
-            if len(form) >= 2 * LEAST and (form[:LEAST] in text or form[-LEAST:] in text):
-                text = _mask_rest(form, text)
-        characters = set(text)  # most texts lack one of each mark, and a set is built fast
+        if "…" in text or "..." in text:
+            for form in self.forms:
+                if len(form) >= 2 * LEAST and (form[:LEAST] in text or form[-LEAST:] in text):
+                    text = _mask_rest(form, text)
+        # one character is found far faster than two, and most texts lack one of each mark
+        characters = {char for char in _CHARACTERS if char in text}
         for mark, pattern in _compile_shapes():
             if characters.issuperset(mark) and mark in text:
                 text = pattern.sub(rf"\1{MASK}", text)
