@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason
@@ -36,14 +35,6 @@ KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent
 
 OUTCOMES = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
 """The outcomes of a name in a file."""
-
-
-class KeyState(NamedTuple):
-    """One variable of a provider; never its value."""
-
-    provider: str
-    variable: str
-    state: str
 
 
 def load_env(file: str) -> dict[str, list[str]]:
@@ -87,23 +78,6 @@ def load_env(file: str) -> dict[str, list[str]]:
         found.setdefault(outcome, []).append(name)
     os.environ.update(new)
     return {outcome: found[outcome] for outcome in OUTCOMES if outcome in found}
-
-
-def list_keys() -> Iterator[KeyState]:
-    """Yields the keys of all providers with their states, and the addresses that are set.
-
-    Raises:
-        ConfigError: the settings are invalid.
-    """
-    config = Config.load()
-    for info in config.known.values():
-        if info.has_server:
-            source = config.key_source(info.name)
-            state = "set" if source == info.key_variable else f"in {source}" if source else ""
-            missing = "not set" if info.needs_key else "not set, not needed"
-            yield KeyState(info.name, info.key_variable, state or missing)
-            if os.environ.get(info.url_variable, "").strip():
-                yield KeyState(info.name, info.url_variable, "set")
 
 
 def _parse(text: str, file: str) -> dict[str, str | None]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from axe_nb.engine.questions import AskPerson, Decision, Question, Step
-from axe_nb.engine.scope import Env, RunScope
-from axe_nb.errors import ConfigError
+from axe_nb.engine.questions import AskPerson, Question
+from axe_nb.engine.scope import RunScope
+from axe_nb.engine.step import Decision, Step
 from axe_nb.events import PersonAnswered, PersonAsked
 from axe_nb.limits import RunStopped
 
@@ -103,20 +103,3 @@ def find_person(scope: RunScope) -> AskPerson | None:
     """Returns who answers questions, or the recorded answers of one; None = there is none."""
     env = scope.env
     return env.tape.find_person(env.ask_person) if env.tape else env.ask_person
-
-
-def check_can_step(env: Env) -> None:
-    """Checks that someone decides at the pauses of a tree, before anything is sent.
-
-    Raises:
-        ConfigError: no one does.
-    """
-    stepper, tape = env.stepper, env.tape
-    if stepper is None or stepper.function is not None or (tape and tape.has_steps):
-        return
-    if env.ask_person is None or (tape and not tape.may_ask):
-        problem = "no one can be prompted here, and no decision is recorded"
-        raise ConfigError(
-            f"{stepper.flag} pauses the run: {problem}",
-            hint="run it in a notebook or terminal, or pass step=function in Python",
-        )

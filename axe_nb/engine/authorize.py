@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.engine.ask_person import ask_person, find_person
-from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision
+from axe_nb.engine.questions import ApprovalRequest, AskPerson
 from axe_nb.engine.scope import RunScope
+from axe_nb.engine.step import Decision
 from axe_nb.engine.stepping import find_schema
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool

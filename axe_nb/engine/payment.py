@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 from axe_nb.engine.ask_person import put_question
-from axe_nb.engine.questions import Decision, Question
+from axe_nb.engine.questions import Question
 from axe_nb.engine.scope import RunScope
+from axe_nb.engine.step import Decision
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, Usage

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.engine.ask_person import ask_person
-from axe_nb.engine.questions import Decision, Step
-from axe_nb.engine.scope import RunScope
+from axe_nb.engine.scope import Env, RunScope
+from axe_nb.engine.step import Decision, Step
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, ToolCall
@@ -37,6 +37,23 @@ class CallStep:
     output: ToolOutput | None = None
     """Takes the place of the call; None = it is made."""
     is_skipped: bool = False
+
+
+def check_can_step(env: Env) -> None:
+    """Checks that someone decides at the pauses of a tree, before anything is sent.
+
+    Raises:
+        ConfigError: no one does.
+    """
+    stepper, tape = env.stepper, env.tape
+    if stepper is None or stepper.function is not None or (tape and tape.has_steps):
+        return
+    if env.ask_person is None or (tape and not tape.may_ask):
+        problem = "no one can be prompted here, and no decision is recorded"
+        raise ConfigError(
+            f"{stepper.flag} pauses the run: {problem}",
+            hint="run it in a notebook or terminal, or pass step=function in Python",
+        )
 
 
 async def step_request(scope: RunScope, request: Request, turn: int, protocol: str) -> Decision:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Protocol
 
-from axe_nb.engine.questions import AskPerson, Decision, Question
+from axe_nb.engine.questions import AskPerson, Question
+from axe_nb.engine.step import Decision
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response

@@ -5,11 +5,24 @@ Source: product.md "Notebook" (`%axe`); issue "Models can do more than text".
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from axe_nb.agents.config import Config
 from axe_nb.agents.env_files import load_env
 from axe_nb.text import list_some
 
 MOST_NAMED = 30
 """Maximum number of names in one line."""
+
+
+class KeyState(NamedTuple):
+    """One variable of a provider; never its value."""
+
+    provider: str
+    variable: str
+    state: str
 
 
 def load(file: str) -> str:
@@ -25,3 +38,20 @@ def load(file: str) -> str:
             "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
         )
     return "\n".join(lines) or "no variables found"
+
+
+def list_keys() -> Iterator[KeyState]:
+    """Yields the keys of all providers with their states, and the addresses that are set.
+
+    Raises:
+        ConfigError: the settings are invalid.
+    """
+    config = Config.load()
+    for info in config.known.values():
+        if info.has_server:
+            source = config.key_source(info.name)
+            state = "set" if source == info.key_variable else f"in {source}" if source else ""
+            missing = "not set" if info.needs_key else "not set, not needed"
+            yield KeyState(info.name, info.key_variable, state or missing)
+            if os.environ.get(info.url_variable, "").strip():
+                yield KeyState(info.name, info.url_variable, "set")

@@ -15,7 +15,6 @@ from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path_or_name
-from axe_nb.agents.env_files import list_keys
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
@@ -200,7 +199,7 @@ def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.file is not None:
         return env_line.load(chosen.file)
-    return "\n".join(align_columns(list(list_keys())))
+    return "\n".join(align_columns(list(env_line.list_keys())))
 
 
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

@@ -13,7 +13,8 @@ from itertools import count
 from typing import Any
 
 from axe_nb.agents.trust import VARIABLE
-from axe_nb.engine.questions import AskPerson, Decision, Question, Step
+from axe_nb.engine.questions import AskPerson, Question
+from axe_nb.engine.step import Decision, Step
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped

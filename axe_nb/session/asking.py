@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.engine.questions import ApprovalRequest, Question, Step
+from axe_nb.engine.questions import ApprovalRequest, Question
+from axe_nb.engine.step import Step
 from axe_nb.events import PersonAsked
 from axe_nb.redaction import find_filter, redact
 from axe_nb.session.question import format_model_question, format_question, show

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from axe_nb.engine.questions import ApprovalRequest, Choice, Step
+from axe_nb.engine.questions import ApprovalRequest
+from axe_nb.engine.step import Choice, Step
 from axe_nb.text import count_most_columns, cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.questions import AskPerson
+from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
 from axe_nb.messages import Message

@@ -21,13 +21,13 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, keep_for_tree
-from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.stepper import make_stepper
+from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.kept_files import KeptFiles

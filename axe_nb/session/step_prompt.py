@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from axe_nb.engine.questions import Choice, Decision, Step
+from axe_nb.engine.step import Choice, Decision, Step
 from axe_nb.redaction import find_filter, redact
 from axe_nb.session.question import BAR, GOES_ON, WIDTH, format_call, format_caller, show
 from axe_nb.session.typed_json import EXAMPLE, REPLY, WrongInput, parse_reply, read_arguments

@@ -17,10 +17,10 @@ from axe_nb.agents.env_files import (
     MAX_NAMES,
     SET,
     UNKNOWN,
-    list_keys,
     load_env,
 )
 from axe_nb.errors import ConfigError
+from axe_nb.nb.env_line import list_keys
 from axe_nb.redaction import redact
 
 

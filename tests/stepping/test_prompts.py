@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from axe_nb import Step
-from axe_nb.engine.questions import Decision
+from axe_nb.engine.step import Decision
 from axe_nb.messages import Message, Request, Response, ToolCall
 from axe_nb.session.approval import prompt_person
 from axe_nb.session.step_prompt import NEW_REPLY, RESULT, STEP_CHOICES

@@ -17,7 +17,8 @@ from axe_nb import Agent, RunResult
 from axe_nb.agents.config import Config
 from axe_nb.cli import main
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.engine.questions import ApprovalRequest
+from axe_nb.engine.step import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
