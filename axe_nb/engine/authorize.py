@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.engine.ask_person import ask_person, find_person
-from axe_nb.engine.questions import ApprovalRequest, AskPerson
+from axe_nb.engine.questions import ApprovalRequest
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.step import Decision
 from axe_nb.engine.stepping import find_schema
@@ -80,11 +80,6 @@ class Authorizer:
                     return await self._ask_approval(tool, arguments, guard, call_id)
         return Permit(arguments=arguments, guard=guard)
 
-    @property
-    def person(self) -> AskPerson | None:
-        """The one who answers questions, or the recorded answers of one; None = there is none."""
-        return find_person(self._scope)
-
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
@@ -123,7 +118,7 @@ class Authorizer:
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(tool, guard):
             return False
-        if verdict == "ask" and self.person is None:
+        if verdict == "ask" and find_person(self._scope) is None:
             step = policy.next_step(tool, guard)
             reason = f"{_describe(guard)}, and no one can be prompted here; {step}"
             self.unasked[tool.name] = reason
@@ -168,11 +163,9 @@ class Authorizer:
     ) -> Permit:
         """Permits the call as the person typed it, unless it now needs another approval."""
         guard = await self._find_needs(tool, answer.arguments)
-        verdict, reason = self._scope.policy.decide(tool, guard)
-        if verdict == "deny":
-            raise _make_denial(tool, reason)
+        needs_approval = self._needs_approval(tool, guard)
         permit = Permit(arguments=answer.arguments, guard=guard)
-        if guard.floor == "ask" and guard.reason != asked.reason:
+        if needs_approval and guard.floor == "ask" and guard.reason != asked.reason:
             permit = await self._ask_approval(tool, answer.arguments, guard, call_id)
         else:
             self._remember(tool, guard, answer)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from axe_nb.delegation.ctx_delegate import delegate
+from axe_nb.engine.ask_person import find_person
 from axe_nb.engine.authorize import Authorizer, Permit
 from axe_nb.engine.call import CallChildren, CallSlot, PendingCall, run_call
 from axe_nb.engine.children import Children
@@ -270,7 +271,7 @@ class Dispatch:
         guard: Guard,
     ) -> ToolContext:
         scope = self._scope
-        can_ask = self._authorizer.person is not None and scope.depth == 0
+        can_ask = find_person(scope) is not None and scope.depth == 0
         return ToolContext(
             call=call,
             agent=scope.agent,

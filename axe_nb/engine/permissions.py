@@ -41,9 +41,9 @@ class PermissionPolicy:
     """The agent whose file holds the run's `[permissions]`; for a copy, the caller."""
     mode: Mode
     above: PermissionPolicy | None = None
-    mode_by: Agent | Literal["call", "option"] | None = None
-    """The source of the mode: the file of an agent, None = that of `agent`; the call that started
-    the run; or an option of the root's run."""
+    mode_by: Literal["call", "option"] | None = None
+    """The source of a mode that is not the parent's: the call that started the run, or an option of
+    the root's run; None = the file of `agent`."""
 
     @classmethod
     def below(
@@ -60,9 +60,7 @@ class PermissionPolicy:
         own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _pick_stricter(own, wish or own)
         owner = parent.agent if is_copy else agent
-        if mode == parent.mode:
-            return cls(owner, mode, parent, parent.mode_by or parent.agent)
-        return cls(owner, mode, parent, owner if mode == own else "call")
+        return cls(owner, mode, parent, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.
@@ -95,7 +93,10 @@ class PermissionPolicy:
         if tool.denied_below:
             return "deny", tool.denied_below
         above, reason = self.above._decide_tool(tool, host)
-        if own == "ask" and not self._counts_own_ask(tool):
+        # a parent in mode auto has allowed what its children would ask for (D-47), but for sending
+        # anything from plan mode (D-50), and for agents of a project without trust (D-81)
+        asks = self.agent.is_restricted or (tool.effect == "network" and self.mode == "plan")
+        if own == "ask" and self.above.mode == "auto" and not asks:
             own = "allow"
         verdict = min(above, own, key=VERDICTS.index)
         if verdict == "ask" and not self.may_ask:
@@ -105,16 +106,6 @@ class PermissionPolicy:
                 step = f"to trust the project of agent {quote(lacking[0])}, {NEXT_STEP}"
             return "deny", f"sub-agents cannot ask; {step}"
         return verdict, reason if above == "deny" else own_reason
-
-    def _counts_own_ask(self, tool: Tool) -> bool:
-        """True if this run, a child, asks where its own settings say so.
-
-        A parent in mode `auto` has allowed its children what they would ask for (D-47), but for
-        sending anything from plan mode (D-50), and for agents of a project without trust (D-81).
-        """
-        assert self.above is not None
-        is_plan = tool.effect == "network" and self.mode == "plan"
-        return is_plan or self.above.mode != "auto" or self.agent.is_restricted
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -133,16 +124,6 @@ class PermissionPolicy:
         verdict, _ = self.decide(tool)
         return verdict == "allow" or (verdict == "ask" and tool.effect == "network")
 
-    def list_search_hosts(self, tool: Tool) -> tuple[str, ...]:
-        """The hosts of `allowed_hosts` that a search may be limited to, so as to need no approval.
-
-        This run and all above it may reach them anyway; in plan mode there are none (D-76).
-        """
-        if self.mode == "plan":
-            return ()
-        listed = dict.fromkeys(host for agent in self.agents for host in agent.allowed_hosts)
-        return tuple(host for host in listed if self.decide(tool, Guard(host=host))[0] == "allow")
-
     def next_step(self, tool: Tool, guard: Guard) -> str:
         """The next step if a call needs approval and no one can be prompted."""
         if guard.floor == "allow":
@@ -160,17 +141,21 @@ class PermissionPolicy:
             pattern = ANY if tool.by_server else host
             return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
-        here = _format_file(self.agent)
-        if self.mode_by == "option":
+        here = there = _format_file(self.agent)
+        source = self._find_mode_source()
+        if source.mode_by == "option":
             return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
-        there = _format_file(self._mode_owner)
+        if source.mode_by is None:
+            there = _format_file(source.agent)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
 
-    @property
-    def _mode_owner(self) -> Agent:
-        return self.mode_by if isinstance(self.mode_by, Agent) else self.agent
+    def _find_mode_source(self) -> PermissionPolicy:
+        """The policy whose mode it is: this one, or one above with the same mode."""
+        if self.above is None or self.mode != self.above.mode:
+            return self
+        return self.above._find_mode_source()
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
         """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
@@ -182,11 +167,10 @@ class PermissionPolicy:
             key = f"permissions.{key}"
             file = _format_file(self.agent)
             return "deny", f'{key} is "deny" in {file}; set it to "allow" or "ask"'
-        if tool.effect != "network":
-            return written or ("allow" if tool.in_plan and by_mode == "deny" else by_mode), ""
-        if by_mode == "ask" and is_allowed(host, self.agent.allowed_hosts):
+        is_network = tool.effect == "network"
+        if by_mode == "deny" or (is_network and is_allowed(host, self.agent.allowed_hosts)):
             by_mode = "allow"
-        if written == "allow" and self.mode == "plan":  # which frees no host (D-50)
+        if is_network and written == "allow" and self.mode == "plan":  # which frees no host (D-50)
             written = None
         return written or by_mode, ""
 
@@ -202,11 +186,12 @@ class PermissionPolicy:
         return key, rules[key]
 
     def _format_mode_hint(self) -> str:
-        if self.mode_by == "call":
+        source = self._find_mode_source()
+        if source.mode_by == "call":
             return "the call that started the sub-agent requested this mode"
-        if self.mode_by == "option":
+        if source.mode_by == "option":
             return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
-        return f'set mode = "ask" or mode = "auto" in {_format_file(self._mode_owner)}'
+        return f'set mode = "ask" or mode = "auto" in {_format_file(source.agent)}'
 
 
 def _pick_stricter(one: Mode, other: Mode) -> Mode:

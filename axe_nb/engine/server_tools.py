@@ -55,7 +55,8 @@ def _make_entries(
 ) -> tuple[bool, list[Mapping[str, Any]]]:
     """Returns the entries of a tool, and True if it needs no approval.
 
-    A search that can be limited to the hosts that the run may reach anyway needs none (D-50).
+    A search that can be limited to the hosts that the run may reach anyway needs none (D-50), but
+    in plan mode.
 
     Raises:
         ConfigError: the server has no such tool.
@@ -64,8 +65,10 @@ def _make_entries(
     server = provider.name, getattr(provider, "base_url", "")
     given = [options for name, options in list_server_tools(agent.params) if name == tool.name]
     is_permitted = policy.decide(tool, Guard(host=ANY))[0] == "allow"
-    if not is_permitted and tool.name == SEARCH:
-        domains = list(filter(None, map(_find_domain, policy.list_search_hosts(tool))))
+    if not is_permitted and tool.name == SEARCH and policy.mode != "plan":
+        listed = dict.fromkeys(host for one in policy.agents for host in one.allowed_hosts)
+        hosts = [one for one in listed if policy.decide(tool, Guard(host=one))[0] == "allow"]
+        domains = list(filter(None, map(_find_domain, hosts)))
         limited = [make_entry(*server, SEARCH, options, domains) for options in given or [{}]]
         if domains and all(limited):
             return True, [entry for entry in limited if entry]
