@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -210,7 +209,8 @@ class Filter:
             while name in masked:
                 number += 1
                 name = f"{first} {number}"
-            masked[name] = self._mask_header(value) if _is_header(key) else self.json(value)
+            is_header = key.lower().replace("_", "-") in SECRET_HEADERS
+            masked[name] = self._mask_header(value) if is_header else self.json(value)
         return masked
 
     def _mask_header(self, value: Any) -> Any:
@@ -237,25 +237,14 @@ def _compile_shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
-def _is_header(key: str) -> bool:
-    return key.lower().replace("_", "-") in SECRET_HEADERS
-
-
 def _is_secret(value: str) -> bool:
     """False for values that are too short or too ordinary to be removed wherever they occur."""
     return (
         len(value) >= SHORTEST
         and len(set(value)) >= MIN_DISTINCT
         and value.lower() not in ORDINARY
-        and not _is_path(value)
+        and not (os.path.isabs(value) and os.path.exists(value))  # noqa: PTH110, PTH117 - or raises
     )
-
-
-def _is_path(value: str) -> bool:
-    try:
-        return Path(value).is_absolute() and Path(value).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _list_forms(secret: str) -> Iterator[str]:

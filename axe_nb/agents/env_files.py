@@ -33,9 +33,6 @@ EXPANDED = (
 )
 KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
 
-OUTCOMES = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
-"""The outcomes of a name in a file."""
-
 
 def load_env(file: str) -> dict[str, list[str]]:
     """Reads a file of NAME=VALUE lines into the environment of this process.
@@ -61,7 +58,8 @@ def load_env(file: str) -> dict[str, list[str]]:
     servers = [info for info in config.known.values() if info.has_server]
     keys = {info.key_variable for info in servers}
     addresses = {info.url_variable: info for info in servers}
-    found: dict[str, list[str]] = {}
+    outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
+    found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
         if name not in keys and name not in addresses:
             outcome = UNKNOWN
@@ -75,9 +73,9 @@ def load_env(file: str) -> dict[str, list[str]]:
             outcome = KEPT
         else:
             outcome, new[name] = SET, value
-        found.setdefault(outcome, []).append(name)
+        found[outcome].append(name)
     os.environ.update(new)
-    return {outcome: found[outcome] for outcome in OUTCOMES if outcome in found}
+    return {outcome: names for outcome, names in found.items() if names}
 
 
 def _parse(text: str, file: str) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -51,15 +52,12 @@ def fold_host(host: str) -> str:
     if not folded.isascii():
         import idna
 
-        try:
-            star = "*." if folded.startswith("*.") else ""
+        star = "*." if folded.startswith("*.") else ""
+        with suppress(idna.IDNAError):
             folded = star + idna.encode(folded.removeprefix("*."), uts46=True).decode()
-        except idna.IDNAError:
-            return folded
-    try:
-        return str(ip_address(folded))
-    except ValueError:
-        return folded
+    with suppress(ValueError):
+        folded = str(ip_address(folded))
+    return folded
 
 
 def is_address(host: str) -> bool:

@@ -62,8 +62,7 @@ def is_trusted(path: Path) -> bool:
     """
     if trusts_all() or is_own(path):
         return True
-    folders = (_find_agents(path), *_list_folders(path))
-    return not load_trusted().keys().isdisjoint(map(str, folders))
+    return not load_trusted().keys().isdisjoint(map(str, _list_folders(path)))
 
 
 def trust_folder(folder: Path) -> None:
@@ -94,8 +93,8 @@ def trust_new_folder(path: Path) -> None:
     Raises:
         ConfigError: the list of trusted folders cannot be read or written.
     """
-    agents = _find_agents(path)
-    if not is_own(path) and _is_empty(agents.parent if _is_usual(agents) else agents):
+    agents, top = _find_agents(path)
+    if not is_own(path) and _is_empty(top):
         remember_trust(str(agents))
 
 
@@ -204,19 +203,15 @@ def _remove_entries(table: dict[str, Any]) -> Iterator[str]:
     for name, is_refused in REFUSED_ENTRIES.items():
         entries = table.get(name)
         if isinstance(entries, dict):
-            refused = [key for key, value in entries.items() if is_refused(key, value)]
-            table[name] = {key: entries[key] for key in entries if key not in refused}
-            yield from (f"{name}.{key}" for key in refused)
+            for key in [key for key, value in entries.items() if is_refused(key, value)]:
+                del entries[key]
+                yield f"{name}.{key}"
     tools = table.get("tools")
     if isinstance(tools, list):
-        refused = [one for one in tools if isinstance(one, str) and _needs_trust(one)]
-        table["tools"] = [one for one in tools if one not in refused]
-        yield from refused
-
-
-def _needs_trust(tool: str) -> bool:
-    """True for the tools of commands and of MCP servers."""
-    return tool in COMMANDS or "__" in tool
+        names = [one for one in tools if isinstance(one, str)]
+        for tool in (one for one in names if one in COMMANDS or "__" in one):  # of an MCP server
+            tools.remove(tool)
+            yield tool
 
 
 def _exceeds(default: float, value: object) -> bool:
@@ -252,29 +247,28 @@ def _is_empty(folder: Path) -> bool:
         return False
 
 
-def _find_agents(path: Path) -> Path:
-    """Returns the folder of an agent file, with the links above `axe/`, or above it, resolved."""
-    folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
-    above = folder.parent.parent if _is_usual(folder) else folder.parent
-    return Path(os.path.realpath(above)) / folder.relative_to(above)
+def _find_agents(path: Path) -> tuple[Path, Path]:
+    """Returns the folder of an agent file, and the `axe/` above it, else that folder again.
+
+    The links above both are resolved.
+    """
+    agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
+    top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
+    real = Path(os.path.realpath(top.parent), top.name)
+    return real / agents.relative_to(top), real
 
 
 def _list_folders(path: Path) -> list[Path]:
-    """Returns the folder that an agent file belongs to, and those above it up to its project.
+    """Returns the folder of an agent file, the one it belongs to, and those up to its project.
 
-    It is the folder with `axe/`; of files elsewhere the one above the agents, with scripts. In the
-    home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
+    It belongs to the folder with `axe/`; elsewhere to the one above the agents, with scripts. In
+    the home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
     """
-    agents = _find_agents(path)
-    top = agents.parent if _is_usual(agents) else agents
+    agents, top = _find_agents(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
-    folders = list(takewhile(lambda folder: not _holds_home(folder), (base, *base.parents)))
-    roots = (at for at, one in enumerate(folders) if _is_git_root(one))
-    return folders[: next(roots, 0) + 1] or [base]
-
-
-def _is_usual(agents: Path) -> bool:
-    return (agents.parent.name, agents.name) == ("axe", "agents")
+    above = list(takewhile(lambda folder: not _holds_home(folder), base.parents))
+    roots = (at for at, one in enumerate((base, *above)) if _is_git_root(one))
+    return [agents, base, *above[: next(roots, 0)]]
 
 
 def _holds_home(folder: Path) -> bool:

@@ -35,7 +35,10 @@ def find_workdir(agent: Agent) -> Path:
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
-        raise _make_missing(agent.name, named)
+        is_escaped = any(char in named for char in "\b\t\n\f\r")  # "C:\temp" has a tab
+        shown = quote(named) if is_escaped else named or "the current folder"
+        step = f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir"
+        raise ConfigError(f"workdir not found: {shown}", hint=ESCAPES if is_escaped else step)
     real = Path(os.path.realpath(expand_home(named)))
     if _leaves_by_link(agent, real, here):
         raise ConfigError(
@@ -44,15 +47,6 @@ def find_workdir(agent: Agent) -> Path:
             hint="to work there, use the path of that folder itself",
         )
     return real
-
-
-def _make_missing(agent: str, named: str) -> ConfigError:
-    if any(char in named for char in "\b\t\n\f\r"):  # "C:\temp" has a tab
-        return ConfigError(f"workdir not found: {quote(named)}", hint=ESCAPES)
-    return ConfigError(
-        f"workdir not found: {named or 'the current folder'}",
-        hint=f"fix `workdir` in agent {quote(agent)}, or pass --workdir",
-    )
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:

@@ -51,8 +51,10 @@ class Secrets:
         """Returns the secrets of a server."""
         info = server.info
         password, *others = _list_login(server.base_url)
-        in_headers, in_query = _list_in_headers(info.headers), _list_in_query(info.query)
-        possible = {password, server.key, *others, *in_headers, *in_query}
+        queried = [value for name, _, value in _split_query(info.query) if _may_be_key(name, value)]
+        decoded = map(unquote_plus, queried)
+        headers = _list_in_headers(info.headers)
+        possible = {password, server.key, *others, *headers, *queried, *decoded}
         found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
         for secret in found:
             remember(secret)
@@ -124,14 +126,6 @@ def mask_query(query: str) -> str:
         f"{name}{mark}{MASK if _may_be_key(name, value) else value}"
         for name, mark, value in _split_query(query)
     )
-
-
-def _list_in_query(query: str) -> Iterator[str]:
-    """Yields the values of a query that may be keys, as they are and decoded."""
-    for name, _, value in _split_query(query):
-        if _may_be_key(name, value):
-            yield value
-            yield unquote_plus(value)
 
 
 def _split_query(query: str) -> Iterator[tuple[str, str, str]]:
