@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, time
 from enum import Enum
@@ -63,3 +63,17 @@ def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 holder[key] = item.copy()
                 open_ends.append(holder[key])
     return copy
+
+
+def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = False) -> Any:
+    """Returns nested JSON data with all its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [change_texts(item, change, also_keys=also_keys) for item in value]
+    if isinstance(value, dict):
+        return {
+            change(key) if also_keys else key: change_texts(item, change, also_keys=also_keys)
+            for key, item in value.items()
+        }
+    return value

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from axe_nb.jsonable import change_texts
 from axe_nb.text import cut_chars
 
 MAX_COLUMNS = 100
@@ -46,22 +47,15 @@ def _join(brackets: str, parts: list[str], margin: str) -> str:
 
 def hide_pictures(value: Any) -> Any:
     """Returns JSON data with the bytes of pictures left out, which tell a reader nothing."""
-    if isinstance(value, str):
-        found = _PICTURE.match(value)
-        return f"{found[0]}… ({len(value):,} characters of base64)" if found else value
-    if isinstance(value, list):
-        return [hide_pictures(entry) for entry in value]
-    if isinstance(value, dict):
-        return {key: hide_pictures(entry) for key, entry in value.items()}
-    return value
+
+    def hide(text: str) -> str:
+        found = _PICTURE.match(text)
+        return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
+
+    return change_texts(value, hide)
 
 
 def cut_texts(value: Any, limit: int) -> Any:
     """Returns JSON data with all texts of more than `limit` characters cut."""
-    if isinstance(value, str):
-        return cut_chars(value, limit, "… ({more:,} more characters)")
-    if isinstance(value, list):
-        return [cut_texts(entry, limit) for entry in value]
-    if isinstance(value, dict):
-        return {key: cut_texts(entry, limit) for key, entry in value.items()}
-    return value
+    note = "… ({more:,} more characters)"
+    return change_texts(value, lambda text: cut_chars(text, limit, note))

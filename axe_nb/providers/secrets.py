@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
+from axe_nb.jsonable import change_texts
 from axe_nb.providers.protocol import Server
 from axe_nb.redaction import MASK, is_secret_name, redact, remember
 
@@ -51,7 +52,8 @@ class Secrets:
         """Returns the secrets of a server."""
         info = server.info
         password, *others = _list_login(server.base_url)
-        queried = [value for name, _, value in _split_query(info.query) if _may_be_key(name, value)]
+        parameters = [one.partition("=") for one in info.query.split("&")]
+        queried = [value for name, _, value in parameters if _may_be_key(name, value)]
         decoded = map(unquote_plus, queried)
         headers = _list_in_headers(info.headers)
         possible = {password, server.key, *others, *headers, *queried, *decoded}
@@ -71,13 +73,7 @@ class Secrets:
 
     def mask_json(self, value: Any) -> Any:
         """Returns a decoded answer without secrets."""
-        if isinstance(value, str):
-            return self.mask_text(value)
-        if isinstance(value, list):
-            return [self.mask_json(entry) for entry in value]
-        if isinstance(value, dict):
-            return {self.mask_text(key): self.mask_json(entry) for key, entry in value.items()}
-        return value
+        return change_texts(value, self.mask_text, also_keys=True)
 
     def find_beginning(self, piece: str) -> int:
         """Returns where a secret may begin near the end of a piece; the end if none does."""
@@ -106,8 +102,6 @@ def _list_login(base_url: str) -> tuple[str, ...]:
     except ValueError:
         return ("",)
     name, password = unquote(parts.username or ""), unquote(parts.password or "")
-    if not name and not password:
-        return ("",)
     login = b64encode(f"{name}:{password}".encode()).decode()
     return (password, login) if password else ("", name, login)
 
@@ -124,12 +118,8 @@ def mask_query(query: str) -> str:
     """Returns the query of a URL without the values that may be keys."""
     return "&".join(
         f"{name}{mark}{MASK if _may_be_key(name, value) else value}"
-        for name, mark, value in _split_query(query)
+        for name, mark, value in (parameter.partition("=") for parameter in query.split("&"))
     )
-
-
-def _split_query(query: str) -> Iterator[tuple[str, str, str]]:
-    return (parameter.partition("=") for parameter in query.split("&"))
 
 
 def _may_be_key(name: str, value: str) -> bool:

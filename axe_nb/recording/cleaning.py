@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from axe_nb.jsonable import change_texts
 from axe_nb.redaction import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
@@ -36,15 +37,13 @@ class Cleaner(Filter):
 
     def restore(self, value: Any) -> Any:
         """Returns JSON data with the paths of this machine back in their places."""
-        if isinstance(value, str):
+
+        def put_back(text: str) -> str:
             for path, name in self.names.items():
-                value = value.replace(name, path)
-            return value
-        if isinstance(value, list):
-            return [self.restore(item) for item in value]
-        if isinstance(value, dict):
-            return {self.restore(key): self.restore(item) for key, item in value.items()}
-        return value
+                text = text.replace(name, path)
+            return text
+
+        return change_texts(value, put_back, also_keys=True)
 
     def clean_again(self, value: Any) -> Any:
         """Returns JSON data, cleaned before, without the secrets that have come since."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ProviderError
-from axe_nb.jsonable import jsonable
+from axe_nb.jsonable import change_texts, jsonable
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.text import format_seconds, one_line, quote
 
@@ -191,13 +191,7 @@ def write_data(data: Any, request: Request) -> str:
 
 def fill_in(value: Any, words: Mapping[str, str]) -> Any:
     """Replaces every `{name}` in the texts of a value; replacements are not expanded again."""
-    if isinstance(value, str):
-        return _PLACE.sub(lambda m: words.get(m[1], m[0]), value)
-    if isinstance(value, dict):
-        return {key: fill_in(inner, words) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [fill_in(inner, words) for inner in value]
-    return value
+    return change_texts(value, lambda text: _PLACE.sub(lambda m: words.get(m[1], m[0]), text))
 
 
 def stop_reason(calls: tuple[ToolCall, ...]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from axe_nb.jsonable import change_texts
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter
 from axe_nb.reports import REPORT
@@ -36,16 +37,9 @@ class TreeFilter:
     def json(self, value: Any) -> Any:
         """Nested JSON data as it is shown."""
         shown = self.secrets.json(value)
-        return self._mask_all(shown) if self.reports else shown
-
-    def _mask_all(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return REPORT.sub(self._mask, value)
-        if isinstance(value, list):
-            return [self._mask_all(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._mask_all(item) for key, item in value.items()}
-        return value
+        if not self.reports:
+            return shown
+        return change_texts(shown, lambda text: REPORT.sub(self._mask, text))
 
     def _mask(self, match: re.Match[str]) -> str:
         return f"{match[1]}, …s" if match[0] in self.reports else match[0]
