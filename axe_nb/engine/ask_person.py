@@ -14,9 +14,6 @@ from axe_nb.engine.step import Decision, Step
 from axe_nb.events import PersonAnswered, PersonAsked
 from axe_nb.limits import RunStopped
 
-STOPPED = "stopped by the user at a prompt"
-"""The error of a tree that the person ended."""
-
 
 async def ask_person(
     scope: RunScope, question: Question, is_covered: Callable[[], bool] = lambda: False
@@ -44,14 +41,15 @@ async def ask_person(
             except RunStopped as stop:  # of a step function
                 raise env.halt.end_tree(stop) from None
 
-    decision = await put_question(scope, question, ask)
-    if decision.choice == "stop":
-        raise env.halt.end_tree(RunStopped("cancelled", STOPPED))
-    return decision
+    return await put_question(scope, question, ask)
 
 
 async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> Decision:
-    """Returns the answer that `ask` gives; views hear of both, and the clocks stand still."""
+    """Returns the answer that `ask` gives; views hear of both, and the clocks stand still.
+
+    Raises:
+        RunStopped: the person stopped the tree.
+    """
     is_shown = _find_function(scope, question) is None
     asked = scope.env.describe(question) if is_shown else PersonAsked("", question.call_id)
     scope.env.emit(replace(asked, run=scope.id))
@@ -62,6 +60,8 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
     finally:
         scope.note("person", began, call=question.call_id)
     scope.env.emit(PersonAnswered(scope.id, question.call_id, decision.choice))
+    if decision.choice == "stop":
+        raise scope.env.halt.end_tree(RunStopped("cancelled", "stopped by the user at a prompt"))
     return decision
 
 

@@ -119,8 +119,6 @@ class Purse:
         answer = await ask(request)
         if answer.choice == "yes":
             budget.amount = max(budget.amount, higher)
-        elif answer.choice == "stop":
-            raise RunStopped("cancelled", "stopped by the user at a prompt")
         else:
             self._refused = amount
             raise RunStopped("error", f"{problem}; it was not raised")

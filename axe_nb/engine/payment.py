@@ -14,7 +14,6 @@ from axe_nb.engine.questions import Question
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.step import Decision
 from axe_nb.exchanges import Exchange
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, Usage
 from axe_nb.prices import COUNTED
 
@@ -43,12 +42,7 @@ async def hold(scope: RunScope, request: Request, earlier: Sequence[Exchange]) -
         size = len(request.system) + sum(len(message.content) for message in request.messages)
         usage = Usage(1 + size // CHARACTERS)
         dollars = await prices.find_cost(scope.agent.model, usage) or 0.0
-    try:
-        await purse.hold(scope.id, scope.agent.name, dollars, partial(_ask, scope))
-    except RunStopped as stop:
-        if stop.status == "cancelled":  # by the person
-            scope.env.halt.end_tree(stop)
-        raise
+    await purse.hold(scope.id, scope.agent.name, dollars, partial(_ask, scope))
     return dollars
 
 
