@@ -12,7 +12,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, Config, format_path, is_own
 from axe_nb.agents.files import display_path, expand_home
-from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, trust_folder
+from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.doctor.doctor import examine
 from axe_nb.doctor.finding import Finding
@@ -109,7 +109,7 @@ def trust(
     question = f"Trust {shown} and run its agents as they are written? [y]es [n]o: "
     if ask(question).strip().lower() not in ("y", "yes"):
         return False
-    trust_folder(project)
+    remember_trust(str(project))
     write(f"{shown} is trusted")
     return True
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 SHORTEST = 8
-"""Characters; shorter values are found in ordinary words and numbers."""
+"""Characters of a secret, or of what a cut has left of one: shorter ones are in ordinary words."""
 
 MIN_DISTINCT = 4
 """Different characters; a value with fewer is a placeholder or a ruler: `xxxxxxxx`, `--------`."""
@@ -61,33 +61,31 @@ def _begin(mark: str, before: str = r"\w") -> str:
     return rf"(?:(?<!{before}{mark})|(?<=\\[bfnrt]{mark})|(?<=\\u[0-9A-Fa-f]{{4}}{mark}))"
 
 
-_CODE = r"[\w-]{20,}"
-_TOKENS = (
-    "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_", "hf_", "r8_", "nvapi-",
-)  # fmt: skip
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    r"[\w-]{30,}": ("AIza",),
+    r"[A-Z0-9]{16}\b": ("AKIA", "ASIA"),
+    r"[\w-]{20,}": (
+        "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_", "hf_", "r8_",
+        "nvapi-",
+    ),
+    r"[\w.-]{20,}": ("ya29.",),
+    r"(?=[\w-]{0,200}\d)[\w-]{20,}": ("xai-", "pypi-", "pplx-"),
+    r"[0-9A-Za-z]{16,}": ("sk_live_", "sk_test_", "rk_live_", "dop_v1_", "npm_", "whsec_"),
+    r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
+    r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
+}  # fmt: skip
+"""Rest of a well-known key that begins a word → its beginnings."""
+
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
 
 SHAPES: Mapping[str, tuple[str, str]] = {
-    "sk-": (_begin("sk-", r"[\w-]") + r"(?=[\w-]{0,200}\d)", _CODE),
-    "AIza": (_begin("AIza"), r"[\w-]{30,}"),
-    **{mark: (_begin(mark), r"[A-Z0-9]{16}\b") for mark in ("AKIA", "ASIA")},
-    **{mark: (_begin(mark), _CODE) for mark in _TOKENS},
-    "ya29.": (_begin("ya29."), r"[\w.-]{20,}"),
-    **{mark: (_begin(mark) + r"(?=[\w-]{0,200}\d)", _CODE) for mark in ("xai-", "pypi-", "pplx-")},
-    **{
-        mark: (_begin(mark), r"[0-9A-Za-z]{16,}")
-        for mark in ("sk_live_", "sk_test_", "rk_live_", "dop_v1_", "npm_", "whsec_")
-    },
-    "SG.": (_begin("SG."), r"[\w-]{16,}\.[\w-]{16,}"),
+    "sk-": (_begin("sk-", r"[\w-]") + r"(?=[\w-]{0,200}\d)", r"[\w-]{20,}"),
+    **{mark: (_begin(mark), secret) for secret, marks in _KEYS.items() for mark in marks},
     "hooks.slack.com/": (r"[a-z]{1,20}/", r"[\w/]{20,}"),
     "/api/webhooks/": (r"\d{1,30}/", r"[\w-]{20,}"),
     "/IncomingWebhook/": ("", r"[\w/-]{20,}"),
     "xox": (_begin("xox") + "[a-z]-", r"[\w-]{10,}"),
-    "eyJ": (
-        _begin("eyJ"),
-        r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}",
-    ),
     "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
     "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
     "uthorization": (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
@@ -118,9 +116,6 @@ looks from many places of a text at the same long rest, as a model may write wha
 """
 
 _CHARACTERS = frozenset("".join(SHAPES))
-
-LEAST = 8
-"""Characters of a secret of which a cut has left the beginning or the end."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
 """The marks of a cut."""
@@ -182,7 +177,8 @@ class Filter:
             text = re.sub("|".join(map(re.escape, found)), MASK, text)
         if "…" in text or "..." in text:
             for form in self.forms:
-                if len(form) >= 2 * LEAST and (form[:LEAST] in text or form[-LEAST:] in text):
+                begin, end = form[:SHORTEST], form[-SHORTEST:]
+                if len(form) >= 2 * SHORTEST and (begin in text or end in text):
                     text = _mask_rest(form, text)
         # one character is found far faster than two, and most texts lack one of each mark
         characters = {char for char in _CHARACTERS if char in text}
@@ -221,9 +217,9 @@ class Filter:
 
 def _mask_rest(form: str, text: str) -> str:
     """Masks what a cut has left of a secret."""
-    most = len(form) - LEAST
-    begun = rf"{re.escape(form[:LEAST])}[^\s…]{{0,{most}}}?{_END}"
-    ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-LEAST:])}"
+    most = len(form) - SHORTEST
+    begun = rf"{re.escape(form[:SHORTEST])}[^\s…]{{0,{most}}}?{_END}"
+    ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-SHORTEST:])}"
     text = re.sub(begun, lambda one: MASK if form.startswith(one[0]) else one[0], text)
     return re.sub(ended, lambda one: MASK if form.endswith(one[0]) else one[0], text)
 

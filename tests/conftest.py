@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 from axe_nb import redaction
-from axe_nb.agents.trust import trust_folder
+from axe_nb.agents.trust import remember_trust
 from axe_nb.providers import exchange
 from axe_nb.session.session import session
 from tests import bootstrap, order
@@ -133,7 +133,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty project with `axe/agents`, which is the current folder, and trusted."""
     folder = tmp_path / "project"
     (folder / "axe" / "agents").mkdir(parents=True)
-    trust_folder(folder)
+    remember_trust(os.path.realpath(folder))
     monkeypatch.chdir(folder)
     return folder
 

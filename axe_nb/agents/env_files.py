@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.errors import ConfigError
-from axe_nb.provider_table import ProviderInfo
 from axe_nb.text import quote
 
 MAX_NAMES = 1000
@@ -57,7 +55,8 @@ def load_env(file: str) -> dict[str, list[str]]:
     config, new = Config.load(), dict[str, str]()
     servers = [info for info in config.known.values() if info.has_server]
     keys = {info.key_variable for info in servers}
-    addresses = {info.url_variable: info for info in servers}
+    addresses = {info.url_variable: info.key_variable for info in servers}
+    with_own_key = {info.url_variable for info in servers if _sends_own(info.name, config)}
     outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
     found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
@@ -67,7 +66,7 @@ def load_env(file: str) -> dict[str, list[str]]:
             outcome = EXPANDED
         elif not value:
             outcome = EMPTY
-        elif name in addresses and not _brings_key(addresses[name], config, new):
+        elif name in with_own_key or (name in addresses and addresses[name] not in new):
             outcome = KEY_ELSEWHERE
         elif os.environ.get(name, "").strip():
             outcome = KEPT
@@ -124,7 +123,6 @@ def _read_value(written: str) -> str | None:
     return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), found[2])
 
 
-def _brings_key(info: ProviderInfo, config: Config, new: Mapping[str, str]) -> bool:
-    """True if what is sent to the provider's server is the key of the file, and no other."""
-    has_headers = bool(config.providers.get(info.name, {}).get("headers"))
-    return info.key_variable in new and not config.key_source(info.name) and not has_headers
+def _sends_own(provider: str, config: Config) -> bool:
+    """True if a key or headers of the person's own are sent to the provider's server."""
+    return bool(config.key_source(provider) or config.providers.get(provider, {}).get("headers"))

@@ -62,8 +62,6 @@ def fold_host(host: str) -> str:
 
 def is_address(host: str) -> bool:
     """True if a host is an IP address."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False

@@ -65,17 +65,8 @@ def is_trusted(path: Path) -> bool:
     return not load_trusted().keys().isdisjoint(map(str, _list_folders(path)))
 
 
-def trust_folder(folder: Path) -> None:
-    """Remembers that the user trusts a folder.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read or written.
-    """
-    remember_trust(os.path.realpath(folder))
-
-
 def remember_trust(entry: str) -> None:
-    """Remembers a folder that the user trusts, or an approval that they gave here.
+    """Remembers the real path of a folder that the user trusts, or an approval that they gave here.
 
     Raises:
         ConfigError: the list cannot be read or written.
@@ -167,14 +158,14 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
     named = list_some(list(names), MAX_NAMED)
     return (
-        f"restricted, because you have not trusted {_show_project(path)}: left out {named}; "
-        f"to trust it, {NEXT_STEP}"
+        f"restricted, because you have not trusted {quote(find_project(path).name)}: "
+        f"left out {named}; to trust it, {NEXT_STEP}"
     )
 
 
 def _make_error(path: Path, problem: str) -> ConfigError:
     return ConfigError(
-        f"agent {quote(path.stem)} {problem}, {_show_project(path)}",
+        f"agent {quote(path.stem)} {problem}, {quote(find_project(path).name)}",
         hint=f"if you trust that folder, {NEXT_STEP}",
     )
 
@@ -285,10 +276,6 @@ def _is_git_root(folder: Path) -> bool:
     git = folder / ".git"
     is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)
     return is_made and git.stat().st_uid == folder.stat().st_uid
-
-
-def _show_project(path: Path) -> str:
-    return quote(find_project(path).name)
 
 
 def _read_text(table: Mapping[str, Any], key: str) -> str:

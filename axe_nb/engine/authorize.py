@@ -120,9 +120,8 @@ class Authorizer:
             return False
         if verdict == "ask" and find_person(self._scope) is None:
             step = policy.next_step(tool, guard)
-            reason = f"{_describe(guard)}, and no one can be prompted here; {step}"
+            verdict, reason = "deny", f"{_describe(guard)}, and no one can be prompted here; {step}"
             self.unasked[tool.name] = reason
-            raise _make_denial(tool, reason)
         if verdict == "deny":
             raise _make_denial(tool, reason)
         return verdict == "ask"

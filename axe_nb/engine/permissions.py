@@ -57,8 +57,8 @@ class PermissionPolicy:
         """The policy of a child: the strictest of the parent's mode, its own and `wish` (D-47)."""
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = parent.agent.sub_agents_config.inherit_mode and not is_stricter
-        own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
-        mode = _pick_stricter(own, wish or own)
+        own = parent.mode if inherits else min(parent.mode, agent.mode, key=MODES.index)
+        mode = min(own, wish or own, key=MODES.index)
         owner = parent.agent if is_copy else agent
         return cls(owner, mode, parent, None if mode == own else "call")
 
@@ -164,9 +164,8 @@ class PermissionPolicy:
             return "deny", f"it is not allowed in plan mode; {self._format_mode_hint()}"
         key, written = self._find_rule(tool)
         if written == "deny":
-            key = f"permissions.{key}"
             file = _format_file(self.agent)
-            return "deny", f'{key} is "deny" in {file}; set it to "allow" or "ask"'
+            return "deny", f'permissions.{key} is "deny" in {file}; set it to "allow" or "ask"'
         is_network = tool.effect == "network"
         if by_mode == "deny" or (is_network and is_allowed(host, self.agent.allowed_hosts)):
             by_mode = "allow"
@@ -192,10 +191,6 @@ class PermissionPolicy:
         if source.mode_by == "option":
             return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
         return f'set mode = "ask" or mode = "auto" in {_format_file(source.agent)}'
-
-
-def _pick_stricter(one: Mode, other: Mode) -> Mode:
-    return min(one, other, key=MODES.index)
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:

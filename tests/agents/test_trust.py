@@ -220,7 +220,7 @@ def test_folders_that_keep_a_command_from_making_them_change_no_trust(
     if way == "init":
         agent_files.init("other")
     else:
-        trust.trust_folder(tmp_path)
+        trust.remember_trust(os.path.realpath(tmp_path))
     put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
     put_agent(mode="auto")
     assert left_out() == ""
@@ -429,7 +429,7 @@ def test_yeses_that_are_given_at_the_same_time_are_all_remembered(tmp_path: Path
 
     def remember(folder: Path) -> None:
         begin.wait()
-        trust.trust_folder(folder)
+        trust.remember_trust(os.path.realpath(folder))
 
     with ThreadPoolExecutor(len(folders)) as people:
         list(people.map(remember, folders))

@@ -11,7 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.trust import trust_folder
+from axe_nb.agents.trust import remember_trust
 from axe_nb.cli import main
 from axe_nb.errors import AxeError
 
@@ -59,7 +59,7 @@ def list_warnings(name: str = "evil", agents_dir: str | None = None) -> list[str
 def trust_above(home: Path) -> Path:
     """A repository that the user trusts, which is the current folder."""
     git(home / "work")
-    trust_folder(home / "work")
+    remember_trust(os.path.realpath(home / "work"))
     os.chdir(home / "work")
     return home / "work"
 
@@ -82,7 +82,7 @@ def inner_worktree(home: Path) -> Path:
 def outer_is_not_trusted(home: Path) -> Path:
     git(home / "evil")
     git(home / "evil/mine")
-    trust_folder(home / "evil/mine")
+    remember_trust(os.path.realpath(home / "evil/mine"))
     return home / "evil"
 
 
@@ -102,13 +102,13 @@ def moved(home: Path) -> Path:
 
 
 def folder_above_is_trusted(home: Path) -> Path:
-    trust_folder(home)
+    remember_trust(os.path.realpath(home))
     return home / "Downloads/evil"
 
 
 def home_is_a_trusted_repository(home: Path) -> Path:
     git(home)
-    trust_folder(home)
+    remember_trust(os.path.realpath(home))
     return home / "Downloads/evil"
 
 
@@ -117,7 +117,7 @@ def above_is_a_repository_of_another_user(home: Path) -> Path:
         pytest.skip("needs another user")
     git(home.parent / "shared")
     os.chown(home.parent / "shared/.git", 12345, 12345)
-    trust_folder(home.parent / "shared")
+    remember_trust(os.path.realpath(home.parent / "shared"))
     return home.parent / "shared/mine"
 
 
@@ -156,7 +156,7 @@ def test_trust_in_one_folder_is_not_trust_in_another(
     monkeypatch.chdir(folder)
     assert len(list_warnings()) == 1
     assert main(["trust"]) == 2
-    trust_folder(folder)
+    remember_trust(os.path.realpath(folder))
     assert list_warnings() == []
     put_agent(folder / "axe/agents", more='mode = "auto"\ndescription = "edited"\n')
     assert list_warnings() == []
