@@ -85,10 +85,12 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
         real = Path(os.path.realpath(expand_home(named)))
-        if root and not named and not real.is_relative_to(root):
+        if not root or real.is_relative_to(root):
+            return child
+        if not named:
             return replace(child, workdir=root)
-        if real != caller:
-            check_confined(child, real, root, defined)
+        if real != caller and not _names_workdir(child, defined):
+            raise _make_outside(child)
     return child
 
 
@@ -104,12 +106,7 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
     if not root or real.is_relative_to(root):
         return
     if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
-        step = "remove `workdir`"
-        raise ConfigError(
-            f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir "
-            "of the run that it belongs to",
-            hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
-        )
+        raise _make_outside(child)
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
@@ -118,3 +115,12 @@ def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
     known = defined.get(child.name)  # an agent of a saved run may be among them
     return known is not None and known.workdir == child.workdir and not child.is_restricted
+
+
+def _make_outside(child: Agent) -> ConfigError:
+    step = "remove `workdir`"
+    return ConfigError(
+        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
+        "the run that it belongs to",
+        hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
+    )

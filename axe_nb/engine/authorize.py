@@ -162,11 +162,11 @@ class Authorizer:
     ) -> Permit:
         """Permits the call as the person typed it, unless it now needs another approval."""
         guard = await self._find_needs(tool, answer.arguments)
-        needs_approval = self._needs_approval(tool, guard)
-        permit = Permit(arguments=answer.arguments, guard=guard)
-        if needs_approval and guard.floor == "ask" and guard.reason != asked.reason:
+        is_other = guard.floor == "ask" and guard.reason != asked.reason
+        if self._needs_approval(tool, guard) and is_other:
             permit = await self._ask_approval(tool, answer.arguments, guard, call_id)
         else:
+            permit = Permit(arguments=answer.arguments, guard=guard)
             self._remember(tool, guard, answer)
         return replace(permit, is_edited=True, note="")
 
