@@ -54,13 +54,12 @@ def load_env(file: str) -> dict[str, list[str]]:
         ) from None
     config, new = Config.load(), dict[str, str]()
     servers = [info for info in config.known.values() if info.has_server]
-    keys = {info.key_variable for info in servers}
     addresses = {info.url_variable: info.key_variable for info in servers}
     with_own_key = {info.url_variable for info in servers if _sends_own(info.name, config)}
     outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
     found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
-        if name not in keys and name not in addresses:
+        if name not in addresses and name not in addresses.values():
             outcome = UNKNOWN
         elif value is None:
             outcome = EXPANDED

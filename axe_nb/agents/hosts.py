@@ -34,7 +34,7 @@ def host_problem(pattern: str) -> str:
     name = fold_host(pattern.strip().removeprefix("*."))
     if is_address(name):
         return "" if "*" not in pattern else "an IP address has no subdomains"
-    if "://" in pattern or "/" in pattern:
+    if "/" in pattern:
         return "write only the host, without https:// and path"
     if ":" in pattern or "@" in pattern:
         return "write only the host, without port and user name"

@@ -205,14 +205,12 @@ def _remove_entries(table: dict[str, Any]) -> Iterator[str]:
             yield tool
 
 
-def _exceeds(default: float, value: object) -> bool:
-    return bool(default) and isinstance(value, int) and not 0 < value <= default
-
+LIMITS = {key: most for key, most in asdict(DEFAULT_LIMITS).items() if most}
 
 REFUSED_ENTRIES: Mapping[str, Callable[[str, Any], bool]] = {
     "permissions": lambda _, verdict: verdict == "allow",
     "params": lambda key, value: key not in COMMON_PARAMS or isinstance(value, (dict, list)),
-    "limits": lambda key, value: _exceeds(asdict(DEFAULT_LIMITS).get(key, 0), value),
+    "limits": lambda key, n: key in LIMITS and isinstance(n, int) and not 0 < n <= LIMITS[key],
 }
 """Table of an agent file → true for what it may not have in it: (key, value)."""
 

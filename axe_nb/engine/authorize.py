@@ -92,11 +92,10 @@ class Authorizer:
 
     async def ask_question(self, call_id: str, question: str) -> str:
         """Returns the person's answer to a question of the model, asked by a call."""
+        scope = self._scope
+        request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
         async with self._prompt_lock:
-            request = ApprovalRequest(
-                self._scope.id, self._scope.name, "", {}, question, call_id=call_id
-            )
-            return (await ask_person(self._scope, request)).text
+            return (await ask_person(scope, request)).text
 
     async def _find_needs(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard:
         if tool.guard is None:

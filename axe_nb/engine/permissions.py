@@ -141,12 +141,10 @@ class PermissionPolicy:
             pattern = ANY if tool.by_server else host
             return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
-        here = there = _format_file(self.agent)
-        source = self._find_mode_source()
+        here, source = _format_file(self.agent), self._find_mode_source()
         if source.mode_by == "option":
             return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
-        if source.mode_by is None:
-            there = _format_file(source.agent)
+        there = here if source.mode_by else _format_file(source.agent)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"

@@ -30,7 +30,6 @@ PUBLIC_HEADERS = frozenset(
 )  # fmt: skip
 """Headers whose values are known not to be secrets."""
 
-
 KEY_PARAMETERS = frozenset({"code", "sig", "signature"})
 """Parameters of a URL, in lower case, whose values are keys though their names do not say so."""
 
