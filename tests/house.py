@@ -39,7 +39,8 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
 """Group → the modules and rooms of the package whose only purpose is safety.
 
 Without the tools themselves (`builtin/shell.py`, `builtin/web.py` with its rules for addresses) and
-what is kept for undo. Some are the names of older commits.
+what is kept for undo. Some are the names of older commits. Until 27 November 2026,
+`engine/questions.py` also held the pauses of stepping (about 150 lines, now `engine/step.py`).
 """
 
 Sources = Mapping[PurePosixPath, str]
