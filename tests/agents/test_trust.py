@@ -353,6 +353,28 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
     assert Path("harm.txt").exists()
 
 
+@pytest.mark.parametrize("given", ['mode = "auto"', '[permissions]\nwrite_file = "allow"'])
+def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
+    clone: Path, given: str
+) -> None:
+    @axe_nb.script("writer")
+    def write(request: Request) -> object:
+        if request.turn == 1:
+            return call("write_file", path="harm.txt", content="x")
+        return request.last
+
+    start = 'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n'
+    put("axe/agents/worker.toml", f"{start}{given}\n")
+    denied = axe_nb.run("worker", "go", display=False).text
+    assert denied.endswith(
+        'no one can be prompted here; to trust the project of agent "worker", run `%axe trust`, '
+        "or `axe-nb trust` in a shell"
+    )
+    accept()
+    assert axe_nb.run("worker", "go", display=False).ok
+    assert Path("harm.txt").exists()
+
+
 def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
     clone: Path, tmp_path: Path
 ) -> None:
