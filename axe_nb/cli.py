@@ -30,7 +30,7 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.text import clean, quote
+from axe_nb.text import align_columns, clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
 """Maximum size of a piped prompt in bytes; more than any model accepts."""
@@ -145,13 +145,14 @@ def _make_approver(before: Callable[[], None]) -> Approver | None:
 def _list(chosen: argparse.Namespace) -> int:
     from axe_nb.actions import load_agents
 
-    found = dict(load_agents(chosen.agents_dir))
-    if not found:
+    rows = [
+        (name, agent.description if isinstance(agent, Agent) else f"({agent})")
+        for name, agent in load_agents(chosen.agents_dir)
+    ]
+    if not rows:
         _print_note("no agents found; create one with `axe-nb start` or `axe-nb agents init NAME`")
-    width = max(map(len, found), default=0)
-    for name, agent in found.items():
-        about = agent.description if isinstance(agent, Agent) else f"({agent})"
-        _write(f"{name.ljust(width)}  {about}".rstrip())
+    for line in align_columns(rows):
+        _write(line)
     return 0
 
 
