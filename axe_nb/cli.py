@@ -109,10 +109,11 @@ def _run_and_show(options: Options) -> RunResult | None:
     status = StatusLine(None if options.quiet else sys.stderr)
     if options.dry_run:
         streams = status.streams and not options.verbose
-        show_dry_run(request, options, _write, _print_note, streams=streams)
+        write = _write_exactly if options.full else _write
+        show_dry_run(request, options, write, _print_note, streams=streams)
         return None
     handle = session.start(request)
-    view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)
+    view = TextView(handle, options, _write_exactly, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
 
 
@@ -321,9 +322,13 @@ def _read_stdin() -> str:
 
 
 def _write(text: str) -> None:
-    text = redact(text)
+    print(clean(redact(text)), flush=True)
+
+
+def _write_exactly(text: str) -> None:
+    """Writes an answer or a request to a pipe or file as it is, but for secrets."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    print(clean(text) if on_terminal else text, flush=True)
+    print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 
 
 def _print_note(text: str) -> None:

@@ -319,10 +319,17 @@ def test_a_review_without_a_person_names_the_command(clone: Path) -> None:
 
 
 def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> None:
-    put_agent(tools=["x\n\x1b[2Jfetch\u202e", "run_command\x1b[1A", "a\nb__c"], mode="auto")
+    put_agent(
+        tools=["x\n\x1b[2Jfetch\u202e", "run_command\x1b[1A", "a\nb__c"],
+        mode="auto",
+        sub_agents=["b\naxe/agents/good.toml: mode plan, no tools"],
+    )
     shown: list[str] = []
     actions.trust(None, None, shown.append, None)
     assert not any(bad in line for line in shown for bad in "\x1b\u202e")
+    starts = ("axe/agents/worker.toml: ", "  ! restricted", " " * 6)
+    lines = "\n".join(shown[:-1]).split("\n")
+    assert [line for line in lines if not line.startswith(starts)] == []
     warning = axe_nb.run("worker", "go", model="script/worker", tools=[]).warnings[0]
     assert "\n" not in warning
     assert "\x1b" not in warning
