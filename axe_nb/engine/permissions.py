@@ -154,11 +154,8 @@ class PermissionPolicy:
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
     def _tell_keys(self, tool: Tool, host: str) -> str:
-        """The next step: the settings, with their file, that would allow the tool without asking.
-
-        Those of an agent without trust are left out of its file.
-        """
-        if self.agent.is_restricted:
+        """The settings to change, with their file, for the tool to be allowed without asking."""
+        if self.agent.is_restricted:  # they are left out of its file
             return _ask_trust(self.agent)
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
@@ -169,9 +166,8 @@ class PermissionPolicy:
             by_run = 'start the run with --mode auto (in Python: mode="auto")'
             return f"set {allow} in {here}, or {by_run}"
         there = _format_file(self._mode_owner)
-        if there == here:
-            return f"{mode} or {allow} in {here}"
-        return f"{mode} in {there} or {allow} in {here}"
+        place = "" if there == here else f" in {there}"
+        return f"{mode}{place} or {allow} in {here}"
 
     @property
     def _mode_owner(self) -> Agent:
