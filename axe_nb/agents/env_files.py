@@ -55,7 +55,11 @@ def load_env(file: str) -> dict[str, list[str]]:
     config, new = Config.load(), dict[str, str]()
     servers = [info for info in config.known.values() if info.has_server]
     addresses = {info.url_variable: info.key_variable for info in servers}
-    with_own_key = {info.url_variable for info in servers if _sends_own(info.name, config)}
+    with_own_key = {  # or with headers: what is the person's own is sent there already
+        info.url_variable
+        for info in servers
+        if config.key_source(info.name) or config.providers.get(info.name, {}).get("headers")
+    }
     outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
     found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
@@ -120,8 +124,3 @@ def _read_value(written: str) -> str | None:
     if re.search(r"(?<!\\)\$\{", found[2]):
         return None
     return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), found[2])
-
-
-def _sends_own(provider: str, config: Config) -> bool:
-    """True if a key or headers of the person's own are sent to the provider's server."""
-    return bool(config.key_source(provider) or config.providers.get(provider, {}).get("headers"))

@@ -23,7 +23,6 @@ NO_NEEDS = Guard(covers="this tool")
 """The needs of the calls of a tool without a guard."""
 
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
-
 DENIED = "denied by the user"
 """Notes of calls that the person was asked about."""
 

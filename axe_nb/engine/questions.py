@@ -45,6 +45,5 @@ class ApprovalRequest:
 Question: TypeAlias = ApprovalRequest | Step
 """Both kinds of question to the person: may the call run, and how does the run go on."""
 
-
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
 """Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""

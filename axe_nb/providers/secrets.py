@@ -53,9 +53,8 @@ class Secrets:
         password, *others = _list_login(server.base_url)
         parameters = [one.partition("=") for one in info.query.split("&")]
         queried = [value for name, _, value in parameters if _may_be_key(name, value)]
-        decoded = map(unquote_plus, queried)
         headers = _list_in_headers(info.headers)
-        possible = {password, server.key, *others, *headers, *queried, *decoded}
+        possible = {password, server.key, *others, *headers, *queried, *map(unquote_plus, queried)}
         found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
         for secret in found:
             remember(secret)

@@ -103,6 +103,22 @@ def test_commands_see_the_name_and_email_of_the_git_settings_and_nothing_else(
     assert "sk-token" not in told
 
 
+def test_git_leaves_out_files_with_keys_that_are_out_of_its_sight(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_method("bubblewrap")
+    use_only(monkeypatch, "bubblewrap")
+    project = home / "project"
+    for name in (".env", "id_rsa", "new.txt"):
+        (project / name).write_text("TOP-secret")
+    text = "git add -A && git status -s && git commit -qm x && git stash -u; cat id_rsa"
+    told = asyncio.run(call_tool(text, project, "full"))
+    assert "A  new.txt\n" in told
+    assert ".env" not in told
+    assert "TOP-secret" not in told
+    assert "No local changes to save" in told
+
+
 def test_the_git_settings_of_a_home_that_is_the_workdir_stay_as_they_are(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
