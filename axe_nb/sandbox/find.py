@@ -39,6 +39,7 @@ PLAIN = Method(
     promises=(),
     not_promised=("it can do anything you can",),
     wrap=_start_plainly,
+    protection="none",
 )
 """No sandbox, but a process group."""
 
@@ -112,7 +113,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), PLAIN)
-    if not method.is_read_only and view.workdir == view.home:
+    if method.protection == "notes" and view.workdir == view.home:
         raise ConfigError(
             f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
             hint='use a project folder as workdir, or set sandbox = "off"',
