@@ -11,16 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
-from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.launch import Launch, Method, find_program
 from axe_nb.sandbox.view import View
-
-PLACES = (
-    "/usr/bin/bwrap",
-    "/bin/bwrap",
-    "/usr/local/bin/bwrap",
-    "/run/current-system/sw/bin/bwrap",
-)
-"""Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
 
 FLAGS = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
@@ -55,20 +47,18 @@ PROMISES = (
 
 
 def list_methods() -> Iterator[Method]:
-    """Yields the ways to use each bubblewrap of the system, the stricter one first."""
-    for place in PLACES:
-        if Path(place).is_file():
-            for flags in ((*FLAGS, NO_NESTING), FLAGS):
-                yield Method(
-                    level="full",
-                    name="bubblewrap",
-                    ending="child",
-                    promises=PROMISES,
-                    not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
-                    wrap=partial(_wrap, (place, *flags)),
-                    mounts=True,
-                )
-            return
+    """Yields the ways to use bubblewrap, the stricter one first, if the system has it."""
+    if program := find_program("bwrap"):
+        for flags in ((*FLAGS, NO_NESTING), FLAGS):
+            yield Method(
+                level="full",
+                name="bubblewrap",
+                ending="child",
+                promises=PROMISES,
+                not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
+                wrap=partial(_wrap, (program, *flags)),
+                protection="mounts",
+            )
 
 
 def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
@@ -105,11 +95,9 @@ def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:
         yield from ("--ro-bind", str(path), str(path))
     for path in (view.workdir, *view.anchored):
         yield from ("--bind", str(path), str(path))
-    for path in view.read_only:
-        yield from ("--ro-bind", str(path), str(path))
-    for path in view.hidden:
-        if path.is_dir():
-            yield from (*empty, str(path), "--remount-ro", str(path))
+    for path, seen in view.closed.items():
+        if seen:
+            yield from ("--ro-bind", str(seen), str(path))
         else:
-            yield from ("--ro-bind", "/dev/null", str(path))
+            yield from (*empty, str(path), "--remount-ro", str(path))
     yield from ("--remount-ro", "/")

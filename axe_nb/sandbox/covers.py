@@ -1,8 +1,9 @@
-"""Placeholders: empty files and folders in the workdir that keep a command from making its own.
+"""Protected files of a workdir: covered before a command, and compared after it.
 
 A sandbox can mount something read-only only over what exists. So a protected name that does not
-exist is made before the command, and removed with the last command that runs there. If the kernel
-is killed meanwhile, the next command removes it: it is known by its time.
+exist is made before the command, as an empty placeholder, and removed with the last command that
+runs there. If the kernel is killed meanwhile, the next command removes it: it is known by its time.
+What no mount prevents is seen, not undone.
 Source: D-82; safety-facts §1.
 """
 
@@ -12,13 +13,16 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
-from axe_nb.descriptors import FOLDER
+from axe_nb.descriptors import FOLDER, PASSED
+from axe_nb.sandbox.launch import Protection
 from axe_nb.sandbox.view import View, fill_view
+from axe_nb.text import quote
 
 TIME = 946_684_807
 """Seconds since 1970 at which all placeholders were last changed: 1 January 2000, and 7 s."""
@@ -32,10 +36,25 @@ PATIENCE = 2.0
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 """The command could not make the name either."""
 
+MOST = 20_000
+"""Protected files that are compared; a command could make any number of them."""
+
+CONTENTS = ("objects", "logs")
+"""Folders of repositories that hold contents only, and any number of them."""
+
+MOST_HELD = 100
+"""Folders that are kept open: more than are to be protected, fewer than a process may open."""
+
+MOST_TOLD = 10
+"""Changes that are listed."""
+
+Look: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Path → what changes with it."""
+
 
 @contextmanager
-def cover(view: View) -> Iterator[View]:
-    """Yields the view with the files of its workdir, placeholders among them.
+def cover(view: View, protection: Protection) -> Iterator[View]:
+    """Yields the view with the files of its workdir; for mounts, placeholders among them.
 
     They stay until no other command of this or another process needs them.
 
@@ -43,14 +62,23 @@ def cover(view: View) -> Iterator[View]:
         ConfigError: a link has taken the place of the workdir or a folder above it.
         OSError: the workdir cannot be opened.
     """
+    if protection != "mounts":
+        view = fill_view(view)
+        yield replace(view, closed={}) if protection == "notes" else view
+        return
     import fcntl
 
     folder = os.open(view.workdir, FOLDER)
     try:
         _lock(folder, fcntl.LOCK_SH, PATIENCE)
         view = fill_view(view)
-        made = [path for path, text in view.missing.items() if _make(path, text)]
-        yield replace(view, read_only=(*view.read_only, *made))
+        made = {path: path for path, text in view.missing.items() if _make(path, text)}
+        view = replace(view, closed={**made, **view.closed})
+        with ExitStack() as held:  # a new folder in the place of one would else get its number
+            for path in [*view.anchored, *view.closed][:MOST_HELD]:
+                with suppress(OSError):
+                    held.callback(os.close, os.open(path, PASSED))
+            yield view
     finally:
         if _lock(folder, fcntl.LOCK_EX):
             for path in view.names:
@@ -105,3 +133,53 @@ def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
             return False
         else:
             return True
+
+
+def look(view: View) -> Look:
+    """Returns the state of the protected files that a command could change.
+
+    Where existing ones are read-only to it, what is left are links, names that nothing could be
+    mounted on, and what the user replaces meanwhile, as `git config` and editors do: a mount goes
+    with the file that it is on.
+
+    Raises:
+        ValueError: there are too many.
+        OSError: a folder cannot be read.
+    """
+    there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
+    late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")
+    names = (*view.names, *late, *view.closed)
+    outermost = [str(path) for path in names if view.closed.keys().isdisjoint(path.parents)]
+    shallow = {*map(str, view.anchored), *(outermost if view.closed else ())}
+    left = [*outermost, *shallow]
+    found: dict[str, tuple[int, ...]] = {}
+    while left:
+        path = left.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            its = os.lstat(path)
+            if not stat.S_ISDIR(its.st_mode):  # its time of change cannot be set back
+                times = (its.st_mtime_ns, its.st_ctime_ns)
+                found[path] = (its.st_mode, its.st_ino, its.st_size, *times)
+                continue
+            found[path] = (its.st_mode, its.st_ino)
+            if not (path in shallow or os.path.basename(path) in CONTENTS):  # noqa: PTH119
+                left += (entry.path for entry in os.scandir(path))
+        if len(found) > MOST:
+            raise ValueError(f"there are more than {MOST} protected files in the workdir")
+    return found
+
+
+def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
+    """Returns a note on each protected file that was made, changed or removed meanwhile."""
+    notes: list[str] = []
+    whole: set[str] = set()
+    for path in sorted(dict(before.items() ^ after.items())):
+        if os.path.dirname(path) in whole:  # noqa: PTH120
+            whole.add(path)
+            continue
+        what = "made" if path not in before else "changed" if path in after else "removed"
+        if what != "changed":
+            whole.add(path)
+        notes.append(f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}")
+    left = len(notes) - MOST_TOLD
+    return (*notes[:MOST_TOLD], *([f"and {left} more changes"] if left > 0 else []))

@@ -14,14 +14,9 @@ from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import is_secret_name
-from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.launch import Launch, Method, find_program
 from axe_nb.sandbox.view import View
 from axe_nb.text import one_line, quote
-
-PLACES = (
-    "/usr/bin/docker", "/usr/local/bin/docker", "/opt/homebrew/bin/docker", "/snap/bin/docker",
-    "/Applications/Docker.app/Contents/Resources/bin/docker",
-)  # fmt: skip
 
 FLAGS = (
     "run", "--rm", "--init", "--interactive", "--pull", "never", "--cap-drop", "ALL",
@@ -45,7 +40,7 @@ def make_method(image: str) -> Method:
     Raises:
         ConfigError: docker does not answer, or does not have the image.
     """
-    program = next((place for place in PLACES if Path(place).is_file()), "")
+    program = find_program("docker")
     if problem := _find_problem(program, image):
         raise ConfigError(
             f'sandbox = "docker:{image}" does not work here: {problem}',
@@ -62,7 +57,7 @@ def make_method(image: str) -> Method:
         ),
         not_promised=("a container outlives a kernel that is killed",),
         wrap=partial(wrap, program, image),
-        mounts=os.name != "nt",
+        protection="mounts",
     )
 
 
@@ -82,22 +77,19 @@ def wrap(program: str, image: str, words: Sequence[str], view: View) -> Launch:
             found += ["--env", variable]
             environment[variable] = value
     for path in (view.workdir, *view.anchored):
-        found += ["--mount", _format_mount("bind", path)]
-    for path in view.read_only:
-        found += ["--mount", _format_mount("bind", path, "readonly")]
-    for path in view.hidden:
-        source = Path("/dev/null")
-        kind = "tmpfs" if path.is_dir() else "bind"
-        found += ["--mount", _format_mount(kind, path, "readonly", source=source)]
+        found += ["--mount", _format_mount(path, path)]
+    for path, seen in view.closed.items():
+        found += ["--mount", _format_mount(path, seen, "readonly")]
     return Launch(
         words=[*found, image, *words], environment=environment, end=[program, "kill", name]
     )
 
 
-def _format_mount(kind: str, target: Path, *more: str, source: Path | None = None) -> str:
-    """Returns a value of `--mount`, which is a line of CSV."""
-    places = [f"source={source or target}"] if kind == "bind" else []
-    fields = [f"type={kind}", *places, f"target={target}", *(more if kind == "bind" else ())]
+def _format_mount(target: Path, source: Path | None, *more: str) -> str:
+    """Returns a value of `--mount`, which is a line of CSV; without a source, an empty folder."""
+    fields = ["type=tmpfs", f"target={target}"]
+    if source:
+        fields = ["type=bind", f"source={source}", f"target={target}", *more]
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
 
 

@@ -14,17 +14,14 @@ from dataclasses import dataclass
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import bubblewrap, docker, landlock, seatbelt
-from axe_nb.sandbox.launch import Launch, Level, Method, prepare
+from axe_nb.sandbox.launch import Launch, Level, Method, find_program, prepare
 from axe_nb.sandbox.process import Process, spawn
 from axe_nb.sandbox.view import View
-
-SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv", "/run/current-system/sw/bin/setpriv")
-"""Possible paths of a program that has another one end with the thread that started it."""
 
 
 def _start_plainly(words: Sequence[str], view: View) -> Launch:
     if os.name != "nt":
-        setpriv = next(filter(os.path.exists, SETPRIV), "")
+        setpriv = find_program("setpriv")  # ends it with the thread that started it
         return Launch(words=[*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *words])
     if words[1:2] != ["/c"]:
         return Launch(words=words)
@@ -39,6 +36,7 @@ PLAIN = Method(
     promises=(),
     not_promised=("it can do anything you can",),
     wrap=_start_plainly,
+    protection="none",
 )
 """No sandbox, but a process group."""
 
@@ -112,7 +110,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), PLAIN)
-    if not method.is_read_only and view.workdir == view.home:
+    if method.protection == "notes" and view.workdir == view.home:
         raise ConfigError(
             f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
             hint='use a project folder as workdir, or set sandbox = "off"',

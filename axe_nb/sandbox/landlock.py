@@ -18,7 +18,7 @@ from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.bubblewrap import SETTINGS, SYSTEM
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
-from axe_nb.sandbox.view import View, identify
+from axe_nb.sandbox.view import View
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
@@ -70,7 +70,7 @@ def list_methods() -> Iterator[Method]:
                 "it may change modes and times of your files",
             ),
             wrap=partial(_wrap, version),
-            is_read_only=False,
+            protection="notes",
         )
 
 
@@ -92,8 +92,6 @@ def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
         "filter": seccomp.make_filter(
             {**seccomp.KEYRINGS, **seccomp.OTHER_PROGRAMS, **seccomp.allow_sockets(families)}
         ),
-        "workdir": str(view.workdir),
-        "identity": identify(view.workdir),
         "parent": os.getpid(),
     }
     base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it

@@ -32,10 +32,17 @@ PROCESSES = 8192
 LEAST_MEMORY = 2 << 30
 """Bytes of memory that one process may use, or half of the machine's if that is more."""
 
-STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
-"""Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
+PROGRAM_FOLDERS = (
+    "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/opt/homebrew/bin",
+    "/snap/bin", "/Applications/Docker.app/Contents/Resources/bin",
+)  # fmt: skip
+"""Folders of programs; `PATH` is not searched, because it may lead into a workdir."""
 
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
+
+Protection = Literal["mounts", "rules", "notes", "none"]
+"""The way to protect files in the workdir: by mounts, for which a name must exist; by rules about
+paths; by notes on changes, which nothing prevents."""
 
 Ending = Literal["child", "group", "program"]
 """The way to end everything: SIGKILL to its first child, with which it ends all others and itself;
@@ -69,14 +76,17 @@ class Method:
     not_promised: tuple[str, ...] = ()
     """Short sentences about what it can still do."""
     wrap: Wrap
-    is_read_only: bool = True
-    """True if a command cannot write protected files; else changes are only seen afterwards."""
-    mounts: bool = False
-    """True if it does so by mounts, for which a name must exist."""
+    protection: Protection
 
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
 """(words of a command, view) → the program to start instead."""
+
+
+def find_program(name: str) -> str:
+    """Returns the path of a program of the system; empty if it has none."""
+    places = (f"{folder}/{name}" for folder in PROGRAM_FOLDERS)
+    return next(filter(os.path.isfile, places), "")
 
 
 def clean_environment() -> dict[str, str]:
@@ -97,8 +107,9 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     if os.name == "nt":
         return method.wrap(words, view)
     steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
-    if method.name == "bubblewrap":
-        steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
+    if method.ending == "child":
+        shown = (path for path, seen in view.closed.items() if seen == path)
+        steps.append(_make_check(view.workdir, [*view.anchored, *shown]))
     return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
 
 
@@ -111,9 +122,8 @@ def _list_limits() -> list[str]:
     return [*lines, f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
 
 
-def _make_check(paths: Sequence[Path]) -> str:
-    """Returns a line of the shell that ends it unless the paths are what they are now."""
-    program = next(filter(os.path.exists, STAT), STAT[0])
-    seen = shlex.quote("\n".join(map(identify, paths)))
-    asked = shlex.join([program, "-c", "%d:%i", "--", *map(str, paths)])
+def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
+    """Returns a line of the shell that ends it unless the workdir and paths are what they are."""
+    seen = shlex.quote("\n".join(map(identify, [workdir, *paths])))
+    asked = shlex.join([find_program("stat"), "-c", "%d:%i", "--", ".", *map(str, paths)])
     return f'[ "$({asked})" = {seen} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'

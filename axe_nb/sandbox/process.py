@@ -14,11 +14,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from axe_nb.sandbox.changes import Look, compare, hold_folders, look
-from axe_nb.sandbox.covers import cover
+from axe_nb.sandbox.covers import Look, compare, cover, look
 from axe_nb.sandbox.launch import Launch, Method, prepare
 from axe_nb.sandbox.launcher import kill, list_children
-from axe_nb.sandbox.view import View, fill_view
+from axe_nb.sandbox.view import View
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0
 """Seconds that a sandbox has to start its first child, and at exit to end."""
@@ -85,13 +84,13 @@ class Process:
 
     def _keep(self) -> None:
         try:
-            if self._method.level == "none":
+            if self._method.protection == "none":
                 self._run()
-            elif self._method.mounts:
-                with cover(self._view) as view:
-                    self._watch(view)
             else:
-                self._watch(fill_view(self._view))
+                with cover(self._view, self._method.protection) as self._view:
+                    self._seen = look(self._view)
+                    self._run()
+                    self.notes = self.list_changes()
         except Exception as error:  # whatever a command may have made to make a look fail
             what = "start it" if self._popen is None else "compare protected files after it"
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
@@ -111,15 +110,8 @@ class Process:
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()
-        self._seen = look(self._view, is_read_only=self._method.is_read_only)
+        self._seen = look(self._view)
         return compare(before, self._seen, self._view.workdir)
-
-    def _watch(self, view: View) -> None:
-        self._view = view
-        with hold_folders(view):
-            self._seen = look(view, is_read_only=self._method.is_read_only)
-            self._run()
-            self.notes = self.list_changes()
 
     def _run(self) -> None:
         """Runs the program to its end."""

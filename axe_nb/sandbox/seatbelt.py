@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.view import FILES, FOLDERS, GIT_SETTINGS, View
+from axe_nb.sandbox.view import View
 
 PROGRAM = "/usr/bin/sandbox-exec"
 
@@ -51,6 +51,7 @@ def list_methods() -> Iterator[Method]:
                 "a process that leaves its process group is not ended",
             ),
             wrap=_wrap,
+            protection="rules",
         )
 
 
@@ -61,17 +62,15 @@ def _wrap(words: Sequence[str], view: View) -> Launch:
 def make_profile(view: View) -> str:
     """Returns the profile of a view."""
     temporary = os.path.realpath(tempfile.gettempdir())
-    git = [view.workdir / ".git" / name for name in GIT_SETTINGS]
-    names = [name for name in (*FOLDERS, *FILES) if name != ".git"]
-    named = [view.workdir / name for name in names]
+    hidden = [path for path, seen in view.closed.items() if seen != path]
     work = [view.workdir, Path(temporary)]
     rules = [
         START,
         _rule("allow file-read*", "subpath", [*map(Path, READABLE), *view.readable, *work]),
         _rule("allow file-write*", "subpath", work),
-        _rule("deny file-write*", "subpath", [*named, *git, *view.read_only]),
+        _rule("deny file-write*", "subpath", [*view.names, *view.closed]),
         _rule("deny file-write-unlink", "literal", view.anchored),
-        _rule("deny file-read* file-write*", "subpath", view.hidden),
+        _rule("deny file-read* file-write*", "subpath", hidden),
         "(allow network*)" if view.network else "",
     ]
     return "\n".join(filter(None, rules))

@@ -41,6 +41,9 @@ GIT_SETTINGS = (
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
 """Those to be kept from being made → a text without effect; None = an empty folder."""
 
+NOTHING = Path("/dev/null")
+"""Seen in place of a file with keys."""
+
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
 """A file `.git`, as worktrees and submodules have."""
 
@@ -70,14 +73,13 @@ class View:
     """Folders of toolchains outside the workdir."""
     names: tuple[Path, ...] = ()
     """Protected files, folders and links, which need not exist."""
-    read_only: tuple[Path, ...] = ()
-    """Protected files and folders in the workdir that exist; none of them is a link."""
+    closed: Mapping[Path, Path | None] = field(default_factory=dict)
+    """Protected files and folders in the workdir that exist → what it sees there, read-only; None =
+    an empty folder. None of them is a link; those that hold keys are the last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
     """Those that are to be kept from being made → their text; None = a folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed: they hold protected paths."""
-    hidden: tuple[Path, ...] = ()
-    """Files and folders in the workdir that hold keys."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
@@ -116,19 +118,20 @@ def fill_view(view: View) -> View:
     named = [*absent, *settings, *view.sources]
     every = dict.fromkeys([*named, *_follow(named, workdir)])
     names = tuple(path for path in every if path != repository)
-    hidden = tuple(_find_keys(workdir, home, names))
-    found = [path for path in find_real([*names, sys.prefix], workdir) if path != repository]
+    keys = {path: None if path.is_dir() else NOTHING for path in _find_keys(workdir, home, names)}
+    found = (path for path in find_real([*names, sys.prefix], workdir) if path != repository)
     missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
-    closed = {*found, *hidden}
+    closed = {**{path: path for path in found if path not in keys}, **keys}
     above = {folder for path in (*closed, *missing) for folder in path.parents}
-    anchored = [p for p in above if is_inside(p, workdir) and not {p, *p.parents} & closed]
+    anchored = [
+        p for p in above if is_inside(p, workdir) and closed.keys().isdisjoint((p, *p.parents))
+    ]
     return replace(
         view,
         names=names,
-        read_only=tuple(path for path in found if path not in hidden),
+        closed=closed,
         missing=missing,
         anchored=tuple(sorted(anchored)),
-        hidden=hidden,
     )
 
 

@@ -132,6 +132,13 @@ def test_without_its_flag_it_outlives_the_kernel(cage: Cage, without: Sequence[s
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("method", [""])
+def test_without_a_sandbox_the_program_itself_ends_with_the_kernel(cage: Cage) -> None:
+    seconds = unique()
+    assert start_and_kill(cage, f"exec sleep {seconds}", {"program": seconds})
+    assert ends(seconds)
+
+
 def processes(seconds: str) -> list[int]:
     """Ids of the processes that name the seconds in their arguments."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)

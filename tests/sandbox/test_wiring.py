@@ -21,7 +21,7 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.step import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, find, landlock, seatbelt
+from axe_nb.sandbox import docker, find, landlock, launch, seatbelt
 from axe_nb.sandbox.covers import cover
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.view import View, fill_view, make_view
@@ -252,8 +252,10 @@ def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
 
 def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     workdir = tmp_path / 'a "quoted" folder'
-    workdir.mkdir()
-    view = View(workdir=workdir, home=tmp_path, hidden=(workdir / ".env",))
+    (workdir / ".git").mkdir(parents=True)
+    (workdir / ".git" / "HEAD").touch()
+    (workdir / ".env").touch()
+    view = fill_view(View(workdir=workdir, home=tmp_path))
     profile = seatbelt.make_profile(view)
     path = f'{tmp_path}/a \\"quoted\\" folder'
     assert profile.count("(") == profile.count(")")
@@ -266,6 +268,18 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     assert "(allow network*)" in seatbelt.make_profile(
         View(workdir=workdir, home=tmp_path, network=True)
     )
+
+
+def test_a_profile_of_macos_follows_the_links_of_a_workdir(tmp_path: Path) -> None:
+    workdir = tmp_path / "work"
+    (workdir / "store").mkdir(parents=True)
+    (workdir / "store" / "HEAD").touch()
+    (workdir / ".git").write_text("gitdir: store\n")
+    (workdir / "axe").symlink_to("shared/agents")
+    profile = seatbelt.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
+    after = profile[profile.index("(deny file-write*") :]
+    for name in ("store/hooks", "store/config", ".git", "axe", "shared/agents"):
+        assert f'(subpath "{workdir}/{name}")' in after
 
 
 @pytest.mark.parametrize("where", ["environment", "config.toml"])
@@ -448,7 +462,7 @@ def test_a_child_of_a_container_is_in_that_container(
             shell.choose_sandbox(agents, workdir)
         return str(refused.value)
 
-    monkeypatch.setattr(docker, "PLACES", ())
+    monkeypatch.setattr(launch, "PROGRAM_FOLDERS", ())
     for settings in (
         ("auto", "docker:a"), ("off", "docker:a"), ("auto", "auto", "docker:a"),
         ("off", "auto", "docker:a", "docker:b"), ("docker:a", "docker:b"), ("docker:a", "off"),
@@ -466,7 +480,7 @@ def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.Monke
 
 def test_a_process_that_is_forked_while_a_command_runs_blocks_no_other(workdir: Path) -> None:
     reader, writer = os.pipe()
-    with cover(make_view(workdir)):
+    with cover(make_view(workdir), "mounts"):
         assert (workdir / ".vscode").exists()
         child = os.fork()
         if not child:
