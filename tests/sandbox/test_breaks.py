@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
+from axe_nb.sandbox import docker
 from axe_nb.sandbox.covers import TIME, cover
 from axe_nb.sandbox.view import make_view
 from tests.sandbox.cages import ROOT, SECRET, Cage, as_user, package_for
@@ -153,3 +154,14 @@ def test_the_commands_that_the_page_advises_afterwards_run_nothing(cage: Cage) -
             env={"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}, **as_user(cage.uid),
         )  # fmt: skip
     assert not (cage.work / "sub" / "taken").exists()
+
+
+def test_an_image_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--help`, docker would print its help and succeed, in place of each command."""
+    program = tmp_path / "docker"
+    program.write_text("""#!/bin/sh
+        for word; do case "$word" in --) exit 1;; --help) exit 0;; esac; done""")
+    program.chmod(0o755)
+    monkeypatch.setattr(docker, "PLACES", (str(program),))
+    with pytest.raises(ConfigError):
+        docker.make_method("--help")
