@@ -143,6 +143,6 @@ def _describe(path: Path) -> list[str]:
         agent = Agent.from_file(path.stem, path.parent)
     except ConfigError as error:
         return [f"{name}: {error}"]
-    tools = ", ".join((*agent.tools, *agent.sub_agents)) or "no tools"
+    tools = ", ".join(map(printable, (*agent.tools, *agent.sub_agents))) or "no tools"
     lines = [f"{name}: {quote(agent.model)}, mode {agent.mode}, {tools}"]
     return [*lines, *(f"  ! {warning}" for warning in agent.warnings)]

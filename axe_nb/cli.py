@@ -30,7 +30,7 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.text import clean, quote
+from axe_nb.text import align_columns, clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
 """Maximum size of a piped prompt in bytes; more than any model accepts."""
@@ -109,10 +109,11 @@ def _run_and_show(options: Options) -> RunResult | None:
     status = StatusLine(None if options.quiet else sys.stderr)
     if options.dry_run:
         streams = status.streams and not options.verbose
-        show_dry_run(request, options, _write, _print_note, streams=streams)
+        write = _write_exactly if options.full else _write
+        show_dry_run(request, options, write, _print_note, streams=streams)
         return None
     handle = session.start(request)
-    view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)
+    view = TextView(handle, options, _write_exactly, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
 
 
@@ -145,13 +146,14 @@ def _make_approver(before: Callable[[], None]) -> Approver | None:
 def _list(chosen: argparse.Namespace) -> int:
     from axe_nb.actions import load_agents
 
-    found = dict(load_agents(chosen.agents_dir))
-    if not found:
+    rows = [
+        (name, agent.description if isinstance(agent, Agent) else f"({agent})")
+        for name, agent in load_agents(chosen.agents_dir)
+    ]
+    if not rows:
         _print_note("no agents found; create one with `axe-nb start` or `axe-nb agents init NAME`")
-    width = max(map(len, found), default=0)
-    for name, agent in found.items():
-        about = agent.description if isinstance(agent, Agent) else f"({agent})"
-        _write(f"{name.ljust(width)}  {about}".rstrip())
+    for line in align_columns(rows):
+        _write(line)
     return 0
 
 
@@ -320,9 +322,13 @@ def _read_stdin() -> str:
 
 
 def _write(text: str) -> None:
-    text = redact(text)
+    print(clean(redact(text)), flush=True)
+
+
+def _write_exactly(text: str) -> None:
+    """Writes an answer or a request to a pipe or file as it is, but for secrets."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    print(clean(text) if on_terminal else text, flush=True)
+    print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 
 
 def _print_note(text: str) -> None:

@@ -97,7 +97,8 @@ def count_columns(text: str) -> int:
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """Yields the rows of a table as lines of a terminal; the last `right` columns are numbers."""
+    """Yields the rows of a table, cleaned, as lines; the last `right` columns are numbers."""
+    rows = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = []

@@ -110,8 +110,9 @@ VARIABLES: Mapping[str, str] = {
     "opened without one; with `replay`, no server is asked without a cassette either.",
     "AXE_NB_HTTP": "`httpx`: sends requests to models over httpx's own transport, so that "
     "[mocks of httpx](testing.md#mocks-of-httpx) answer them.",
-    "AXE_NB_SANDBOX": "`required`: an agent with commands does not start where no sandbox works, "
-    "see [Safety](safety.md#commands). The key `sandbox` of `config.toml` does the same.",
+    "AXE_NB_SANDBOX": "`required`: a run does not start if its agent, or a sub-agent that it can "
+    "reach, has commands and no sandbox, see [Safety](safety.md#commands). The key `sandbox` of "
+    "`config.toml` does the same.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",

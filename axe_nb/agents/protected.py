@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
-from importlib.machinery import all_suffixes
+from inspect import getmodulename
 from itertools import islice
 from pathlib import Path
 
@@ -77,8 +77,6 @@ NEEDED = re.compile(
     r"|\.git/(.*/)?config(\.worktree)?|\.hg/(.*/)?hgrc|\.bundle/(.*/)?config)/$"
 )
 """Files that may hold keys, but that commands in the folder cannot do without."""
-
-MODULE_ENDS = {suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so")}
 
 MOST_FOLDERS = 1000
 """Folders of a package that are looked through for a module; if there is none, a new one asks."""
@@ -186,19 +184,14 @@ def _find_new_module(path: Path, folder: Path) -> str:
     A folder of modules is a package also without `__init__.py`.
     """
     names = path.relative_to(folder).parts
-    module = _module_of(fold_name(names[-1]))
+    module = getmodulename(fold_name(names[-1])) or ""
     top = fold_name(names[0]) if len(names) > 1 else module
     if not module or not top.isidentifier():
         return ""
     is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
     below = islice(os.walk(folder / names[0]), MOST_FOLDERS)
-    return top if is_first or not any(map(_module_of, (f for *_, fs in below for f in fs))) else ""
-
-
-def _module_of(name: str) -> str:
-    """Returns the name of the module in a file; empty if it cannot be imported."""
-    module, dot, suffix = name.partition(".")
-    return module if dot and dot + suffix.casefold() in MODULE_ENDS else ""
+    has_more = not is_first and any(getmodulename(name) for *_, files in below for name in files)
+    return "" if has_more else top
 
 
 def _find_here() -> Path | None:

@@ -81,13 +81,15 @@ DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/pr
 WITH_GIT = f"""
 [ -e ~/.gitconfig ] || {{
   printf %s "$1" >~/.gitconfig
-  find . -maxdepth 1 -empty -newermt @{TIME - 1} ! -newermt @{TIME} -printf '/%P\\n' >~/.gitignore
+  find . -maxdepth 1 '(' -size 0 -type c -o -empty -newermt @{TIME - 1} ! -newermt @{TIME} ')' \\
+    -printf '/%P\\n' >~/.gitignore
 }} 2>/dev/null
 exec "$0" -c "$2"
 """
 """Command of a shell "$0" that runs "$2" with "$1" as Git's settings, in an empty home folder.
 
-Git leaves placeholders alone: `git stash -u` would fail half way.
+Git leaves placeholders alone, and files with keys, on which a device is mounted: `git add -A` and
+`git stash -u` would fail half way. For `-size`, find looks at the mount, not only at the folder.
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

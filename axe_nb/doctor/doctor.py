@@ -37,7 +37,7 @@ from axe_nb.providers.key_command import fill_in_key
 from axe_nb.recording.cassette import Cassette
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
-from axe_nb.text import list_some, plural, quote
+from axe_nb.text import list_some, plural, printable, quote
 from axe_nb.threads import in_thread
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
@@ -175,7 +175,7 @@ def _check_agents(
         try:
             agent = find(name)
         except ConfigError as error:
-            findings.append(make_failed_finding(f"agent {name}", error))
+            findings.append(make_failed_finding(f"agent {printable(name)}", error))
             continue
         agents.append(agent)
         reach = (find_lifted_caps(agent), find_open_hosts(agent), find_questions(agent))

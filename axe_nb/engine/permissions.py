@@ -100,9 +100,8 @@ class PermissionPolicy:
         verdict = min(above, own, key=VERDICTS.index)
         if verdict == "ask" and not self.may_ask:
             asker = self.above if above == "ask" else self
-            step = f"set {asker.keys(tool, host)}"
-            if lacking := [agent.name for agent in self.agents if _lacks(agent, tool)]:
-                step = f"to trust the project of agent {quote(lacking[0])}, {NEXT_STEP}"
+            lacking = [agent for agent in self.agents if _lacks(agent, tool)]
+            step = _ask_trust(lacking[0]) if lacking else asker._tell_keys(tool, host)
             return "deny", f"sub-agents cannot ask; {step}"
         return verdict, reason if above == "deny" else own_reason
 
@@ -146,7 +145,7 @@ class PermissionPolicy:
     def next_step(self, tool: Tool, guard: Guard) -> str:
         """The next step if a call needs approval and no one can be prompted."""
         if guard.floor == "allow":
-            return f"set {self.keys(tool, guard.host)}"
+            return self._tell_keys(tool, guard.host)
         if guard.key:
             return f"set {guard.key} in {_format_file(self.agent)}"
         if self.may_ask:
@@ -154,19 +153,21 @@ class PermissionPolicy:
         silent = next(one for one in self.agents[1:] if one.sub_agents_config.ask != "person")
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
-    def keys(self, tool: Tool, host: str) -> str:
-        """The settings, with their file, that would allow the tool without asking."""
+    def _tell_keys(self, tool: Tool, host: str) -> str:
+        """The settings to change, with their file, for the tool to be allowed without asking."""
+        if self.agent.is_restricted:  # they are left out of its file
+            return _ask_trust(self.agent)
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
-            return f"allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
-        mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
+            return f"set allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
+        mode, allow = 'set mode = "auto"', f'permissions.{tool.name} = "allow"'
         here = _format_file(self.agent)
         if self.mode_by == "option":
-            return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
+            by_run = 'start the run with --mode auto (in Python: mode="auto")'
+            return f"set {allow} in {here}, or {by_run}"
         there = _format_file(self._mode_owner)
-        if there == here:
-            return f"{mode} or {allow} in {here}"
-        return f"{mode} in {there} or {allow} in {here}"
+        place = "" if there == here else f" in {there}"
+        return f"{mode}{place} or {allow} in {here}"
 
     @property
     def _mode_owner(self) -> Agent:
@@ -218,6 +219,10 @@ def _lacks(agent: Agent, tool: Tool) -> bool:
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)
+
+
+def _ask_trust(agent: Agent) -> str:
+    return f"to trust the project of agent {quote(agent.name)}, {NEXT_STEP}"
 
 
 def _format_file(agent: Agent) -> str:

@@ -103,7 +103,7 @@ class History(Sequence[HistoryRow]):
         if not self._rows:
             return "no runs in the history"
         table = [NAMES, *(row.cells for row in self._rows)]
-        return clean("\n".join(align_columns(table)))
+        return "\n".join(align_columns(table))
 
     def _repr_html_(self) -> str:
         if not self._rows:

@@ -84,8 +84,10 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
     Raises:
-        ConfigError: the workdir contains the home folder, which could not be hidden.
+        ConfigError: the workdir contains the home folder, which could not be hidden, or was
+            replaced by a link.
     """
+    _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
@@ -105,10 +107,7 @@ def fill_view(view: View) -> View:
         ConfigError: a link has taken the place of the workdir or a folder above it.
     """
     workdir, home = view.workdir, view.home
-    if (real := Path(os.path.realpath(workdir))) != workdir:
-        raise ConfigError(
-            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
-        )
+    _check_place(workdir)
     absent: dict[Path, str | None] = {workdir / name: None for name in list_names(workdir, home)}
     settings: list[Path] = []
     if repository := find_repository(workdir / ".git", workdir):
@@ -131,6 +130,13 @@ def fill_view(view: View) -> View:
         anchored=tuple(sorted(anchored)),
         hidden=hidden,
     )
+
+
+def _check_place(workdir: Path) -> None:
+    if (real := Path(os.path.realpath(workdir))) != workdir:
+        raise ConfigError(
+            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
+        )
 
 
 def identify(path: Path) -> str:

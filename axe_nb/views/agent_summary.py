@@ -16,7 +16,7 @@ from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import dump
 from axe_nb.model_table import tell_end
-from axe_nb.text import format_dollars, format_seconds, one_line
+from axe_nb.text import clean, format_dollars, format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.axe_text import text_of
@@ -65,8 +65,9 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
 
 
 def line(label: str, value: str) -> str:
-    """A row as text (A-5.7)."""
-    return f"{label + ':':<16}{value}"
+    """A row as text (A-5.7); further lines are indented, so that none looks like a row."""
+    indent = " " * 16
+    return f"{label + ':':<16}" + clean(value).replace("\n", f"\n{indent}")
 
 
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:

@@ -319,10 +319,17 @@ def test_a_review_without_a_person_names_the_command(clone: Path) -> None:
 
 
 def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> None:
-    put_agent(tools=["x\n\x1b[2Jfetch\u202e", "run_command\x1b[1A", "a\nb__c"], mode="auto")
+    put_agent(
+        tools=["x\n\x1b[2Jfetch\u202e", "run_command\x1b[1A", "a\nb__c"],
+        mode="auto",
+        sub_agents=["b\naxe/agents/good.toml: mode plan, no tools"],
+    )
     shown: list[str] = []
     actions.trust(None, None, shown.append, None)
     assert not any(bad in line for line in shown for bad in "\x1b\u202e")
+    starts = ("axe/agents/worker.toml: ", "  ! restricted", " " * 6)
+    lines = "\n".join(shown[:-1]).split("\n")
+    assert [line for line in lines if not line.startswith(starts)] == []
     warning = axe_nb.run("worker", "go", model="script/worker", tools=[]).warnings[0]
     assert "\n" not in warning
     assert "\x1b" not in warning
@@ -350,6 +357,28 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
     assert not Path("harm.txt").exists()
     accept()
     assert axe_nb.run(mine, "go").ok
+    assert Path("harm.txt").exists()
+
+
+@pytest.mark.parametrize("given", ['mode = "auto"', '[permissions]\nwrite_file = "allow"'])
+def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
+    clone: Path, given: str
+) -> None:
+    @axe_nb.script("writer")
+    def write(request: Request) -> object:
+        if request.turn == 1:
+            return call("write_file", path="harm.txt", content="x")
+        return request.last
+
+    start = 'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n'
+    put("axe/agents/worker.toml", f"{start}{given}\n")
+    denied = axe_nb.run("worker", "go", display=False).text
+    assert denied.endswith(
+        'no one can be prompted here; to trust the project of agent "worker", run `%axe trust`, '
+        "or `axe-nb trust` in a shell"
+    )
+    accept()
+    assert axe_nb.run("worker", "go", display=False).ok
     assert Path("harm.txt").exists()
 
 

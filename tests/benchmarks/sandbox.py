@@ -17,7 +17,7 @@ from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
 from axe_nb.sandbox.view import make_view
 
 ROUNDS = 50
-GOAL, GATE = 12.0, 30.0
+GOAL, GATE = 15.0, 50.0
 """Milliseconds more than a plain command."""
 
 

@@ -271,6 +271,45 @@ def test_names_of_files_that_ipython_would_run_are_not_offered_by_tab(
         shell.run_line_magic("unload_ext", "axe_nb")
 
 
+def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
+    home: Path,
+    piped: Callable[[bytes], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put_agent(home / "evil/axe/agents", "bad\nhelper  Yours\x1b[2J")
+    more = 'description = "Kind.\\u001b[2J\\u202e\\nMode:  plan"\nfiles = ["a\\nMode:  plan"]\n'
+    more += 'system_prompt = "\\u001b[2J"\n'
+    put_agent(home / "evil/axe/agents", more=more)
+    monkeypatch.chdir(home / "evil")
+    assert main(["agents", "list"]) == 0
+    bad, evil = capsys.readouterr().out.splitlines()
+    assert bad.startswith("bad helper  Yours\ufffd[2J  (invalid agent name")
+    assert evil.endswith("  Kind.\ufffd[2J\ufffd Mode:  plan")
+    assert main(["agents", "show", "evil"]) == 0
+    shown = capsys.readouterr().out
+    assert not set("\x1b\u202e") & set(shown)
+    assert [line for line in shown.splitlines() if line.startswith("Mode:")] == [
+        "Mode:           ask"
+    ]
+    from IPython.core.interactiveshell import InteractiveShell
+
+    for words in (["doctor"], ["run", "evil", "go", "--dry-run"]):
+        main(words)
+        shown = capsys.readouterr().out
+        assert not set("\x1b\u202e") & set(shown)
+        assert not [line for line in shown.splitlines() if line.startswith("helper")]
+    shell = InteractiveShell()
+    shell.run_line_magic("load_ext", "axe_nb")
+    try:
+        shell.run_line_magic("axe", "list")
+    finally:
+        shell.run_line_magic("unload_ext", "axe_nb")
+    bad, evil = capsys.readouterr().out.splitlines()
+    assert bad.startswith("bad helper  Yours\ufffd[2J  ")
+    assert "Kind.\ufffd[2J\ufffd Mode:  plan" in evil
+
+
 def test_a_file_is_not_made_elsewhere_through_a_link_that_leads_nowhere(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

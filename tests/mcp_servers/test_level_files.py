@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import axe_nb
 from axe_nb import call
 from axe_nb.sandbox import find
 from tests.engine.in_process import texts
@@ -92,16 +91,11 @@ def test_nothing_is_written_after_a_command_that_a_server_could_redirect(
     for number in range(100):
         (project / ".vscode" / f"{number}.py").write_text("print('from the repository')")
 
-    @axe_nb.script("attack")
-    def attack(request: axe_nb.Request) -> object:
-        change = "touch go; for file in .vscode/*.py; do echo >> $file; done"
-        return call("run_command", command=change) if request.turn < 4 else "done"
-
-    agent = axe_nb.Agent(
-        name="a", model="script/attack", mode="auto", tools=["run_command"],
-        mcp_servers=server(FLIP.replace("OUTSIDE", repr(str(outside)))),
-    )  # fmt: skip
-    result = axe_nb.run(agent, "go", display=False)
+    change = "touch go; for file in .vscode/*.py; do echo >> $file; done"
+    commands = [call("run_command", command=change) for _ in range(4)]
+    servers = server(FLIP.replace("OUTSIDE", repr(str(outside))))
+    with stage() as on:
+        result = play(on, caller(*commands, tools=("run_command",), mcp_servers=servers))
     assert result.status == "completed"
     assert (project / "go").exists()
     assert list(outside.iterdir()) == []

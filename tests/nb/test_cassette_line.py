@@ -157,11 +157,13 @@ def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK])
     nbformat.write(book, "book.ipynb")
     commands = {
-        "nbval": ["pytest", "--nbval-lax", "-q", "-p", "no:cacheprovider", "book.ipynb"],
+        "nbval": ["pytest", "-p", "tests.early", "-p", "axe_nb.pytest_plugin", "-p", "nbval",
+                  "--nbval-lax", "-q", "-p", "no:cacheprovider", "book.ipynb"],
         "check": ["axe_nb", "check", "book.ipynb"],
-    }
+    }  # fmt: skip
     with axe_nb.script_server("openai") as server:
-        reach = {"OPENAI_API_KEY": "k", "AXE_OPENAI_BASE_URL": server.base_url}
+        reach = {"OPENAI_API_KEY": "k", "AXE_OPENAI_BASE_URL": server.base_url,
+                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", *commands[command]], capture_output=True, text=True, timeout=120,
             check=False, env=os.environ | reach,

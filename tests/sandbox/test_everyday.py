@@ -116,6 +116,22 @@ def test_commands_work_whatever_name_the_git_settings_have(
     assert told == "ada@shop.test\n"
 
 
+def test_git_leaves_out_files_with_keys_that_are_out_of_its_sight(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_method("bubblewrap")
+    use_only(monkeypatch, "bubblewrap")
+    project = home / "project"
+    for name in (".env", "id_rsa", "new.txt"):
+        (project / name).write_text("TOP-secret")
+    text = "git add -A && git status -s && git commit -qm x && git stash -u; cat id_rsa"
+    told = asyncio.run(call_tool(text, project, "full"))
+    assert "A  new.txt\n" in told
+    assert ".env" not in told
+    assert "TOP-secret" not in told
+    assert "No local changes to save" in told
+
+
 def test_the_git_settings_of_a_home_that_is_the_workdir_stay_as_they_are(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,10 +95,9 @@ class SearchServer(Replay):
         if asked.body.get("stream"):
             events = "".join(map(event, stream(sent["body"])))
             head = {"content-type": "text/event-stream"}
-            return {
-                "headers": head,
-                "stream": [events[i : i + 700] for i in range(0, len(events), 700)],
-            }
+            size = max(700, len(events) // 50)
+            pieces = [events[at : at + size] for at in range(0, len(events), size)]
+            return {"headers": head, "stream": pieces}
         return sent
 
     def problem(self, body: Mapping[str, Any]) -> str:
