@@ -92,6 +92,9 @@ Git leaves placeholders alone, and files with keys, on which a device is mounted
 `git stash -u` would fail half way. For `-size`, find looks at the mount, not only at the folder.
 """
 
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+"""Characters in a value of Git's settings."""
+
 MEANINGS = {
     126: ": permission to run it was denied",
     127: ": command not found; check its spelling and that it is installed",
@@ -248,14 +251,14 @@ def _read_git_user() -> str:
     git = shutil.which("git", path=SYSTEM)
     if git is None:
         return ""
-    asked = [git, "config", "--get-regexp", r"^user\.(name|email)$"]
+    asked = [git, "config", "-z", "--get-regexp", r"^user\.(name|email)$"]
     found = subprocess.run(
-        asked, cwd="/", env=clean_environment(), capture_output=True, text=True, check=False
+        asked, cwd="/", env=clean_environment(), capture_output=True, check=False
     )
-    lines = (line.removeprefix("user.").partition(" ") for line in found.stdout.splitlines())
-    escaped = ((key, value.replace("\\", r"\\").replace('"', r"\"")) for key, _, value in lines)
+    entries = found.stdout.decode("utf-8", "replace").split("\0")[:-1]
+    pairs = (entry.removeprefix("user.").partition("\n") for entry in entries)
     start = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
-    return start + "".join(f'\t{key} = "{value}"\n' for key, value in escaped)
+    return start + "".join(f'\t{key} = "{value.translate(ESCAPES)}"\n' for key, _, value in pairs)
 
 
 def _describe_end(process: Process, seconds: float, in_time: bool) -> str:

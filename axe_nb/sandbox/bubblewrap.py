@@ -28,7 +28,9 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"
 SETTINGS = (
     "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
     "ld.so.conf", "ld.so.conf.d", "localtime", "maven", "mime.types", "nsswitch.conf", "os-release",
-    "passwd", "pki", "R", "resolv.conf", "services", "ssl", "terminfo", "texmf", "timezone",
+    "passwd", "pki/ca-trust", "pki/java", "pki/nssdb", "pki/tls/cert.pem", "pki/tls/certs",
+    "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
+    "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
 """Files and folders of `/etc` that programs need; none of them holds a secret.
 

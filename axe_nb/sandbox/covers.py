@@ -3,7 +3,8 @@
 A sandbox can mount something read-only only over what exists. So a protected name that does not
 exist is made before the command, as an empty placeholder, and removed with the last command that
 runs there. If the kernel is killed meanwhile, the next command removes it: it is known by its time.
-What no mount prevents is seen, not undone.
+No link is followed: a command may have put one in the place of a folder above it. What no mount
+prevents is seen, not undone.
 Source: D-82; safety-facts §1.
 """
 
@@ -16,10 +17,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.descriptors import FOLDER, PASSED
+from axe_nb.descriptors import FOLDER, PASSED, hold_real_folder
 from axe_nb.sandbox.launch import Protection
 from axe_nb.sandbox.view import View, fill_view
 from axe_nb.text import quote
@@ -91,12 +93,15 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
 def _make(path: Path, text: str | None) -> bool:
     """Makes a placeholder; returns true if there is something now."""
     try:
-        if text is None:
-            path.mkdir()
-        else:
-            with path.open("x") as file:
-                file.write(text)
-        os.utime(path, (TIME, TIME), follow_symlinks=False)
+        with hold_real_folder(path.parent) as folder:
+            if text is None:
+                os.mkdir(path.name, dir_fd=folder)
+            else:
+                with open(
+                    path.name, "x", opener=partial(os.open, mode=0o666, dir_fd=folder)
+                ) as file:
+                    file.write(text)
+            os.utime(path.name, (TIME, TIME), dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         return True  # another command needs it too
     except OSError as error:
@@ -107,11 +112,12 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _remove(path: Path) -> None:
-    found = path.lstat()
-    if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
-        path.rmdir()
-    elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
-        path.unlink()
+    with hold_real_folder(path.parent) as folder:
+        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
+            os.rmdir(path.name, dir_fd=folder)
+        elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
+            os.unlink(path.name, dir_fd=folder)
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:

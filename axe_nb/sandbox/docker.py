@@ -96,7 +96,7 @@ def _format_mount(target: Path, source: Path | None, *more: str) -> str:
 def _find_problem(program: str, image: str) -> str:
     if not program:
         return "docker is not installed"
-    asked = [program, "image", "inspect", "--format", "{{.Id}}", image]
+    asked = [program, "image", "inspect", "--format", "{{.Id}}", "--", image]
     try:
         done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL)
     except (OSError, subprocess.TimeoutExpired):

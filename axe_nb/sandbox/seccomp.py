@@ -23,6 +23,15 @@ SYSTEM_CALLS = {
     "socket": (41, 198),
     "io_uring_setup": (425, 425),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
     "prlimit64": (302, 261),
 }
 """Name → its numbers on x86-64 and ARM64."""
@@ -32,8 +41,14 @@ Rules: TypeAlias = Mapping[str, Collection[int]]
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
-OTHER_PROGRAMS: Rules = {"shmat": (), "prlimit64": (0,)}
-"""For a command without namespaces: memory that others share, and limits that would end them."""
+OTHER_PROGRAMS: Rules = {
+    **dict.fromkeys(
+        ("shmat", "shmctl", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"), ()
+    ),
+    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
+    "prlimit64": (0,),
+}
+"""For a command without namespaces: what others share, and limits that would end them."""
 
 UNIX, INTERNET = 1, (2, 10, 16)
 """Families of sockets: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""

@@ -103,6 +103,19 @@ def test_commands_see_the_name_and_email_of_the_git_settings_and_nothing_else(
     assert "sk-token" not in told
 
 
+@pytest.mark.parametrize("name", [b"J\xf6rg", rb"Ada\nLovelace"], ids=["Latin-1", "two lines"])
+def test_commands_work_whatever_name_the_git_settings_have(
+    home: Path, name: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_method("Landlock")
+    (home / ".gitconfig").write_bytes(
+        b'[user]\n\temail = ada@shop.test\n\tname = "' + name + b'"\n'
+    )
+    use_only(monkeypatch, "Landlock")
+    told = asyncio.run(call_tool("git config user.email", home / "project", "files"))
+    assert told == "ada@shop.test\n"
+
+
 def test_git_leaves_out_files_with_keys_that_are_out_of_its_sight(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
