@@ -87,6 +87,7 @@ def test_a_clock_without_news_stands_still_until_there_is_some(lab: Lab) -> None
 
 def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) -> None:
     stop_at_one_done(lab)
+    expect(lab.page.locator(".axe-nb-said")).to_contain_text("running")  # to screen readers
     errors = len(lab.errors)
     lab.page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"

@@ -471,9 +471,10 @@ class View {
     const height = line?.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
     if (height) this.head.element.style.top = `${height - 8}px`;
     if (top) this.head.stop.draw(top.data.who);
-    if (!top || performance.now() - this.spoke < SAY) return;
+    const isLost = this.store.trouble === "lost"; // the note says it
+    if (!top || (!isLost && performance.now() - this.spoke < SAY)) return;
     this.spoke = performance.now();
-    put(this.said, `${top.data.who}: ${top.data.asked}`);
+    put(this.said, isLost ? "" : `${top.data.who}: ${top.data.asked}`);
   }
 
   close() {
