@@ -5,8 +5,11 @@ Source: product.md "Runs are recordings" (History); D-68.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
@@ -17,7 +20,12 @@ from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import Writer
 
 PATIENCE = 0.2
-"""Seconds that the end of the first run waits to learn whether it was written."""
+"""Seconds that the end of a run waits to learn whether it was written: of the first run, of one
+after a failure, and of each while the disk is nearly full."""
+
+LOW = 100_000_000
+"""Bytes of free space below which a disk is nearly full: more than a burst of runs writes at once.
+"""
 
 
 class Recorder:
@@ -51,7 +59,7 @@ class Recorder:
         """See `engine.recorder.Recorder`."""
         if self._held:
             return ""
-        if not self._writer.is_fine:
+        if not self._writer.is_fine or _is_nearly_full(self._writer.path.parent):
             self._writer.flush(PATIENCE)
         lacks, late = self._writer.take_late()
         own = self._root.problem
@@ -61,3 +69,9 @@ class Recorder:
     def finish(self, result: RunResult) -> None:
         """See `engine.recorder.Recorder`."""
         self._put(RunFinished("0", result))
+
+
+def _is_nearly_full(folder: Path) -> bool:
+    with suppress(OSError):  # it may not exist yet
+        return shutil.disk_usage(folder).free < LOW
+    return False

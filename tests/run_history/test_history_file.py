@@ -468,6 +468,38 @@ def test_all_runs_of_a_burst_that_a_full_disk_cost_are_counted(
     assert run_echo("Now").warnings == ()
 
 
+@pytest.fixture
+def small_disk(kept: Path) -> Iterator[Path]:
+    """The history's folder, on a disk of one megabyte."""
+    if not sys.platform.startswith("linux") or os.geteuid():
+        pytest.skip("only root has a disk of its own")
+    folder = history_path().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    disk = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(disk, capture_output=True, check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield folder
+    finally:
+        find_writer(history_path()).flush(5)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit(small_disk: Path) -> None:
+    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
+    results = [axe_nb.run(None, str(number), model="script/large") for number in range(30)]
+    told = [bool(problems(result)) for result in results]
+    first = told.index(True)
+    assert 2 < first < 20
+    assert all(told[first:])
+    kept = {row.prompt for row in axe_nb.history() if row.status == "completed"}
+    missing = {str(number) for number in range(first)} - kept
+    assert missing <= {str(first - 1)}, "its last row alone did not fit"
+    assert any("lacks a run that ended" in each for each in results[first].warnings) == bool(
+        missing
+    )
+
+
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
     result = run_filler(full_disk)
     assert problems(result) == []
