@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from axe_nb.engine.step import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, landlock, launch, seatbelt
 from axe_nb.sandbox.covers import cover
-from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
+from axe_nb.sandbox.launch import Launch
 from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
 from axe_nb.views.transcript import as_text
@@ -445,11 +447,22 @@ def test_a_trial_that_takes_too_long_is_repeated(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine may only have been busy."""
+    program, slow = workdir / "program", workdir / "slow"
+    program.write_text(f'#!/bin/sh\n[ -e {slow} ] && exec sleep 30\nexec "$@"\n')
+    program.chmod(0o755)
+
+    def wrap(words: Sequence[str], view: View) -> Launch:
+        return Launch(words=[str(program), *words])
+
+    method = replace(PLAIN, level="files", name="a busy one", wrap=wrap)
+    monkeypatch.setattr(find, "METHODS", {sys.platform: [lambda: [method]]})
     view = make_view(workdir)
+    slow.touch()
     with monkeypatch.context() as patch:
-        patch.setattr(find, "TRIAL", 0.0)
+        patch.setattr(find, "TRIAL", 0.1)
         assert find_sandbox("auto", view).level == "none"
-    assert find_sandbox("auto", view).level != "none"
+    slow.unlink()
+    assert find_sandbox("auto", view).level == "files"
 
 
 def test_a_child_of_a_container_is_in_that_container(
