@@ -88,6 +88,7 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     Raises:
         ConfigError: the workdir contains the home folder, which could not be hidden, or was
             replaced by a link.
+        OSError: the workdir does not exist.
     """
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
@@ -107,6 +108,7 @@ def fill_view(view: View) -> View:
 
     Raises:
         ConfigError: a link has taken the place of the workdir or a folder above it.
+        OSError: the workdir does not exist.
     """
     workdir, home = view.workdir, view.home
     _check_place(workdir)
@@ -136,7 +138,7 @@ def fill_view(view: View) -> View:
 
 
 def _check_place(workdir: Path) -> None:
-    if (real := Path(os.path.realpath(workdir))) != workdir:
+    if (real := Path(os.path.realpath(workdir, strict=True))) != workdir:
         raise ConfigError(
             f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
         )

@@ -410,7 +410,8 @@ def test_level_files_is_refused_where_the_workdir_is_home(
 
 
 def test_a_sandbox_that_cannot_be_chosen_denies_the_call(workdir: Path) -> None:
-    """Also if it could be chosen again when the call runs."""
+    """Also where the same sandbox works in another workdir."""
+    assert shell.choose_sandbox([Agent(name="x", model="script/x")], workdir).level != "none"
     site = CallSite(agents=(Agent(name="x", model="script/x"),), workdir=workdir / "missing")
     guard = shell.guard_command({"command": "ls"}, site)
     assert (guard.floor, bool(guard.reason)) == ("deny", True)
