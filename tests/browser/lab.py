@@ -190,6 +190,10 @@ class Lab:
         self.page.on("request", self._on_request)
 
     def _on_dialog(self, dialog: Any) -> None:
+        if dialog.type == "beforeunload":
+            # JupyterLab asks where a notebook has changed since it was saved; a visitor leaves
+            dialog.accept()
+            return
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
