@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
     from axe_nb.exports.export import export as export
-    from axe_nb.grids.face import grid as grid
     from axe_nb.grids.grid import Grid as Grid
-    from axe_nb.maps.face import amap as amap
-    from axe_nb.maps.face import map as map
+    from axe_nb.grids.run import grid as grid
+    from axe_nb.maps.run_map import amap as amap
+    from axe_nb.maps.run_map import map as map
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
     from axe_nb.messages import ToolCall as ToolCall
@@ -74,7 +74,7 @@ _HOMES = {
     "Step": "engine.questions",
     "ToolCall": "messages",
     "Usage": "messages",
-    "amap": "maps.face",
+    "amap": "maps.run_map",
     "arun": "api",
     "call": "messages",
     "cassette": "api",
@@ -82,11 +82,11 @@ _HOMES = {
     "expect": "api",
     "export": "exports.export",
     "Grid": "grids.grid",
-    "grid": "grids.face",
+    "grid": "grids.run",
     "history": "api",
     "last": "api",
     "load": "api",
-    "map": "maps.face",
+    "map": "maps.run_map",
     "mcp_prompt": "api",
     "run": "api",
     "script": "scripting.lookup",

@@ -37,11 +37,9 @@ def count(text: str) -> int:
 
 
 def results_file(text: str) -> str:
-    """Checks that the word is a file, not agents after an option that needs no value."""
+    """Checks that the word is a file, not agents after an option without its value."""
     if not re.search(r"[./\\]", text):
-        raise argparse.ArgumentTypeError(
-            f"takes a file, as in grid.jsonl, not {quote(text)}; put --resume without one last"
-        )
+        raise argparse.ArgumentTypeError(f"takes a file, as in grid.jsonl, not {quote(text)}")
     return text
 
 
@@ -109,8 +107,8 @@ GRID = Command(
         ),
         Option(
             ("--resume",), "resume",
-            "continue the same grid where it was interrupted; PATH = a file that keeps each result",
-            "PATH", read=results_file, offers="files", alone=True, group=LIMITS,
+            "file that keeps each result; the same call continues a grid that was interrupted",
+            "PATH", read=results_file, offers="files", group=LIMITS,
         ),
         *(option for option in OPTIONS if option.keyword in OF_RUNS),
     ),

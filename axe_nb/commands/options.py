@@ -68,8 +68,6 @@ class Option:
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
     """For a flag: the value that it stands for."""
-    alone: Any = None
-    """For a flag with a value: what it stands for without one; None = it needs one."""
     offers: Offer = ""
     group: str = ""
     """Heading of its group on help pages, one of OPTION_GROUPS; empty = "Options"."""
@@ -87,8 +85,7 @@ class Option:
         if not self.flags:
             name = f"{self.metavar}..." if self.repeated else self.metavar
             return name if self.required else f"[{name}]"
-        metavar = self.metavar if self.alone is None else f"[{self.metavar}]"
-        return f"{self.flag} {metavar}".rstrip()
+        return f"{self.flag} {self.metavar}".rstrip()
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -167,8 +167,7 @@ def _group_options(command: Command, face: Face) -> dict[str, dict[str, str]]:
 
 
 def _format_name(option: Option) -> str:
-    value = option.metavar if option.alone is None else f"[{option.metavar}]"
-    return f"{', '.join(option.flags)} {value}".strip()
+    return f"{', '.join(option.flags)} {option.metavar}".strip()
 
 
 def _format_meaning(option: Option) -> str:

@@ -188,7 +188,6 @@ def _add_option(made: Parser, option: Option) -> None:
         made.add_argument(
             *option.flags, dest=option.keyword, metavar=option.metavar,
             action="append" if option.repeated else "store",
-            nargs=None if option.alone is None else "?", const=option.alone,
             choices=option.choices or None, type=partial(_read_data, read=option.read),
         )  # fmt: skip
 

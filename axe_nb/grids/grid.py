@@ -9,12 +9,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import Agent
 from axe_nb.frames import make_frame
 from axe_nb.front_end import find_variable
-from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.pairs import Preference, ask_pairs
 from axe_nb.grids.plot import draw
 from axe_nb.grids.saved import load_grid, save_grid
 from axe_nb.grids.squares import Squares
@@ -46,31 +43,6 @@ class Grid(Squares):
         from axe_nb.grids.page import NAME, show_grid
 
         return show_grid(self, find_variable(self) or NAME), {}
-
-    def label(self, column: str | None = None) -> Agreement:
-        """Compares the verdicts with a person's labels: yes or no with passed, numbers with scores.
-
-        Args:
-            column: input column with the labels; None = asks you about each run.
-
-        Raises:
-            ConfigError: there is no such column, or a label is not yes, no or a number.
-        """
-        labelled = ask_labels(self, input) if column is None else read_labels(self, column)
-        return measure(labelled, self.repeats)
-
-    def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
-        """Asks a judge which of two variants answered each input better, in both orders. Blocks.
-
-        Args:
-            first: number or label of a variant.
-            second: number or label of the other one.
-            judge: the agent or its name.
-
-        Raises:
-            ConfigError: the judge could not be asked.
-        """
-        return ask_pairs(self.column(first), self.column(second), judge)
 
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.

@@ -24,9 +24,6 @@ from axe_nb.toml_tables.table import make_table
 SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
-MAX_AGENTS = 1000
-"""Agents of a tree that are looked at."""
-
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
     """Returns the hash of all that the runs of a map have in common.
@@ -70,7 +67,7 @@ async def _describe_below(plan: Plan) -> dict[str, Any]:
     """The agents that can be called below the root, as they were read when the map began."""
     env = plan.scope.env
     names, found = list(plan.agent.sub_agents), dict[str, Any]()
-    while names and len(found) < MAX_AGENTS:
+    while names:
         name = names.pop()
         if name in found:
             continue

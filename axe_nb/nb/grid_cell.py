@@ -18,10 +18,10 @@ from axe_nb.commands.grid_command import GRID
 from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import parse, parser
 from axe_nb.errors import ConfigError
-from axe_nb.grids.face import make_grid_table, make_runner
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
 from axe_nb.grids.page import NAME
+from axe_nb.grids.run import GridRunner
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.outputs.find import find_named
@@ -61,7 +61,7 @@ def run_grid(
         given["output"] = find_named(given["output"], names)
     common = given.pop("params", None)
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
-    runner = make_runner(
+    runner = GridRunner(
         _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
         inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
         params=_look_up("params", found.variants, names), repeats=found.repeats or 1,
@@ -79,7 +79,7 @@ def run_grid(
         write("\n".join([repr(runner.grid), forecast, *warnings]))
         return None
     try:
-        runner.run(make_grid_table(runner, True, found.out or NAME))
+        runner.show(True, found.out or NAME)
     finally:
         if found.out:
             shell.user_ns[found.out] = runner.grid

@@ -1,4 +1,4 @@
-"""A grid of runs: its squares, figures, comparisons, labels and page."""
+"""A grid of runs: its squares, figures, comparisons and page."""
 
 from __future__ import annotations
 
@@ -95,55 +95,6 @@ def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
     assert list(frame["input"]) == ["a"] * 4 + ["b"] * 4 + ["c"] * 4
     assert list(frame.index[:4]) == ["old", "old", "new", "new"]
     assert frame["passed"].sum() == 6
-
-
-def test_a_person_s_labels_are_compared(
-    grid: Grid, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = iter(["y", "n", "maybe", "yes", "s", "q"])
-    asked: list[str] = []
-
-    def answer(prompt: str) -> str:
-        asked.append(prompt)
-        return next(words)
-
-    monkeypatch.setattr("builtins.input", answer)
-    agreement = grid.label()
-    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old #2",))
-    assert asked[0].startswith("\na (1 of 12)\nright\n[y]es"), "whose answer it is is not told"
-
-
-def test_labels_part_the_scores_of_a_judge_that_sees_what_people_see() -> None:
-    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "no"}]
-    grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
-    assert grid.label("ok").scores == (None, None), "what passed says it already"
-    for row, score in enumerate((0.9, 0.2)):
-        grid.add(row, 0, replace(grid[row, 0][0], score=score))
-    assert str(grid.label("ok")).splitlines()[1] == (
-        "mean score of the runs labelled right 0.9, of the others 0.2"
-    )
-
-
-def test_labels_of_a_column_are_words_or_numbers() -> None:
-    rows = [{"input": "a", "ok": "yes", "grade": 1}, {"input": "b", "ok": "no", "grade": 0.25}]
-    grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
-    assert str(grid.label("ok")).startswith(
-        "the grid agrees with 1 of 2 labels, 50% (9% to 91%); it disagrees on b"
-    )
-    assert grid.label("grade").distance == 0.375
-    with pytest.raises(ConfigError, match='no column "okay"'):
-        grid.label("okay")
-    with pytest.raises(ConfigError, match='input b: the label "b" is not yes, no or a number'):
-        make_grid({"two": [RIGHT, RIGHT]}, [{"input": 1}, {"input": "b"}]).label("input")
-
-
-def test_the_interval_of_an_agreement_counts_inputs_and_not_their_repeats() -> None:
-    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "yes"}]
-    repeated = make_grid({"one": [RIGHT] * 100}, rows, repeats=50).label("ok")
-    assert (repeated.same, repeated.count) == (100, 100)
-    assert str(repeated) == "the grid agrees with 100 of 100 labels, 100% (34% to 100%)"
-    single = make_grid({"one": [RIGHT] * 50}, rows[:1], repeats=50).label("ok")
-    assert str(single) == "the grid agrees with 50 of 50 labels, 100% (93% to 100%)"
 
 
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult
-from axe_nb.grids.face import make_runner
 from axe_nb.grids.page import show_grid
+from axe_nb.grids.run import GridRunner
 from axe_nb.grids.scoring import write_case
 from axe_nb.session.view import NoLine
 
@@ -91,24 +91,6 @@ def test_a_budget_that_the_judge_uses_up_is_told() -> None:
     assert grid.note == "the budget of this grid was reached: max_requests = 1"
 
 
-def test_a_judge_compares_answers_of_a_loaded_grid_and_of_one_with_failed_squares(
-    tmp_path: Path,
-) -> None:
-    asked: list[str] = []
-
-    @axe_nb.script("chooser")
-    def choose(request: Request) -> dict[str, Any]:
-        asked.append(request.last)
-        return {"better": 0, "reason": "so"}
-
-    grid = ask(prompt="P {{ q }}", inputs=[{"q": 1}, {"z": 2}])
-    grid.save(tmp_path / "g.jsonl")
-    chooser = Agent(name="c", model="script/chooser")
-    for one in (grid, axe_nb.load(tmp_path / "g.jsonl")):
-        assert one.judge(0, 1, chooser).ties == 1
-    assert "<task>\nP 1\n</task>" in asked[-1]
-
-
 @pytest.mark.req("E-5")
 @pytest.mark.parametrize(
     ("inputs", "told"),
@@ -153,14 +135,6 @@ def test_a_frame_keeps_columns_of_the_inputs_that_have_the_names_of_its_own() ->
     assert (frame["input_text"].item(), frame["text"].item()) == ("one", "ONE")
 
 
-@pytest.mark.req("E-6")
-def test_labels_with_gaps_are_read_as_pandas_keeps_them() -> None:
-    rows = pd.DataFrame({"q": ["a", "b", "c"], "ok": [1.0, 0.0, np.nan]})
-    assert ask(agents=A, prompt="{{ q }}", inputs=rows).label("ok").count == 2
-    rows["ok"] = pd.array([True, False, pd.NA], dtype="boolean")
-    assert ask(agents=A, prompt="{{ q }}", inputs=rows).label("ok").count == 2
-
-
 def test_names_with_dollars_and_underscores_are_drawn_as_they_are() -> None:
     prompts = {"$\\bad{$": "P", "_hidden": "Q"}
     figure = ask(agents=A, prompt=prompts, inputs=["$x_$", "\x00"]).plot()
@@ -196,11 +170,8 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
             all_ended.set()
         return "x"
 
-    runner = make_runner(
-        Agent(name="a", model="script/counted"), "P {{ input }}", inputs=list(range(8)),
-        models=None, params=None, repeats=1, expect=None, score=score, judge=None,
-        concurrency=2, executor=None, budget=None, resume=None, options={},
-    )  # fmt: skip
+    agent, inputs = Agent(name="a", model="script/counted"), list(range(8))
+    runner = GridRunner(agent, "P {{ input }}", inputs=inputs, score=score, concurrency=2)
     runner.check()
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
         runner.run(NoLine())

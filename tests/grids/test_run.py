@@ -124,46 +124,6 @@ def test_the_cost_of_a_variant_is_that_of_its_runs_without_the_judge(project: Pa
     assert list(grid.to_frame()["cost"]) == pytest.approx([0.0045] * 4)
 
 
-@pytest.mark.parametrize(
-    ("likes", "found"),
-    [
-        ("Rome", (("Italy",), (), 1, ())),
-        ("the first", ((), (), 0, ("Italy", "France"))),
-        ("none", ((), (), 2, ())),
-    ],
-)
-def test_a_judge_prefers_one_of_two_only_if_it_does_in_both_orders(
-    likes: str, found: tuple[Any, ...]
-) -> None:
-    @axe_nb.script("chooser")
-    def chooser(request: Request) -> dict[str, Any]:
-        one, other = request.last.split("<answer-1>")[1].split("<answer-2>")
-        liked = 2 if likes in other else 0
-        liked = 1 if likes in one or likes == "the first" else liked
-        return {"better": liked, "reason": "so"}
-
-    axe_nb.script("paris")(lambda request: "Paris")
-    grid = axe_nb.grid(
-        [Agent(name="good", model="script/capital"), Agent(name="paris", model="script/paris")],
-        ASK, inputs=COUNTRIES,
-    )  # fmt: skip
-    choice = grid.judge("good", "paris", Agent(name="c", model="script/chooser"))
-    assert (choice.for_first, choice.for_second, choice.ties, choice.by_order) == found
-    assert choice.tokens > 0
-    assert choice.failed == 0
-    assert str(choice).startswith("good or paris, both orders:\n  for good: ")
-    assert choice.reason == ""
-
-
-def test_a_judge_of_two_that_fails_is_told_with_the_reason() -> None:
-    axe_nb.script("wrong")(lambda request: {"score": 1, "reason": "so"})
-    grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES)
-    choice = grid.judge("good", "bad", Agent(name="c", model="script/wrong"))
-    assert choice.failed == 2
-    assert "the judge failed on 2 inputs; the first: " in str(choice)
-    assert "'better' is a required property" in choice.reason
-
-
 def test_an_answer_cannot_end_its_mark_in_the_prompt_of_the_judge(
     asked: list[tuple[str, str]],
 ) -> None:

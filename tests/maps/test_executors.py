@@ -25,6 +25,7 @@ from concurrent.futures import (
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from pickle import dumps
 from typing import Any
 
 import pytest
@@ -205,22 +206,16 @@ def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_m
 def test_a_large_common_part_travels_once_for_each_worker(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from axe_nb.maps import remote
-
-    sent = Counter[bool]()
-    make = remote.RemoteRuns._make_job
-
-    def count(self: Any, prompts: Any, *, with_parcel: bool) -> Any:
-        sent[with_parcel] += 1
-        return make(self, prompts, with_parcel=with_parcel)
-
-    monkeypatch.setattr(remote.RemoteRuns, "_make_job", count)
+    pool, sizes = clusters.find("processes"), []
+    submit = pool.submit
+    monkeypatch.setattr(
+        pool, "submit", lambda function, job: sizes.append(len(job)) or submit(function, job)
+    )
     agent = AGENT.but(system_prompt="long " * 10_000)
-    pool = clusters.find("processes")
     found = axe_nb.map(agent, [f"p{n}" for n in range(30)], executor=pool, concurrency=2)
     assert all(r.ok for r in found)
-    assert sent[True] <= 4
-    assert sent[False] == 30
+    assert sum(size > 50_000 for size in sizes) <= 4
+    assert sum(size < 5_000 for size in sizes) == 30
 
 
 @IN_OTHER_PROCESSES
@@ -425,7 +420,7 @@ def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
             elif self.jobs == 2:
                 made.set_exception(BrokenExecutor("gone"))
             else:
-                made.set_result(Reply(problem="no such folder", hint="make it"))
+                made.set_result(dumps(Reply(problem="no such folder", hint="make it")))
             return made
 
     found = list(axe_nb.map(AGENT, ["a", "b"], executor=Dying(), concurrency=2))

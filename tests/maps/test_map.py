@@ -22,6 +22,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, RunResult
+from axe_nb.maps.batch import Ended
 from axe_nb.maps.run_map import in_order
 from tests.maps.conftest import Echo
 from tests.maps.test_progress import Terminal
@@ -131,10 +132,10 @@ def test_the_results_that_wait_for_a_slow_run_are_bounded(echo: Echo) -> None:
     received: list[int] = []
     before_the_first: list[int] = []
 
-    def ended() -> Iterator[tuple[int, RunResult]]:
-        yield from ((index, result) for index in range(1, 50))
+    def ended() -> Iterator[Ended]:
+        yield from (Ended(index, result) for index in range(1, 50))
         before_the_first.append(len(received))
-        yield 0, result
+        yield Ended(0, result)
 
     found = list(in_order(ended(), lambda: received.append(1), 20))
     assert before_the_first == [20]

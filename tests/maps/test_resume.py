@@ -21,7 +21,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, call
-from axe_nb.maps.resume_file import ResumeFile
 from tests.maps.conftest import Echo
 from tests.waiting import eventually
 
@@ -89,18 +88,12 @@ PASSING: dict[str, axe_nb.ProviderError] = {
 }
 
 
-@pytest.mark.parametrize("where", ["a file", "the history"])
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_may_succeed_later_is_asked_again(
-    fault: str, where: str, echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+def test_what_may_succeed_later_is_asked_again(fault: str, echo: Echo, path: Path) -> None:
     echo.faults = {"a": PASSING[fault]}
     agent = echo.agent.but(retry=axe_nb.Retry(max_retries=0))
-    resume: Any = path if where == "a file" else True
     found = [
-        [r.text for r in axe_nb.map(agent, ["a", "b"], resume=resume, concurrency=1)]
-        for _ in range(3)
+        [r.text for r in ask(echo, path, "a", "b", agent=agent, concurrency=1)] for _ in range(3)
     ]
     assert found == [["", "B"], ["A", "B"], ["A", "B"]]
     assert echo.counts == Counter({"a": 2, "b": 1})
@@ -280,7 +273,7 @@ def test_hostile_lines_are_passed_over(echo: Echo, path: Path) -> None:
     assert echo.counts == Counter({"a": 2}), "none of them is an answer"
 
 
-def test_threads_append_whole_lines_and_see_one_anothers(echo: Echo, path: Path) -> None:
+def test_threads_append_whole_lines(echo: Echo, path: Path) -> None:
     def work(number: int) -> None:
         ask(echo, path, *(f"{number} {n}" for n in range(20)))
 
@@ -292,7 +285,7 @@ def test_threads_append_whole_lines_and_see_one_anothers(echo: Echo, path: Path)
     assert len(echo.asked) == 80
 
 
-def test_processes_append_to_one_file_and_see_one_anothers(echo: Echo, path: Path) -> None:
+def test_processes_append_to_one_file(echo: Echo, path: Path) -> None:
     code = textwrap.dedent("""
         import sys, axe_nb
         axe_nb.script("echo")(lambda request: request.messages[-1].content.upper())
@@ -300,16 +293,13 @@ def test_processes_append_to_one_file_and_see_one_anothers(echo: Echo, path: Pat
         prompts = [f"{sys.argv[2]} {n}" for n in range(40)]
         assert all(r.ok for r in axe_nb.map(agent, prompts, resume=sys.argv[1]))
     """)
-    here = ResumeFile(path)
     words = [sys.executable, "-c", code, str(path)]
     processes = [subprocess.Popen([*words, str(n)]) for n in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    lines = path.read_text().splitlines()[1:]
-    keys = [json.loads(line)["key"] for line in lines]
+    keys = [json.loads(line)["key"] for line in path.read_text().splitlines()[1:]]
     assert len(set(keys)) == 120
-    found = [here.take(key) for key in keys]
-    assert all(found), "also lines that were added after it was opened"
-    here.close()
+    assert len(ask(echo, path, *(f"{m} {n}" for m in range(3) for n in range(40)))) == 120
+    assert echo.asked == []
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(

@@ -104,25 +104,13 @@ def test_a_dry_run_needs_no_key(cells: Kernel) -> None:
 
 
 @pytest.mark.req("E-3")
-def test_resume_takes_a_path_or_the_history_and_a_dry_run_makes_no_file(
-    project: Path, cells: Kernel
-) -> None:
+def test_resume_takes_a_path_and_a_dry_run_makes_no_file(project: Path, cells: Kernel) -> None:
     cell = "%%axe_grid {} --inputs cities\nOf {{{{ city }}}}"
     cells.run(cell.format("hasty --resume runs.jsonl --dry-run"))
     assert not (project / "runs.jsonl").exists()
     cells.run(cell.format("hasty --resume runs.jsonl"))
     told = text(cells.run(cell.format("hasty --resume runs.jsonl --dry-run")))
     assert "2 requests, minus what is in the resume file" in told
-    off = text(cells.run(cell.format("hasty --resume")))
-    assert "resume=True needs the history, which is off: runs of tests are not kept" in off
-    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
-    try:
-        assert "minus what" not in text(cells.run(cell.format("hasty --resume --dry-run")))
-        cells.run(cell.format("hasty"))
-        told = text(cells.run(cell.format("hasty,careful --resume --dry-run")))
-        assert "4 requests, minus what is in the history" in told
-    finally:
-        cells.run("del os.environ['AXE_NB_HISTORY']")
 
 
 @pytest.mark.req("E-2", "E-4")
