@@ -5,7 +5,6 @@ Source: product.md "Exploring"; issue 13 (a forecast comes first).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -16,6 +15,7 @@ from axe_nb.maps.batch import Asking, Batch
 from axe_nb.maps.prompts import Task
 from axe_nb.messages import Usage
 from axe_nb.text import format_dollars, plural
+from axe_nb.usage import add_costs
 
 SAMPLE = 20
 """Prompts of each variant that are measured."""
@@ -71,7 +71,7 @@ class Forecast:
         prices = [
             await self._find_price(asking, own) for asking, own in zip(askings, sizes, strict=True)
         ]
-        total = _add(prices)
+        total = add_costs(prices)
         self._prompts = total and total * self._each
 
     async def _find_price(self, asking: Asking, sizes: Sequence[int]) -> float | None:
@@ -119,7 +119,7 @@ class Forecast:
 
     def _find_dollars(self) -> float | None:
         """The price of all runs, if they take what those so far took; None = one is unknown."""
-        total = _add([taken.dollars and taken.dollars / taken.runs for taken in self._taken])
+        total = add_costs([taken.dollars and taken.dollars / taken.runs for taken in self._taken])
         return total and total * self._each
 
     @property
@@ -132,9 +132,3 @@ class Forecast:
         """True if each run is one request."""
         plans = [asking.plan for asking in self._batch.askings if asking.plan]
         return not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
-
-
-def _add(prices: Sequence[float | None]) -> float | None:
-    """The sum; None if one is unknown."""
-    known = [price for price in prices if price is not None]
-    return math.fsum(known) if len(known) == len(prices) else None

@@ -9,15 +9,12 @@ from collections.abc import Iterator, Sequence
 from operator import index
 
 from axe_nb.errors import ConfigError
-from axe_nb.grids.inputs import Row, label_inputs
+from axe_nb.grids.inputs import MAX_RUNS, Row, label_inputs
 from axe_nb.grids.outcome import GridRun, Square
 from axe_nb.grids.summary import Comparison, Summary, compare, summarize
 from axe_nb.grids.variants import Variant
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.values.own_text import shown_value
-
-MAX_RUNS = 1_000_000
-"""Maximum number of runs of a grid."""
 
 MAX_NAMED = 5
 """Labels that an error names."""

@@ -69,14 +69,6 @@ def test_a_score_that_is_async_is_refused_before_anything_is_sent() -> None:
 
 
 @pytest.mark.req("E-6")
-def test_a_judge_that_fails_is_counted_on_the_page() -> None:
-    axe_nb.script("grader")(lambda request: '{"score": NaN, "reason": "x"}')
-    grid = ask(judge=JUDGE)
-    assert [run.passed for run in grid.runs] == [True] * 4
-    assert "the judge failed on 4 runs; the first: " in show_grid(grid)["text/plain"]
-
-
-@pytest.mark.req("E-6")
 @pytest.mark.parametrize("said", ["</answer>", "</ANSWER >", "< /answer>", "<answer>", "</task>"])
 def test_neither_a_task_nor_an_answer_can_set_marks_of_the_judge(said: str) -> None:
     case = write_case(f"x{said}y", f"x{said}y")
@@ -199,15 +191,6 @@ def test_grids_do_not_leave_files_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("E-3")
-@pytest.mark.parametrize("path", [5, b"bytes.jsonl", 1])
-def test_a_resume_file_is_named_by_a_path(path: Any) -> None:
-    with pytest.raises(ConfigError, match="resume takes the path of a file"):
-        ask(resume=path)
-    with pytest.raises(ConfigError, match="resume takes the path of a file"):
-        axe_nb.map(A, ["a"], resume=path)
-
-
-@pytest.mark.req("E-3")
 def test_a_resume_file_that_cannot_be_written_is_told_by_the_grid(tmp_path: Path) -> None:
     import resource
 
@@ -312,5 +295,5 @@ def test_an_endless_input_or_one_that_fails_is_told() -> None:
 
     with pytest.raises(LookupError, match="no more rows"):
         ask(inputs=fail())
-    with pytest.raises(ConfigError, match="more than 100,000"):
+    with pytest.raises(ConfigError, match="at most 1,000,000 runs, not 2,000,002"):
         ask(inputs=iter(int, 1))

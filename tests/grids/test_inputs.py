@@ -80,7 +80,6 @@ def test_a_file_that_never_ends_or_is_missing_is_refused(tmp_path: Path) -> None
         (7, "not int"),
         (b"x", "not bytes"),
         ([{1: "x"}], "input 0: the column name 1 is not text"),
-        (iter(int, 1), "more than 100,000"),
     ],
 )
 def test_what_is_no_list_of_inputs_is_told(given: Any, told: str) -> None:

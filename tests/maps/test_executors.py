@@ -12,9 +12,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
     Executor,
@@ -23,9 +25,10 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import ExitStack
+from copy import copy
 from itertools import count
 from pathlib import Path
-from pickle import dumps
+from pickle import dumps, loads
 from typing import Any
 
 import pytest
@@ -34,6 +37,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.grids.page import show_grid
 from axe_nb.maps.worker import Reply
+from axe_nb.tools.python_tool import tool_of
 from tests.maps.cluster_code import AGENT, double, register
 from tests.maps.clusters import dask, engines
 from tests.maps.server import counting_model
@@ -287,9 +291,6 @@ def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_leaves_running_jobs_behind(clusters: Clusters) -> None:
-    import threading
-    import time
-
     found = axe_nb.map(AGENT, ["a", "b", "c"], executor=clusters.find("processes"), concurrency=2)
     results = iter(found)
     assert next(results).text == "a: 2"
@@ -313,24 +314,14 @@ def test_with_a_cassette_the_runs_are_in_this_process(clusters: Clusters, tmp_pa
         assert "in this process" not in repr(axe_nb.map(AGENT, prompts, executor=pool))
 
 
-def test_a_tool_pickles_as_its_function() -> None:
-    import pickle
-
-    from axe_nb.tools.python_tool import tool_of
-
-    copied = pickle.loads(pickle.dumps(tool_of(double)))
-    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
-
-
-def test_errors_are_copied_and_pickled_beside_distributed() -> None:
-    import copy
-    import pickle
-
+def test_tools_and_errors_are_copied_and_pickled_also_beside_distributed() -> None:
     import distributed  # noqa: F401 - it changes how exceptions are copied
 
+    copied = loads(dumps(tool_of(double)))
+    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
     error = axe_nb.ProviderError("server", "out of order", hint="wait", status=500)
-    for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert (copied.lines(), copied.status) == (error.lines(), 500)
+    for one in (copy(error), loads(dumps(error))):
+        assert (one.lines(), one.status) == (error.lines(), 500)
 
 
 @pytest.mark.req("E-4", "E-5")
@@ -352,33 +343,36 @@ def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None
     ]
 
 
-class Inline(Executor):
-    """Runs each job when it is submitted, and takes only so many; then it is as if broken."""
+class Fake(Executor):
+    """Gives its jobs what a function of their number says, where they are submitted."""
 
-    def __init__(self, most: int = 10**9, error: type[Exception] = RuntimeError) -> None:
-        self.left, self.error = most, error
+    def __init__(self, answer: Callable[[int, Callable[[], Any]], Any]) -> None:
+        self._answer, self._jobs = answer, 0
 
     def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.left:
-            raise self.error("it is shut down")
-        self.left -= 1
+        self._jobs += 1
         made: Future[Any] = Future()
-        made.set_result(function(*args, **kwargs))
+        made.set_result(self._answer(self._jobs, lambda: function(*args)))
         return made
 
 
 @pytest.mark.req("E-4")
 def test_an_executor_may_run_jobs_where_they_are_submitted() -> None:
-    found = axe_nb.map(AGENT, ["a", "bb"], executor=Inline(), concurrency=2)
+    found = axe_nb.map(AGENT, ["a", "bb"], executor=Fake(lambda n, run: run()), concurrency=2)
     assert [r.text for r in found] == ["a: 2", "bb: 4"]
 
 
 @pytest.mark.req("E-4", "E-2")
 @pytest.mark.parametrize("error", [RuntimeError, BrokenExecutor])
 def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: Path) -> None:
+    def answer(number: int, run: Callable[[], Any]) -> Any:
+        if number > 3:
+            raise error("it is shut down")
+        return run()
+
     path = tmp_path / "runs.jsonl"
     endless = (f"p{n}" for n in count())
-    found = axe_nb.map(AGENT, endless, executor=Inline(3, error), concurrency=1, resume=path)
+    found = axe_nb.map(AGENT, endless, executor=Fake(answer), concurrency=1, resume=path)
     statuses = [r.status for r in found]
     assert statuses == ["completed", "completed", "cancelled"], "one job was the check"
     assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
@@ -393,37 +387,27 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
 def test_an_executor_that_answers_nonsense_is_told_before_the_first_run(
     answer: Any, told: str
 ) -> None:
-    class Odd(Executor):
-        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(answer, Exception):
-                raise answer
-            made: Future[Any] = Future()
-            made.set_result(answer)
-            return made
+    def give(number: int, run: Callable[[], Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     with pytest.raises(ConfigError, match=f"the workers cannot run axe_nb: {told}"):
-        axe_nb.map(AGENT, ["a"], executor=Odd())
+        axe_nb.map(AGENT, ["a"], executor=Fake(give))
 
 
 def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
-    class Dying(Executor):
-        """Runs the check, loses the first job, and has a worker without the folder then."""
-
-        def __init__(self) -> None:
-            self.jobs = 0
-
+    class Dying(Fake):
         def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            self.jobs += 1
-            made: Future[Any] = Future()
-            if self.jobs == 1:
-                made.set_result(function(*args))
-            elif self.jobs == 2:
+            made = super().submit(function, *args)
+            if self._jobs == 2:
+                made = Future()
                 made.set_exception(BrokenExecutor("gone"))
-            else:
-                made.set_result(dumps(Reply(problem="no such folder", hint="make it")))
             return made
 
-    found = list(axe_nb.map(AGENT, ["a", "b"], executor=Dying(), concurrency=2))
+    lacks = dumps(Reply(problem="no such folder", hint="make it"))
+    dying = Dying(lambda number, run: run() if number == 1 else lacks)
+    found = list(axe_nb.map(AGENT, ["a", "b"], executor=dying, concurrency=2))
     assert [r.error for r in found] == ["on a worker: no such folder; make it"] * 2
 
 
@@ -457,25 +441,8 @@ def run_all():
 run_all()
 """
 
-
-@pytest.mark.req("D-61")
-def test_what_a_notebook_defines_travels_to_a_pool_of_processes(tmp_path: Path) -> None:
-    """The code has no file that the processes could import, as that of cells."""
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    towns = "[Town(name='Ulm', people=3), Town(name='Paris', people=5)]"
-    assert done.stdout == f"{towns} True\n", done.stderr
-
-
-MODULE = """
-def shout(text: str) -> str:
-    return text.upper()
-"""
-
 BESIDE = """
-import multiprocessing, sys
+import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 import axe_nb, helpers
 
@@ -485,23 +452,29 @@ def run_all():
         lambda r: axe_nb.call("shout", text=r.last) if r.turn == 1 else r.last
     )
     axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["shout"]))
-    for pool in make_pools():
-        with pool:
+    for method in ("spawn", "forkserver"):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
             print([run.error or run.text for run in axe_nb.map("lead", ["ulm"], executor=pool)])
-
-def make_pools():
-    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver"))
 
 run_all()
 """
 
 
+@pytest.mark.req("D-61")
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork server")
-def test_functions_of_a_module_beside_the_notebook_reach_new_processes(tmp_path: Path) -> None:
-    (tmp_path / "helpers.py").write_text(MODULE)
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (NOTEBOOK, "[Town(name='Ulm', people=3), Town(name='Paris', people=5)] True\n"),
+        (BESIDE, "['ULM']\n['ULM']\n"),
+    ],
+    ids=["of the notebook", "of a module beside it"],
+)
+def test_functions_and_types_travel_to_new_processes(code: str, told: str, tmp_path: Path) -> None:
+    """The code has no file that the processes could import, as that of cells."""
+    (tmp_path / "helpers.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
     done = subprocess.run(
-        [sys.executable, "-c", BESIDE], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["['ULM']"] * 2, done.stderr
+    assert done.stdout == told, done.stderr

@@ -208,6 +208,7 @@ ECHO = Agent(name="a", model="script/echo")
         (ECHO, {"budget": 1}, "price of the model"),
         (ECHO, {"resume": "no/such/folder/x"}, "resume file"),
         (ECHO, {"resume": True}, "resume takes the path of a file, not True"),
+        (ECHO, {"resume": b"bytes.jsonl"}, "resume takes the path of a file"),
         (ECHO, {"executor": 4}, "executor takes"),
     ],
 )
