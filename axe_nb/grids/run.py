@@ -36,12 +36,12 @@ from axe_nb.maps.executors import make_runs
 from axe_nb.maps.own_session import open_session
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Task
+from axe_nb.maps.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.session.view import Line
 from axe_nb.text import list_some
-from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value
 
 GRACE = 0.3
@@ -153,7 +153,7 @@ class GridRunner:
             ConfigError: an option is invalid.
         """
         refuse_in_tool("grid")
-        repeats, width = _read_count("repeats", repeats), _read_count("concurrency", concurrency)
+        repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
         if score is not None and (not callable(score) or iscoroutinefunction(score)):
             given = "async def" if callable(score) else shown_value(score)
             raise ConfigError(f"score takes a function (result, row), not {given}")
@@ -308,10 +308,3 @@ def _find_resume(resume: Resume, *, is_dry: bool) -> Resume:
     if is_dry and isinstance(resume, str | os.PathLike):
         return resume if Path(expand_home(os.fspath(resume))).exists() else None
     return resume
-
-
-def _read_count(name: str, number: object) -> int:
-    found = as_count(number)
-    if found is None:
-        raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
-    return found

@@ -286,7 +286,8 @@ class Driver:
                 if self._is_stuck(loop):
                     self._batch.stop_for("a tool blocked the event loop")
                     self._runs.abandon(timed_out=True)
-                    self._inbox.extend(self.list_left())
+                    self._inbox.extend(self._news)
+                    self.cancel()  # the others, should it respond again
                     return False
         if interrupt.at is not None:
             raise KeyboardInterrupt

@@ -102,11 +102,7 @@ def amap(
     them as the runs end.
     """
     refuse_in_tool("map")
-    width = as_count(concurrency)
-    if width is None:
-        raise ConfigError(
-            f"concurrency takes a positive whole number, not {shown_value(concurrency)}"
-        )
+    width = read_count("concurrency", concurrency)
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
     taken = Prompts(prompts)
@@ -267,6 +263,18 @@ class RunMap:
             'the results of this map are not kept: keep="nothing"',
             hint="iterate over it once, or keep summaries",
         )
+
+
+def read_count(name: str, number: object) -> int:
+    """Returns the value of an option that is a whole number.
+
+    Raises:
+        ConfigError: it is not a positive whole number.
+    """
+    found = as_count(number)
+    if found is None:
+        raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
+    return found
 
 
 def in_order(

@@ -48,8 +48,10 @@ pytestmark = [
 ]
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
-KINDS = ("threads", "processes", "dask", "ipyparallel")
-IN_OTHER_PROCESSES = pytest.mark.parametrize("executor", KINDS[1:], indirect=True)
+
+
+def make_pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
 
 class Clusters:
@@ -61,16 +63,10 @@ class Clusters:
 
     def find(self, kind: str) -> Any:
         if kind not in self._made:
-            match kind:
-                case "threads":
-                    made: Any = ThreadPoolExecutor(2)
-                case "processes":
-                    made = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
-                case "dask":
-                    made = dask()
-                case _:
-                    made = engines()
-            self._made[kind] = self._ends.enter_context(made)
+            make: dict[str, Callable[[], Any]] = {
+                "processes": make_pool, "dask": dask, "ipyparallel": engines
+            }  # fmt: skip
+            self._made[kind] = self._ends.enter_context(make[kind]())
         return self._made[kind]
 
 
@@ -87,7 +83,7 @@ def clusters() -> Iterator[Clusters]:
         yield Clusters(ends)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["processes", "dask", "ipyparallel"])
 def executor(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Any]:
     warnings.simplefilter("ignore")  # of the clusters' own threads
     before = dict(os.environ)
@@ -111,6 +107,12 @@ def test_results_are_equal_to_those_of_this_process(executor: Any) -> None:
     assert [r.status for r in there] == ["completed"] * 7 + ["error"]
     assert isinstance(there.results[-1].cause, axe_nb.ProviderError)
     assert axe_nb.last() is None
+
+
+def test_a_pool_of_threads_is_the_same_as_none() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = axe_nb.map(AGENT, PROMPTS, executor=pool, budget={"max_requests": 4})
+        assert sum(r.turns for r in found) == 4, "each request counts at once"
 
 
 def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path: Path) -> None:
@@ -172,7 +174,6 @@ def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) 
     assert "the note" in here[0].exchanges[0].system
 
 
-@IN_OTHER_PROCESSES
 @pytest.mark.req("D-60")
 def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
     executor: Any, monkeypatch: pytest.MonkeyPatch
@@ -222,10 +223,9 @@ def test_a_large_common_part_travels_once_for_each_worker(
     assert sum(size < 5_000 for size in sizes) == 30
 
 
-@IN_OTHER_PROCESSES
 def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) -> None:
     if isinstance(executor, Executor):
-        executor = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))  # it will break
+        executor = make_pool()  # it will break
     prompts = ["a", f"die {tmp_path / 'marker'}", "b", "c"]
     found = list(axe_nb.map(AGENT, prompts, executor=executor, concurrency=2))
     assert [r.error for r in found] == [None] * 4
@@ -237,7 +237,7 @@ def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) ->
 def connect_anew(executor: Any) -> tuple[Any, Any]:
     """An executor with the same workers, and what closes it."""
     if isinstance(executor, Executor):
-        pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+        pool = make_pool()
         return pool, lambda: pool.shutdown(wait=False, cancel_futures=True)
     if hasattr(executor, "scheduler"):
         from distributed import Client
@@ -248,7 +248,6 @@ def connect_anew(executor: Any) -> tuple[Any, Any]:
     return client, client.close
 
 
-@IN_OTHER_PROCESSES
 def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be_resumed(
     executor: Any, tmp_path: Path
 ) -> None:
@@ -268,7 +267,6 @@ def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be
     assert [r.error for r in again] == [None] * 40
 
 
-@IN_OTHER_PROCESSES
 def test_an_executor_that_was_closed_before_the_map_is_told_before_the_first_run(
     executor: Any,
 ) -> None:
@@ -282,7 +280,7 @@ def test_an_executor_that_was_closed_before_the_map_is_told_before_the_first_run
 
 def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with make_pool() as pool:
         found = list(axe_nb.map(AGENT, ["a", "die", "b", "c"], executor=pool, resume=path))
     assert [r.status for r in found] == ["completed", "error", "completed", "completed"]
     assert found[1].error == "its worker died twice: BrokenProcessPool"
