@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from axe_nb.errors import AxeError, ConfigError, words
@@ -89,11 +88,6 @@ class Workers:
 
 
 def _find_workers(executor: object) -> Workers:
-    """The workers of what was passed as `executor`.
-
-    Raises:
-        ConfigError: it is none of the kinds that are known.
-    """
     # the first package of the object's classes that is not Python's own
     homes = (kind.__module__.partition(".")[0] for kind in type(executor).__mro__)
     home = next((home for home in homes if home not in ("concurrent", "builtins")), "")
@@ -123,19 +117,18 @@ def _use_dask(given: Any) -> Workers:
             "executor does not take an asynchronous Dask client",
             hint="create the client without asynchronous=True",
         )
-    _check_open(client)
+
+    def check_open() -> None:
+        if client.status in ("closing", "closed"):
+            raise ConnectionError("the Dask client is closed")
+
+    check_open()
     return Workers(
         executor=client.get_executor(pure=False),
         slots=sum(client.nthreads().values()) or 1,
         ask_all=lambda function, argument: client.run(function, argument).values(),
-        ping=partial(_check_open, client),
+        ping=check_open,
     )
-
-
-def _check_open(client: Any) -> None:
-    """Raises ConnectionError if a Dask client was closed."""
-    if client.status in ("closing", "closed"):
-        raise ConnectionError("the Dask client is closed")
 
 
 def _use_ipyparallel(given: Any) -> Workers:
@@ -158,13 +151,6 @@ class RemoteRuns(Runs):
     """The jobs in progress."""
 
     def __init__(self, batch: Batch, workers: Workers, concurrency: int) -> None:
-        """Creates it; nothing is submitted yet.
-
-        Args:
-            batch: the map.
-            workers: the executor.
-            concurrency: maximum runs at once.
-        """
         slots = max(1, min(workers.slots, concurrency))
         self.chunk = math.ceil(concurrency / slots)
         super().__init__(batch, max(1, concurrency // self.chunk))
@@ -397,11 +383,7 @@ def _read(answer: Any) -> Reply:
 
 
 def _check_secrets(packed: bytes) -> None:
-    """Rejects a job that would carry a secret of this process.
-
-    Raises:
-        ConfigError: names the variable.
-    """
+    """Rejects a job that would carry a secret of this process."""
     forms = find_filter().forms
     found = next((form for form in forms if form.encode(errors="replace") in packed), None)
     if found is None:
