@@ -140,7 +140,8 @@ class Driver:
                     self._inbox.append(one)
                     arrived.set()
 
-        future, loop = portal.begin(work())
+        future, self._loop = portal.begin(work())
+        loop = self._loop
         future.add_done_callback(lambda _: arrived.set())
         responds = True
         try:

@@ -60,6 +60,20 @@ def compare_workers(number: int = 400) -> None:
     row("one worker, two workers", shown, two / one, 0.625, 0.526, " of the time")
 
 
+def measure_driver(number: int = 2000) -> None:
+    """Tells the CPU that the driving process needs for each run, which bounds all workers."""
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        for concurrency in (2, 20, 200):
+            options = {"executor": pool, "concurrency": concurrency, "display": False}
+            list(axe_nb.map(AGENT, ["first"] * concurrency, **options))
+            cpu = time.process_time()
+            assert all(r.ok for r in axe_nb.map(AGENT, ["p"] * number, **options))
+            each = (time.process_time() - cpu) / number
+            print(
+                f"{concurrency // 2:4} prompts in a job: {1e6 * each:.0f} µs of the driver per run"
+            )
+
+
 def main() -> None:
     register()
     warnings.simplefilter("ignore")
@@ -84,6 +98,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["two"]:
+        register()
         compare_workers()
+        measure_driver()
     else:
         main()
