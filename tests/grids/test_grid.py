@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import axe_nb
@@ -39,7 +41,7 @@ def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
     assert grid[1, 1] is not grid["b", "new"]
     assert [run.result.text for run in grid[0, 1]] == [RIGHT, WRONG]
     assert [run.result.text for run in grid["a", "new"]] == [RIGHT, WRONG]
-    assert grid[-1, 0].passed == 0
+    assert grid[-1, 0].passed == grid[np.int64(2), np.int64(0)].passed == 0
     assert repr(grid["a", "new"]) == "a × new: 1 of 2 runs passed\n  ✓ right\n  ✗ no"
 
 
@@ -150,12 +152,14 @@ def test_scores_that_only_repeat_what_passed_have_no_column() -> None:
 
 
 def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
-    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J" + "x" * 50_000
-    grid = make_grid({"one": [evil] * 30}, [f"{evil[:20]}{n}" for n in range(30)])
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J\u202e" + "x" * 50_000
+    grid = make_grid({"one": [evil] * 30}, [f"{n}{evil[:70]}" for n in range(30)])
+    grid.note, grid.variants = evil[:70], (evil[:70],)
     page = show_grid(grid)
     assert len(page["text/html"]) < 300_000
     assert not re.search(r"<(script|img)", page["text/html"])
-    assert "\x1b" not in page["text/plain"]
+    for form in page.values():
+        assert not set("\x1b\u202e") & set(form)
     assert "g[29, 0][0].result</code>" in page["text/html"]
 
 
@@ -210,6 +214,22 @@ def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
         ("[]", "line 2 is not part of a grid"),
         ('{"inputs": [{}], "variants": [], "repeats": 1, "note": ""}\n{"at": [0, 0, 1]}', "line 3"),
         ("[" * 100_000, "line 2 is not part of a grid"),
+        ('{"inputs": [], "variants": [], "repeats": 1, "note": ""}', "line 2"),
+        ('{"inputs": [{}], "variants": ["x"], "repeats": 1, "note": ""}', "line 2"),
+        ('{"inputs": [], "variants": [], "repeats": 1e400, "note": ""}', "line 2"),
+        (
+            json.dumps(
+                {
+                    "inputs": [{}] * 2000,
+                    "repeats": 10**9,
+                    "note": "",
+                    "variants": [
+                        {"label": "a", "agent": "", "model": None, "params": None, "prompt": ""}
+                    ],
+                }
+            ),
+            "line 2",
+        ),
     ],
 )
 def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
@@ -80,6 +81,9 @@ def test_a_file_that_never_ends_or_is_missing_is_refused(tmp_path: Path) -> None
         (7, "not int"),
         (b"x", "not bytes"),
         ([{1: "x"}], "input 0: the column name 1 is not text"),
+        ([{None: 1}], "input 0: the column name None is not text"),
+        (pd.DataFrame([[1, 2]]), "input 0: the column name 0 is not text"),
+        (np.array(5), "inputs takes a list"),
     ],
 )
 def test_what_is_no_list_of_inputs_is_told(given: Any, told: str) -> None:

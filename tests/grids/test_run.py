@@ -119,6 +119,10 @@ def test_the_cost_of_a_variant_is_that_of_its_runs_without_the_judge(project: Pa
     assert list(grid.to_frame()["cost"]) == pytest.approx([0.0045] * 4)
 
 
+async def later(result: axe_nb.RunResult, row: Any) -> bool:
+    return True
+
+
 def broken(result: axe_nb.RunResult, row: Any) -> float:
     raise KeyError("gone")
 
@@ -282,6 +286,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(
         ({"repeats": 0}, "repeats takes a positive whole number, not 0"),
         ({"concurrency": True}, "concurrency takes a positive whole number, not True"),
         ({"score": "x"}, "score takes a function"),
+        ({"score": later}, "score takes a function (result, row), not async def"),
         ({"model": "script/x"}, "a grid takes models, not model"),
         ({"expect": "turns <"}, "turns <"),
         ({"judge": "nobody"}, "agent config not found: nobody"),

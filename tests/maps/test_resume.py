@@ -297,15 +297,18 @@ def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
 ) -> None:
     import resource
 
-    found = axe_nb.map(echo.agent, ["a", "b"], resume=path)
+    ask(echo, path, "a")
+    found = axe_nb.map(echo.agent, ["b", "c"], resume=path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
     try:
         texts = [r.text for r in found]
+        grid = axe_nb.grid(echo.agent, "d", resume=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert texts == ["A", "B"]
+    assert texts == ["B", "C"]
     assert "runs.jsonl is missing results" in repr(found)
+    assert "runs.jsonl is missing results" in grid.note
 
 
 MAP = """
