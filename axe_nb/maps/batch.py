@@ -18,11 +18,10 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
 from axe_nb.maps.budget import MapMeter
-from axe_nb.maps.digest import compute_digest, compute_key
 from axe_nb.maps.own_session import MapSession
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.prompts import Task
-from axe_nb.maps.resume_file import ResumeFile
+from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.found import split_prompt
 from axe_nb.results import RunResult, Status, name_run

@@ -3,6 +3,11 @@
 The first line is a header (D-61), each other one JSON: the key of the run, its status, its result.
 Several processes and threads may append at once. A line that a killed process left half-written, or
 that cannot be read, counts as not there. Results are read one by one, when they are needed.
+
+The key is a hash of all that a run is asked: the agent with its options, its skill and context
+files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
+only bounds or shows a run (`timeout`, `stream`, `concurrency`, budgets, expectations), and the code
+of tools and scripts.
 Source: product.md "Exploring" (`resume=`); D-60, D-61, D-75; cluster-facts.md §5.
 """
 
@@ -10,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -17,21 +23,30 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NoReturn
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import display_path, expand_home, reason
+from axe_nb.commands.overrides import Overrides
 from axe_nb.data_files import check_header, format_header
+from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.jsonable import jsonable
+from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_words import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
+from axe_nb.toml_tables.table import make_table
 from axe_nb.values.own_text import shown_value
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+SIZE = 16
+"""Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
 SYNC = 1.0
 """Seconds; results appended longer ago survive a loss of power."""
@@ -207,3 +222,66 @@ def is_final(result: RunResult) -> bool:
         return True
     is_of_request = cause.category == "bad_request" and cause.status in OF_THE_REQUEST
     return is_of_request and not cause.retryable and not is_used_up(cause.detail)
+
+
+async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
+    """Returns the hash of all that the runs of a map have in common.
+
+    Args:
+        plan: the plan of one of them.
+        overrides: their options.
+    """
+    output = plan.output
+    parts = {
+        "agent": _describe(plan.agent),
+        "system": plan.briefing.system,
+        "pictures": [picture.digest for _, picture in plan.briefing.pictures],
+        "tools": [[s.name, s.description, s.input_schema()] for s in plan.toolset.offered],
+        "output": output and [output.sent, output.is_wrapped],
+        "model_all": overrides.model_all,
+        "vars": overrides.vars,
+        "below": await _describe_below(plan),
+    }
+    return _hash(parts)
+
+
+def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> str:
+    """Returns the key of one run in a resume file.
+
+    Args:
+        common: the hash of what all runs have in common.
+        text: its prompt.
+        pictures: those of the prompt.
+    """
+    own = _hash([text, [picture.digest for picture in pictures]])
+    return hashlib.blake2b(common + own, digest_size=SIZE).hexdigest()
+
+
+def _describe(agent: Agent) -> Any:
+    table = make_table(agent)
+    return {key: table[key] for key in table.keys() - {"description", "retry", "stream"}}
+
+
+async def _describe_below(plan: Plan) -> dict[str, Any]:
+    """The agents that can be called below the root, as they were read when the map began."""
+    env = plan.scope.env
+    names, found = list(plan.agent.sub_agents), dict[str, Any]()
+    while names:
+        name = names.pop()
+        if name in found:
+            continue
+        try:
+            agent = env.as_child(env.agents.load(name))
+            briefing = await env.agents.brief(agent)
+        except ConfigError as error:
+            found[name] = str(error)
+            continue
+        pictures = [picture.digest for _, picture in briefing.pictures]
+        found[name] = [_describe(agent), briefing.system, pictures]
+        names += agent.sub_agents
+    return found
+
+
+def _hash(parts: Any) -> bytes:
+    text = json.dumps(jsonable(parts), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=SIZE).digest()
