@@ -277,7 +277,10 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(
     with pytest.raises(KeyboardInterrupt, match=f"^the grid was stopped; {told}$"):
         axe_nb.grid(agent, ASK, inputs=COUNTRIES, concurrency=1, resume=resume)
     if has_file:
-        assert path.read_text().count('"status":"completed"') == 1
+        assert [line.count("completed") > 0 for line in path.read_text().splitlines()[1:]] == [
+            True,
+            False,
+        ]
 
 
 @pytest.mark.parametrize(

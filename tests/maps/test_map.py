@@ -340,7 +340,7 @@ def test_a_tool_that_blocks_the_event_loop_costs_its_map_no_more_than_its_timeou
         return request.last
 
     began = time.monotonic()
-    found = axe_nb.map(echo.agent, ["a", "block"], timeout=0.5)
+    found = axe_nb.map(echo.agent, ["a", "block"], timeout=0.5, concurrency=1)
     assert statuses(found) == ["completed", "timeout"]
     assert found.stopped == "a tool blocked the event loop"
     assert time.monotonic() - began < 5.0
