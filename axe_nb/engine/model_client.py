@@ -122,9 +122,7 @@ class ModelClient:
             return response
         edited = await step_reply(scope, request, turn, protocol, response)
         if edited is not None:
-            self.exchanges[-1] = replace(
-                self.exchanges[-1], response=edited, reply=None, deltas=(), source="edited"
-            )
+            self.exchanges[-1] = replace(self.exchanges[-1], response=edited, source="edited")
         return edited or response
 
     async def _send_with_retries(self, request: Request, turn: int) -> Response:
@@ -211,6 +209,7 @@ class ModelClient:
             request = replace(request, attempt=attempt, log=WireLog())
         log = request.log
         assert log is not None
+        log.keeps = tape is not None
         if kept := self._kept if attempt == 1 else self._find_kept(request):
             return self._take(request, kept)
         self.check_caps(request.place, attempt)
@@ -244,7 +243,6 @@ class ModelClient:
             if not recorded:
                 is_free = self._provider.name == "script"
                 settle(self._scope, held, response, is_free=is_free)
-            reply, pieces = log.reply, self._pieces
             exchange = Exchange(
                 turn=turn, attempt=attempt, model=request.model,
                 protocol=log.protocol or self._provider.name,
@@ -252,15 +250,15 @@ class ModelClient:
                 system_ends=request.system_ends, tools=request.tools,
                 past_tools=request.past_tools, output=request.output,
                 refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
-                streaming=log.streaming, reply=reply, response=response,
-                deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
+                streaming=log.streaming, response=response, error=error,
                 was_last=self._is_last(error, attempt, recorded),
                 cut="timeout" if cut and clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
             self.exchanges.append(exchange)
             if tape is not None:
-                tape.keep(request, exchange)
+                pieces = self._pieces.deltas if self._pieces and not log.reply else ()
+                tape.keep(request, replace(exchange, reply=log.reply, deltas=tuple(pieces)))
 
     def _is_last(
         self, error: ProviderError | None, attempt: int, recorded: Exchange | None

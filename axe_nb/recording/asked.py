@@ -15,7 +15,7 @@ from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, Request, ToolCall, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import MASK, Filter
-from axe_nb.reports import mask_seconds, without_seconds
+from axe_nb.reports import without_seconds
 
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""
@@ -29,8 +29,6 @@ def is_same(recorded: Any, asked: Any) -> bool:
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
-        if isinstance(text := recorded.get("text"), str):  # of a version that kept the seconds
-            recorded = recorded | {"text": mask_seconds(str(recorded.get("tool")), text)}
         return recorded.keys() == asked.keys() and all(
             is_same(recorded[key], asked[key]) for key in recorded
         )

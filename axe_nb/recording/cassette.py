@@ -23,7 +23,7 @@ from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
 from axe_nb.recording.displaced import replaces
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root
-from axe_nb.recording.shared_file import Kept, SharedFile, digest, merge
+from axe_nb.recording.shared_file import Kept, SharedFile, digest
 from axe_nb.redaction import MASK
 from axe_nb.text import plural
 
@@ -282,7 +282,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _merge(self, theirs: Iterable[Root]) -> None:
-        for root in merge(self._file.base, theirs, self._roots):
+        for root in self._file.merge(theirs, self._roots):
             self._list_likenesses(root)
 
     def _list_kept(self, *, unfinished: bool = False) -> list[Kept]:

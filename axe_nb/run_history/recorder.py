@@ -15,9 +15,8 @@ from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
 from axe_nb.results import RunResult
-from axe_nb.run_history.root_log import RootLog
-from axe_nb.run_history.tree import Tree
-from axe_nb.run_history.writer import Writer
+from axe_nb.run_history.parts import Tree
+from axe_nb.run_history.writer import RootLog, Writer
 
 PATIENCE = 0.2
 """Seconds that the end of a run waits to learn whether it was written: of the first run, of one

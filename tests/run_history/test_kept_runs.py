@@ -20,7 +20,7 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.chains import count_text, run_chain
 from tests.protocols import BRIEF
-from tests.run_history.rows import inflate, read_rows
+from tests.run_history.rows import read_text
 from tests.run_history.trees import define_tree
 
 
@@ -251,7 +251,7 @@ def test_no_secret_reaches_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch)
     assert secrets["MY_API_KEY"] in result.text
     axe_nb.history()
     content = b"".join(path.read_bytes() for path in kept.parent.iterdir())
-    plain = inflate(read_rows(kept, 1))
+    plain = read_text(kept, 1)
     assert "look" in plain
     for text in ("hunter2", "kQ/7", "0123456789", "b-cookie"):
         assert text.encode() not in content

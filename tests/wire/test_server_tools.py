@@ -24,9 +24,9 @@ from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.nb.complete import matcher
 from axe_nb.prices import Prices
-from axe_nb.records.convert import from_json, to_json
+from axe_nb.records import from_json, to_json
+from axe_nb.run_history.parts import RunStory
 from axe_nb.run_history.policy import history_path
-from axe_nb.run_history.story import RunStory
 from axe_nb.run_history.writer import find_writer
 from axe_nb.session.question import format_question
 from axe_nb.session.session import Session, session
