@@ -177,7 +177,7 @@ def load_run(number: int) -> RunResult:
     tree = Tree()
     try:
         tree.read(rows)
-        result = tree.tell(why=GOES_ON if _is_running(row) else DIED)
+        result = tree.make_result(why=GOES_ON if _is_running(row) else DIED)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint

@@ -1,7 +1,7 @@
 """A tree of runs as the rows of the history, one for each event, and back.
 
 A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
-end of a run leaves out what its other rows tell.
+end of a run leaves out what follows from its other rows.
 Source: D-59, D-60, D-61; product.md "Runs are recordings".
 """
 
@@ -26,7 +26,7 @@ from axe_nb.results import RunResult, Turn
 
 DIED = "the process ended during this run; what was answered by then is kept"
 
-TOLD = (
+KNOWN = (
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
     "exchanges",
 )  # fmt: skip
@@ -36,7 +36,7 @@ LEVEL = 1
 """Compression level: higher ones gain little."""
 
 WORDS = (
-    b'"},"status":"completed","duration_ms":,"told":["text","agent","model","call_id","prompt",'
+    b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
     b'"pictures","task","messages","log","exchanges"],"children":["0.1","times":[{"kind":"run",'
     b'"began":0.0,"ended":0.},{"kind":"model","began":0.,"ended":0.,"turn":,{"kind":"tool",'
     b'"definitions":{"root":{"values":{"name":"","error":{"type":"ProviderError","category":"'
@@ -54,10 +54,10 @@ WORDS = (
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-_UNSET: dict[str, Any] = {
+_LEFT_OUT: dict[str, Any] = {
     one.name: "" if one.default is MISSING else one.default
     for one in fields(RunResult)
-    if one.name in (*TOLD, "children")
+    if one.name in (*KNOWN, "children")
 }
 """Field → the value that is not written."""
 
@@ -94,9 +94,9 @@ class Part:
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
-    """The result of the run, without what the events tell."""
-    told: tuple[str, ...] = ()
-    """The fields that the events tell."""
+    """The result of the run, without the fields that follow from its other events."""
+    known: tuple[str, ...] = ()
+    """The names of these fields."""
     children: tuple[str, ...] = ()
     """Ids, in call order."""
     exchanges: tuple[Exchange, ...] = ()
@@ -104,8 +104,8 @@ class Part:
 
 
 @dataclass
-class RunStory:
-    """One run of a tree, as its events tell it."""
+class RunSoFar:
+    """One run of a tree, made of its events."""
 
     start: RunStarted
     history: Sequence[Message] = ()
@@ -127,8 +127,8 @@ class RunStory:
         if part.result is not None:
             self.results[part.result.call_id] = part.result
 
-    def tell(self, why: str) -> RunResult:
-        """Returns the result that the run would have if stopped after the latest event.
+    def make_result(self, why: str) -> RunResult:
+        """Returns the result of the run if it were stopped after the latest event.
 
         Args:
             why: the error.
@@ -141,21 +141,21 @@ class RunStory:
             retries=sum(one.attempt > 1 for one in self.exchanges),
             usage=sum((turn.usage for turn in self.turns), Usage()),
             stop_reason=self.turns[-1].stop_reason if self.turns else "",
-            duration_ms=round((self.latest - self.began) * 1000), **self.list_told(),
+            duration_ms=round((self.latest - self.began) * 1000), **self.list_known(),
         )  # fmt: skip
         if not start.parent:
             return result
         return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
 
-    def list_told(self) -> dict[str, Any]:
-        """Returns the fields `TOLD` of the result."""
+    def list_known(self) -> dict[str, Any]:
+        """Returns the fields `KNOWN` of the result."""
         start = self.start
         text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
-        told = (
+        values = (
             text, start.agent, start.model, start.call_id, start.prompt, start.pictures, start.task,
             tuple(self._list_messages()), tuple(map(self._log, self.turns)), tuple(self.exchanges),
         )  # fmt: skip
-        return dict(zip(TOLD, told, strict=True))
+        return dict(zip(KNOWN, values, strict=True))
 
     def _list_messages(self) -> list[Message]:
         messages = close_open_calls(self.history)
@@ -189,7 +189,7 @@ class Tree:
 
     history: Sequence[Message] = ()
     """The conversation that the root continues."""
-    runs: dict[str, RunStory] = field(default_factory=dict)
+    runs: dict[str, RunSoFar] = field(default_factory=dict)
     ends: dict[str, Part] = field(default_factory=dict)
     """Run → its end."""
     _shared: Parts = field(default_factory=Parts)
@@ -226,19 +226,19 @@ class Tree:
                 return self._make_end(event.result, self.runs[event.run], at)
         return None
 
-    def _make_end(self, result: RunResult, story: RunStory, at: float) -> Part:
-        left = result.exchanges[len(story.exchanges) :]
-        told = replace(story, exchanges=[*story.exchanges, *left]).list_told().items()
-        same = tuple(name for name, own in told if own == getattr(result, name))
-        end = replace(result, **{name: _UNSET[name] for name in (*same, "children")})
+    def _make_end(self, result: RunResult, so_far: RunSoFar, at: float) -> Part:
+        left = result.exchanges[len(so_far.exchanges) :]
+        known = replace(so_far, exchanges=[*so_far.exchanges, *left]).list_known().items()
+        same = tuple(name for name, own in known if own == getattr(result, name))
+        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
         children = tuple(child.id for child in result.children)
         return Part(
-            at=at, run=story.start.run, end=end, told=same, children=children, exchanges=left
+            at=at, run=so_far.start.run, end=end, known=same, children=children, exchanges=left
         )
 
     def _add(self, part: Part) -> None:
         if part.start is not None:
-            self.runs[part.run] = RunStory(part.start, part.history, part.at, part.at)
+            self.runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
             return
         self.runs[part.run].add(part)
         if part.end is not None:
@@ -262,7 +262,7 @@ class Tree:
         except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
 
-    def tell(self, run: str = "0", why: str = DIED) -> RunResult:
+    def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
         """Returns the result of a run with its children.
 
         Args:
@@ -274,13 +274,13 @@ class Tree:
         """
         if run not in self.runs:
             raise ConfigError("part of it is missing")
-        result, end = self.runs[run].tell(why), self.ends.get(run)
+        result, end = self.runs[run].make_result(why), self.ends.get(run)
         if end is None or end.end is None:
             begun = [one for one in self.runs if self.runs[one].start.parent == run]
             children = sorted(begun, key=order_of)
         else:
-            told = {name: getattr(result, name) for name in end.told if name in TOLD}
-            result = replace(end.end, **told)
+            known = {name: getattr(result, name) for name in end.known if name in KNOWN}
+            result = replace(end.end, **known)
             children = [one for one in end.children if one in self.runs]
         below = (child for child in children if child.startswith(f"{run}."))
-        return replace(result, children=tuple(self.tell(child, why) for child in below))
+        return replace(result, children=tuple(self.make_result(child, why) for child in below))

@@ -310,7 +310,7 @@ def test_a_row_in_which_a_byte_is_wrong_changes_no_text(kept: Path) -> None:
 def tell(rows: list[bytes]) -> RunResult:
     tree = Tree()
     tree.read(rows)
-    return tree.tell()
+    return tree.make_result()
 
 
 @pytest.mark.req("D-61")
