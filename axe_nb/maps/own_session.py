@@ -22,7 +22,7 @@ from axe_nb.recording.tape import RootTape
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.traces.context import find_context
+from axe_nb.traces import find_context
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -6,11 +6,12 @@ Source: product.md "Runs are recordings" (History); D-61, D-69.
 from __future__ import annotations
 
 import contextlib
+from collections import UserList
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
@@ -78,37 +79,20 @@ TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Columns that begin on the left; numbers end on the right."""
 
 
-class History(Sequence[HistoryRow]):
+class History(UserList[HistoryRow]):
     """Runs of the history, newest first; a notebook shows it as a table."""
 
-    def __init__(self, rows: Sequence[HistoryRow]) -> None:
-        self._rows = tuple(rows)
-
-    @overload
-    def __getitem__(self, index: int) -> HistoryRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> History: ...
-
-    def __getitem__(self, index: int | slice) -> HistoryRow | History:
-        if isinstance(index, slice):
-            return History(self._rows[index])
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def __repr__(self) -> str:
-        if not self._rows:
+        if not self:
             return "no runs in the history"
-        table = [NAMES, *(row.cells for row in self._rows)]
+        table = [NAMES, *(row.cells for row in self)]
         return "\n".join(align_columns(table))
 
     def _repr_html_(self) -> str:
-        if not self._rows:
+        if not self:
             return f"<p>{self!r}</p>"
         head = _format_cells("th", NAMES)
-        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self._rows)
+        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_frame(self) -> Any:
@@ -117,7 +101,7 @@ class History(Sequence[HistoryRow]):
         Raises:
             ConfigError: pandas is not installed.
         """
-        return make_frame(map(asdict, self._rows), NAMES).set_index("id")
+        return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
