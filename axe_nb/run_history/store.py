@@ -236,35 +236,29 @@ class Store:
         self._connection.executemany(
             "INSERT INTO parts (run, content) VALUES (?, ?)", [(number, p) for p in row.parts]
         )
-        self._connection.execute(
-            "UPDATE runs SET status = ?, runs = ?, turns = ?, tokens = ?, seconds = ?, bytes = ?,"
-            " cost = ? WHERE id = ?",
-            (
-                row.status, row.runs, row.turns, row.tokens, row.seconds, row.bytes, row.cost,
-                number,
-            ),
-        )  # fmt: skip
+        changes = ", ".join(f"{name} = ?" for name in COLUMNS)
+        values = [getattr(row, name) for name in COLUMNS]
+        self._connection.execute(f"UPDATE runs SET {changes} WHERE id = ?", (*values, number))
 
     def list_rows(self, agent: str | None, limit: int) -> list[Row]:
         """Returns the latest rows, newest first."""
-        where, names = ("WHERE agent = ? ", [agent]) if agent is not None else ("", [])
-        found = self._connection.execute(
-            f"SELECT id, {', '.join(COLUMNS)} FROM runs {where}ORDER BY id DESC LIMIT ?",
-            [*names, limit],
-        )
-        return [_make_row(*values) for values in found]
+        if agent is None:
+            return self._select("ORDER BY id DESC LIMIT ?", limit)
+        return self._select("WHERE agent = ? ORDER BY id DESC LIMIT ?", agent, limit)
+
+    def find_row(self, number: int) -> Row | None:
+        """Returns the row of that id."""
+        return next(iter(self._select("WHERE id = ?", number)), None)
+
+    def _select(self, clauses: str, *values: object) -> list[Row]:
+        names = (*COLUMNS, "id")
+        found = self._connection.execute(f"SELECT {', '.join(names)} FROM runs {clauses}", values)
+        return [Row(**dict(zip(names, one, strict=True))) for one in found]
 
     def count_rows(self) -> int:
         """Returns the number of runs."""
         (number,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
         return int(number)
-
-    def find_row(self, number: int) -> Row | None:
-        """Returns the row of that id."""
-        found = self._connection.execute(
-            f"SELECT id, {', '.join(COLUMNS)} FROM runs WHERE id = ?", (number,)
-        ).fetchone()
-        return _make_row(*found) if found else None
 
     def list_parts(self, number: int) -> list[bytes]:
         """Returns the parts of a run, in order."""
@@ -299,10 +293,6 @@ class Store:
     def _remove(self, number: int) -> None:
         self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
         self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
-
-
-def _make_row(number: int, *values: Any) -> Row:
-    return Row(**dict(zip(COLUMNS, values, strict=True)), id=number)
 
 
 def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
