@@ -335,7 +335,7 @@ def _find_form(hint: Hashable) -> Form:
     if isinstance(origin, type) and issubclass(origin, AxeError):
         return Form(_write_error, partial(_read_error, origin))
     if isinstance(origin, type) and dataclasses.is_dataclass(origin):
-        return Form(partial(_write_record, origin), partial(_read_record, origin))
+        return _make_record(origin)
     raise TypeError(f"{hint} cannot be represented as JSON")
 
 
@@ -424,12 +424,11 @@ def _read_fields(data: Any, fields: Iterable[Field], at: str, parts: Parts) -> d
     return values
 
 
-def _write_record(kind: type, value: Any, to: Writer) -> dict[str, Any]:
-    return _write_fields(partial(getattr, value), _list_fields(kind), to)
-
-
-def _read_record(kind: type, data: Any, at: str, parts: Parts) -> Any:
-    return kind(**_read_fields(data, _list_fields(kind), at, parts))
+def _make_record(kind: type) -> Form:
+    return Form(
+        lambda value, to: _write_fields(partial(getattr, value), _list_fields(kind), to),
+        lambda data, at, parts: kind(**_read_fields(data, _list_fields(kind), at, parts)),
+    )
 
 
 @cache

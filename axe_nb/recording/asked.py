@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, Request, ToolCall, ToolSpec
+from axe_nb.messages import Message, Request, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import MASK, Filter
 from axe_nb.reports import without_seconds
@@ -46,15 +46,11 @@ def _fits(recorded: str, asked: str) -> bool:
     for number, part in enumerate(rest, 1):
         start = last if number == len(rest) else asked.find(part, end)
         before = asked[max(0, end - len(PEM)) : end]
-        if start < end or not _may_be_secret(asked[end:start], before):
+        secret = asked[end:start]  # has no blanks, but for private keys; `***` is in Markdown, too
+        if start < end or (PEM not in before + secret and any(map(str.isspace, secret))):
             return False
         end = start + len(part)
     return True
-
-
-def _may_be_secret(text: str, before: str) -> bool:
-    """True for a text without blanks, and for private keys; `***` is also a line in Markdown."""
-    return not any(map(str.isspace, text)) or PEM in before + text
 
 
 @dataclass
@@ -135,18 +131,20 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
         **_describe_pictures(message.pictures),
     }
     if message.tool_calls:
-        described["calls"] = [_describe_call(call, clean) for call in message.tool_calls]
+        described["calls"] = [
+            {
+                "tool": call.name,
+                "arguments": clean.json(jsonable(call.arguments)),
+                **({"raw": clean.text(call.raw)} if call.raw else {}),
+            }
+            for call in message.tool_calls
+        ]
     return described
 
 
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns the digests of pictures; what they are is in the text, with their sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
-
-
-def _describe_call(call: ToolCall, clean: Filter) -> dict[str, Any]:
-    said = {"raw": clean.text(call.raw)} if call.raw else {}
-    return {"tool": call.name, "arguments": clean.json(jsonable(call.arguments)), **said}
 
 
 def _describe_tool(tool: ToolSpec, clean: Filter) -> dict[str, Any]:

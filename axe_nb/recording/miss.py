@@ -108,14 +108,11 @@ def describe_change(before: Any, now: Any) -> str:
     if old is None or new is None:
         what = "added" if old is None else "removed"
         return f"{where}, which was {what}: {_show(old if new is None else new)}"
-    start = _find_start(old, new)
+    start = 0
+    if max(len(old), len(new)) > MAX_SHOWN:  # show them from a few words before the difference
+        same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+        start = max(0, same - MAX_SHOWN // 3)
     return f"{where}: {_show(old, start)} → {_show(new, start)}"
-
-
-def _find_start(old: str, new: str) -> int:
-    """Returns where two lines begin to differ, a few words earlier if they are long."""
-    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
-    return max(0, same - MAX_SHOWN // 3) if max(len(old), len(new)) > MAX_SHOWN else 0
 
 
 def _describe_tools(before: list[Any], now: list[Any]) -> str:

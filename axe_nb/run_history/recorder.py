@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
@@ -58,7 +57,10 @@ class Recorder:
         """See `engine.recorder.Recorder`."""
         if self._held:
             return ""
-        if not self._writer.is_fine or _is_nearly_full(self._writer.path.parent):
+        is_nearly_full = False
+        with suppress(OSError):  # the folder may not exist yet
+            is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
+        if is_nearly_full or not self._writer.is_fine:
             self._writer.flush(PATIENCE)
         lacks, late = self._writer.take_late()
         own = self._root.problem
@@ -68,9 +70,3 @@ class Recorder:
     def finish(self, result: RunResult) -> None:
         """See `engine.recorder.Recorder`."""
         self._put(RunFinished("0", result))
-
-
-def _is_nearly_full(folder: Path) -> bool:
-    with suppress(OSError):  # it may not exist yet
-        return shutil.disk_usage(folder).free < LOW
-    return False
