@@ -44,7 +44,7 @@ IS_PART = "is_part"
 """Key of the metadata of a field whose long values are parts."""
 
 SHORT = 200
-"""Characters of JSON; shorter values are no parts."""
+"""Characters of JSON; shorter values do not become parts."""
 
 DIGITS = 20
 """Hexadecimal digits of a digest."""
@@ -131,7 +131,7 @@ class Parts:
 
 
 class Writer(NamedTuple):
-    """What values are written with."""
+    """The filter and the parts that values are written with."""
 
     clean: Filter | None
     parts: Parts

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from axe_nb.data_files import format_header, parse_header
 from axe_nb.endings import make_metadata
@@ -26,11 +26,13 @@ from axe_nb.results import RunResult, Turn
 
 DIED = "the process ended during this run; what was answered by then is kept"
 
-KNOWN = (
+Known = Literal[
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
     "exchanges",
-)  # fmt: skip
-"""Fields of a result that usually follow from the events."""
+]  # fmt: skip
+"""A field of a result that usually follows from the events."""
+
+KNOWN: tuple[Known, ...] = get_args(Known)
 
 LEVEL = 1
 """Compression level: higher ones gain little."""
@@ -50,7 +52,7 @@ WORDS = (
     b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
 )
-"""What most rows have in common: short ones take half as much. It belongs to the version."""
+"""Words that most rows have in common, for the compression: short rows take half as much."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -95,7 +97,7 @@ class Part:
     result: ToolResult | None = None
     end: RunResult | None = None
     """The result of the run, without the fields that follow from its other events."""
-    known: tuple[str, ...] = ()
+    known: tuple[Known, ...] = ()
     """The names of these fields."""
     children: tuple[str, ...] = ()
     """Ids, in call order."""
@@ -147,7 +149,7 @@ class RunSoFar:
             return result
         return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
 
-    def list_known(self) -> dict[str, Any]:
+    def list_known(self) -> dict[Known, Any]:
         """Returns the fields `KNOWN` of the result."""
         start = self.start
         text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
@@ -193,7 +195,7 @@ class Tree:
     ends: dict[str, Part] = field(default_factory=dict)
     """Run → its end."""
     _shared: Parts = field(default_factory=Parts)
-    """What earlier rows hold once for all."""
+    """Texts that earlier rows hold for later ones."""
 
     def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
         """Adds an event; returns its row, or None if none is kept of it.
@@ -279,7 +281,7 @@ class Tree:
             begun = [one for one in self.runs if self.runs[one].start.parent == run]
             children = sorted(begun, key=order_of)
         else:
-            known = {name: getattr(result, name) for name in end.known if name in KNOWN}
+            known = {name: getattr(result, name) for name in end.known}
             result = replace(end.end, **known)
             children = [one for one in end.children if one in self.runs]
         below = (child for child in children if child.startswith(f"{run}."))

@@ -364,7 +364,11 @@ def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept
 def test_what_the_turns_of_a_tree_share_is_kept_once(kept: Path, tmp_path: Path) -> None:
     @axe_nb.tool
     def look(what: str) -> str:
-        """Looks at something. And this is a long text about what it does, so that it is long."""
+        """Looks at something.
+
+        This is a long text about all that the tool does, which no model needs to read, but which
+        makes its description so long that it is worth the reference.
+        """
         return what
 
     @script("looker")
@@ -379,7 +383,7 @@ def test_what_the_turns_of_a_tree_share_is_kept_once(kept: Path, tmp_path: Path)
     for again in (loaded, axe_nb.load(tmp_path / "run.axe")):
         assert [one.system for one in again.exchanges] == [prompt] * 5
         assert [one.tools for one in again.exchanges] == [result.exchanges[0].tools] * 5
-    kept_once = prompt.strip(), "a long text about what it does"
+    kept_once = prompt.strip(), "worth the reference"
     for text in (read_text(kept, 1), (tmp_path / "run.axe").read_text("utf-8")):
         # the agent's own definition has its prompt, too
         assert [text.count(part) for part in kept_once] == [2, 1]
