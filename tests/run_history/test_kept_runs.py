@@ -364,10 +364,10 @@ def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept
 def test_what_the_turns_of_a_tree_share_is_kept_once(kept: Path, tmp_path: Path) -> None:
     @axe_nb.tool
     def look(what: str) -> str:
-        """Looks at something.
-
-        This is a long text about all that the tool does, which no model needs to read, but which
-        makes its description so long that it is worth the reference.
+        """Looks at something, in a long text
+        about all that the tool does, which no model needs to read, but which makes
+        its description so long that it is worth the reference, also in the file of
+        a run that is kept.
         """
         return what
 
