@@ -111,47 +111,31 @@ class UsageMeter:
         """True if `max_cost` of this run or of one above it holds."""
         return any(meter.limits.max_cost for meter in self._walk_up())
 
-    def check(self) -> None:
-        """Checks that one more request may be sent.
+    def check(self, *, is_child: bool = False) -> None:
+        """Checks that one more request may be sent, or one more child be started.
 
         Raises:
-            RunStopped: a cap of this run or of one above it has been reached.
+            RunStopped: a cap of this run or of one above it has been reached; or the requests left
+                are those of children that have already been started.
         """
         for meter in self._walk_up():
-            meter._check()
+            meter._check(meter.expected if is_child else 0)
 
     def has_cap(self, cap: str) -> bool:
         """True if that cap, in words, applies to this run."""
         return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
 
-    def child(
-        self, agent: str, limits: TreeLimits, path: str = "", *, is_admitted: bool = False
-    ) -> UsageMeter:
+    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
         """The meter of a child, which will send at least one request.
 
         Args:
             agent: the child.
             limits: its own.
             path: of its file.
-            is_admitted: True if its requests are known to fit.
-
-        Raises:
-            RunStopped: the requests left are those of children that have already been started.
         """
-        if not is_admitted:
-            self.check_room()
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)
-
-    def check_room(self) -> None:
-        """Checks that another child may be started.
-
-        Raises:
-            RunStopped: as for `child`.
-        """
-        for meter in self._walk_up():
-            meter._check(meter.expected)
 
     def settle(self) -> None:
         """Counts the run no longer as one whose first request is to come."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
@@ -20,7 +20,7 @@ from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
@@ -58,19 +58,49 @@ class CallSlot:
             self.slots.release()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingCall:
-    """A call of a run, about to be made."""
+    """A call of a run on its way through the links, which complete it."""
 
     call: ToolCall
     number: int
     """Among all calls of the run, from 1 (D-59)."""
     turn: int
     """The turn that made it."""
+    index: int
+    """Position in its turn, from 0."""
+    count: int
+    """Number of calls of the turn."""
     ahead: float
     """Virtual seconds already elapsed."""
     slot: CallSlot
     """Its own: children that need one must not wait for it."""
+    arguments: Mapping[str, Any]
+    """Those to run with."""
+    tool: Tool = field(init=False)
+    guard: Guard = field(default_factory=Guard)
+    """The needs of the call with these arguments."""
+    is_edited: bool = False
+    """True if the person has changed the arguments."""
+    edited: Mapping[str, Any] | None = None
+    """The arguments that ran instead of the model's; None = its own, or it was not authorised."""
+    note: str = ""
+    """The person's yes, for people."""
+    is_skipped: bool = False
+    has_begun: bool = False
+    """True once its tool is run."""
+
+
+class CallLink(Protocol):
+    """One concern of a call; asks the next link."""
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """Returns the output of the call.
+
+        Raises:
+            Exception: whatever the tool raises; a failure is an error result for the model.
+            RunStopped: the tree has been stopped.
+        """
 
 
 StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]

@@ -107,45 +107,26 @@ class Children:
             ToolError: the key is invalid, or another child of the call already uses it; or the tree
                 may not send another request.
         """
-        place: Place | None = None
+        place = self._take_place(call.number, job.key)
         try:
-            place = self._take_place(call.number, job.key)
-            is_admitted = self._is_admitted(place)
-            if not is_admitted:
-                self._scope.meter.check_room()  # cheap where a model makes calls without end
-            return await self._start(call, job, env or self._scope.env, place, is_admitted)
-        except (ConfigError, RunStopped) as error:
-            if place is not None:
-                self._release(place)
-            if isinstance(error, RunStopped):
-                if self._scope.env.tape is not None and place is not None:
-                    self._scope.env.tape.keep_refusal(self._locate(place), 1, error)
-                raise ToolError(f"not run: {error}") from None
+            self._scope.admit(self._locate(place))  # cheap where a model makes calls without end
+            return await self._start(call, job, env or self._scope.env, place)
+        except RunStopped as stop:
+            self._release(place)
+            raise ToolError(f"not run: {stop}") from None
+        except ConfigError:
+            self._release(place)
             raise
-
-    def _is_admitted(self, place: Place) -> bool:
-        """True if the child is recorded, so that no cap refuses it.
-
-        Raises:
-            RunStopped: a cap refused it when it was recorded.
-        """
-        tape, origin = self._scope.env.tape, self._scope.env.origin
-        if origin is not None and origin.holds(self._locate(place), 1):
-            return True
-        return tape is not None and tape.admits(self._locate(place), 1, self._scope.meter.has_cap)
 
     def _locate(self, place: Place) -> str:
         """Returns the place of a child before its first turn."""
         return f"{self._scope.id}.{place.key}/0"
 
-    async def _start(
-        self, call: PendingCall, job: Job, env: Env, place: Place, is_admitted: bool
-    ) -> RunResult:
+    async def _start(self, call: PendingCall, job: Job, env: Env, place: Place) -> RunResult:
         number = call.number
         agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
         agent = env.as_child(agent)
-        if env.origin is not None:
-            agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
+        agent, job = env.adapt(f"{self._scope.id}.{place.key}", agent, job)
         agent = confine(agent, self._workdir, env.workdir, env.defined)
         try:
             parse_model(agent.model)
@@ -154,10 +135,10 @@ class Children:
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
         async with self._slots:
             ahead = max(call.ahead, self._ahead.get(number, call.ahead))
+            self._scope.admit(self._locate(place))
             scope = self._scope.child(
-                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead,
-                is_admitted=is_admitted,
-            )  # fmt: skip
+                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead
+            )
             try:
                 scope.clock.check()
                 plan = await make_plan(scope, job)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
 
-from axe_nb.engine.model_client import ModelClient
+from axe_nb.engine.chain import connect_model
 from axe_nb.engine.plan import Plan
 from axe_nb.events import DataForm, TurnFinished, TurnStarted
-from axe_nb.exchanges import Exchange
+from axe_nb.exchanges import ASKED_NOW, Exchange
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -29,8 +29,6 @@ from axe_nb.messages import (
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, Turn
 from axe_nb.text import count_bytes
-from axe_nb.times import Kind
-from axe_nb.wire_log import WireLog
 
 BYTES_OF_TOKEN = 4
 """UTF-8 bytes of a token, in the middle (D-18)."""
@@ -42,7 +40,7 @@ class Conversation:
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
         self._scope = plan.scope
-        self._model = ModelClient(plan)
+        self._model = connect_model(plan)
         self._plan = plan
         self.messages = close_open_calls(plan.job.history)
         self._wire = WireCache()
@@ -67,21 +65,21 @@ class Conversation:
     @property
     def text(self) -> str:
         """The model's latest text, including that of an incomplete reply."""
-        return self._model.arrived or self._last_text
+        return self._model.partial.text or self._last_text
 
     @text.setter
     def text(self, text: str) -> None:
         self._last_text = text
 
     @property
-    def exchanges(self) -> tuple[Exchange, ...]:
+    def exchanges(self) -> Sequence[Exchange]:
         """Every request so far, with its outcome."""
-        return tuple(self._model.exchanges)
+        return self._model.partial.exchanges
 
     @property
     def retries(self) -> int:
         """Number of requests sent again."""
-        return self._model.retries
+        return sum(one.attempt > 1 for one in self.exchanges)
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
@@ -118,14 +116,14 @@ class Conversation:
         self._offered = tools
         self._go_back()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
-        self._model.check_caps(f"{scope.id}/{number}")
+        scope.admit(f"{scope.id}/{number}")
         form = self._find_form() if output else ""
         scope.env.emit(
             TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
         )
-        before = len(self._model.exchanges)
-        response = await self._send(self.make_request(tools, output=output), number)
-        response = self._settle_calls(response)
+        before = len(self.exchanges)
+        response = await self._model.send(self.make_request(tools, output=output))
+        response, source = self._settle_calls(response), self.exchanges[-1].source
         calls = response.tool_calls
         self.turns = number
         self.usage += response.usage
@@ -135,14 +133,14 @@ class Conversation:
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls) or response.is_paused:
             self.messages.append(response.message(calls=kept))
-        if not self._model.is_kept:
+        if source in ASKED_NOW:
             scope.meter.charge(scope.name, self.context_size(response), response.usage.cost)
         scope.env.emit(
             TurnFinished(
                 scope.id, number, response.content, () if closing else calls,
                 response.stop_reason, response.usage, agent.sub_agents_config.parallel, closing,
-                asked, question or self._said, tuple(self._model.exchanges[before:]),
-                self._model.exchanges[-1].source, response.server_calls, response.sources,
+                asked, question or self._said, tuple(self.exchanges[before:]),
+                source, response.server_calls, response.sources,
             )
         )  # fmt: skip
         return response
@@ -163,19 +161,9 @@ class Conversation:
         output = self._plan.output
         return "" if output is None else "value" if output.is_wrapped else "object"
 
-    async def _send(self, request: Request, number: int) -> Response:
-        """Sends the request of a turn, and notes its time, also if it fails."""
-        began = self._scope.seconds
-        try:
-            return await self._model.send(request, number)
-        finally:
-            kind: Kind = "replay" if self._model.is_played else "model"
-            self._scope.note(kind, began, number)
-
     def _go_back(self) -> None:
         """Gives a fork the conversation that the run had before a turn, up to its place."""
-        origin = self._scope.env.origin
-        opening = origin.open_turn(self._scope.id, self.turns + 1) if origin else None
+        opening = self._plan.job.open_turn(self.turns + 1)
         self._said = opening.said if opening else ""
         if opening is not None and opening.messages:  # a file may be damaged
             self.messages = list(opening.messages)
@@ -193,7 +181,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, wire=self._wire, log=WireLog(),
+            system_ends=plan.briefing.system_ends, wire=self._wire,
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 
@@ -214,7 +202,7 @@ class Conversation:
                 self.turns, response.content, () if closing else response.tool_calls, results,
                 response.stop_reason, response.usage,
                 self._scope.agent.sub_agents_config.parallel, closing, asked,
-                question or self._said, self._model.exchanges[-1].source,
+                question or self._said, self.exchanges[-1].source,
                 response.server_calls, response.sources,
             )
         )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,12 +20,11 @@ from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.incomplete import format_cut, tell_incomplete
 from axe_nb.engine.nesting import InsideRun
-from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Response, ToolCall, ToolResult
+from axe_nb.messages import Response, ToolResult
 from axe_nb.results import RunResult, Status
 from axe_nb.text import one_line
 from axe_nb.times import Lap
@@ -58,7 +56,7 @@ class Run:
         self.data: Any = None
         """The answer as data."""
         self.conversation.say(plan.prompt, plan.pictures)
-        self.dispatch.pictures.use(self.conversation.messages)
+        self.dispatch.made.pictures.use(self.conversation.messages)
 
     @property
     def task(self) -> str:
@@ -106,14 +104,13 @@ class Run:
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
-                self.task, self.plan.prompt, self.plan.pictures, self._origin, self._undo_id,
+                self.task, self.plan.prompt, self.plan.pictures, self._forked_at, self._undo_id,
             )
         )  # fmt: skip
 
     @property
-    def _origin(self) -> str:
-        origin = self.scope.env.origin
-        return origin.place if origin and not self.scope.parent else ""
+    def _forked_at(self) -> str:
+        return "" if self.scope.parent else self.scope.env.forked_at
 
     @property
     def _undo_id(self) -> str:
@@ -172,7 +169,7 @@ class Run:
         Raises:
             RunStopped: a limit has been reached.
         """
-        talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
+        talk, toolset = self.conversation, self.plan.toolset
         response = await talk.turn(
             talk.tools, with_calls=toolset.is_needed, output=not self.plan.asks_at_end
         )
@@ -195,22 +192,12 @@ class Run:
         if stop := self._check_limits(response):
             talk.finish_turn(response)
             raise stop
-        left = None if limits.tool_calls is None else limits.tool_calls - self.dispatch.calls
         results: list[ToolResult | None] = [None] * len(calls)
         try:
-            kept = self._find_kept(calls)
-            await self.dispatch.run_all(calls, results, left, kept, turn=talk.turns)
+            await self.dispatch.run_all(talk.turns, calls, results)
         finally:
             talk.finish_turn(response, tuple(r for r in results if r is not None))
-        if left is not None and len(calls) > left:
-            most = limits.tool_calls
-            raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
         return True
-
-    def _find_kept(self, calls: tuple[ToolCall, ...]) -> Sequence[KeptCall | None]:
-        """The calls of the latest turn that a fork does not make again."""
-        origin = self.scope.env.origin
-        return origin.find_calls(self.scope.id, self.conversation.turns, calls) if origin else ()
 
     @property
     def _takes_data(self) -> bool:
@@ -248,14 +235,13 @@ class Run:
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         env = self.scope.env
         self.warnings += self.dispatch.describe_denials()
-        self.warnings += self.dispatch.file_log.warnings
+        self.warnings += self.dispatch.made.file_log.warnings
         if status == "completed":  # else the error names the cap
             self.warnings += self.scope.meter.describe_overshoots()
         if not self.scope.parent:
             problems = (
-                env.tape.finish(status) if env.tape else "",
+                *(warning for replay in env.replays for warning in replay.finish(status)),
                 env.recorder.problem() if env.recorder else "",
-                *(env.origin.finish(status) if env.origin else ()),
                 *(env.stepper.describe_missed() if env.stepper else ()),
                 *env.kept.describe_lost(),
             )
@@ -280,27 +266,26 @@ class Run:
         cause: AxeError | None,
         children: tuple[RunResult, ...],
     ) -> RunResult:
-        scope, talk, did = self.scope, self.conversation, self.dispatch
+        scope, talk, did = self.scope, self.conversation, self.dispatch.made
         own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
-            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
+            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.count,
             retries=talk.retries, children=children, usage=talk.usage, stop_reason=talk.stop_reason,
             duration_ms=round(seconds * 1000), messages=tuple(talk.messages),
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
-            pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
+            pictures=self.plan.pictures, task=self.task, exchanges=tuple(talk.exchanges),
             cause=copy(cause),  # a copy: no traceback keeps the run alive
             metadata=own, times=(whole, *scope.times),
         )  # fmt: skip
         if not scope.parent:
-            changed = scope.env.origin.changed if scope.env.origin else {}
-            kept = scope.env.agents.describe(scope.agent, changed)
+            kept = scope.env.agents.describe(scope.agent)
             undo_id = self._undo_id if scope.env.kept.is_used else ""
-            result = replace(result, origin=self._origin, definitions=kept, undo_id=undo_id)
+            result = replace(result, origin=self._forked_at, definitions=kept, undo_id=undo_id)
         elif notes := self.plan.job.notes(result):
             result = replace(result, metadata={**own, **notes})
         return result

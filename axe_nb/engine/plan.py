@@ -111,7 +111,7 @@ class Plan:
 
     def _find_lack(self) -> tuple[str, ...]:
         """The key that a dry run does without; a replay needs none."""
-        if self.scope.env.tape or not isinstance(self.provider, Keyless):
+        if self.scope.env.cassette or not isinstance(self.provider, Keyless):
             return ()
         return (self.provider.problem.message,)
 
@@ -147,23 +147,14 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
 
 async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """As `_ask`; a run on the way to the place of a fork has the prompt that it had.
-
-    Raises:
-        ConfigError: its pictures are too large.
-    """
-    origin = scope.env.origin
-    had = origin.find_prompt(scope.id) if origin else None
-    return had or await _ask(scope.agent, job, briefing, protocol)
-
-
-async def _ask(agent: Agent, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
     """The complete prompt; a picture of a file that the conversation has had is not sent again.
 
     Raises:
         ConfigError: its pictures are too large.
     """
-    room = PictureRoom(agent.limits.max_picture_bytes, protocol)
+    if job.asked is not None:
+        return job.asked
+    room = PictureRoom(scope.agent.limits.max_picture_bytes, protocol)
     room.use(job.history)
     sent = {picture for message in job.history for picture in message.all_pictures()}
     new = tuple(pair for pair in briefing.pictures if pair[1] not in sent)
@@ -235,7 +226,7 @@ async def _check_price(scope: RunScope) -> None:
         ConfigError: the price of the model is unknown (D-64).
     """
     agent = scope.agent
-    if scope.meter.caps_cost and not scope.env.tape:
+    if scope.meter.caps_cost and not scope.env.cassette:
         await scope.env.prices.load(agent.model)
     try:
         _require_price(scope, agent)
@@ -246,7 +237,7 @@ async def _check_price(scope: RunScope) -> None:
 
 def _require_price(scope: RunScope, agent: Agent) -> None:
     """As `_check_price`, for any agent of the tree."""
-    if not scope.meter.caps_cost or scope.env.tape or scope.env.prices.knows(agent.model):
+    if not scope.meter.caps_cost or scope.env.cassette or scope.env.prices.knows(agent.model):
         return
     raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
 

@@ -119,6 +119,10 @@ def _check_price(scope: RunScope, tool: Tool) -> None:
         ConfigError: its price is unknown.
     """
     model = scope.agent.model
-    if not scope.meter.caps_cost or scope.env.tape or scope.env.prices.knows_call(model, tool.name):
+    if (
+        not scope.meter.caps_cost
+        or scope.env.cassette
+        or scope.env.prices.knows_call(model, tool.name)
+    ):
         return
     raise make_price_error(model, f"limits.max_cost cannot be enforced with {tool.name}")

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from axe_nb.engine.given import encode_body, make_reply
+from axe_nb.engine.given import encode_body, make_given, make_reply
 from axe_nb.errors import ConfigError
+from axe_nb.exchanges import Exchange
 from axe_nb.messages import Request, Response
 from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason
@@ -150,6 +151,17 @@ class Step:
                 raise ConfigError("the result given at a step must be text, without pictures")
             return Decision("result", output.content)
         return Decision("edit" if self.kind == "reply" else "result", reply=_check_reply(value))
+
+
+def make_decided(step: Step, decision: Decision) -> Exchange | None:
+    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
+    if step.kind != "request" or step.request is None:
+        return None
+    if decision.choice == "skip":
+        return make_given(step.request, step.turn, Response(), "skipped")
+    if decision.reply is None:
+        return None
+    return make_given(step.request, step.turn, decision.reply)
 
 
 def _check_reply(value: Any) -> Response:

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count, takewhile
 
 from axe_nb.engine.dispatch import is_refused
-from axe_nb.engine.origin import Opening
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolCall, ToolResult, close_open_calls
 from axe_nb.recording.asked import Asked, Describer
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult, Turn
+from axe_nb.tools.tool import Opening
 
 
 @dataclass(eq=False)
@@ -48,6 +49,11 @@ class RecordedRun:
         if exchange is None or exchange.cut:
             return None
         return exchange if exchange.response or exchange.error else None
+
+    def list_attempts(self, turn: int) -> Sequence[Exchange]:
+        """Returns the attempts of a turn, up to the first that was cut."""
+        attempts = (self.find(turn, number) for number in count(1))
+        return [one for one in takewhile(bool, attempts) if one]
 
     def keep(self, exchange: Exchange) -> Exchange:
         """Returns an exchange for a fork: the ids of its calls are those of the run."""

@@ -30,7 +30,10 @@ def find_output(kept: Definitions | None) -> Output | None:
 
 
 def describe_agents(
-    snapshot: Snapshot, options: Overrides, forked: Definitions | None
+    snapshot: Snapshot,
+    options: Overrides,
+    forked: Definitions | None,
+    changed: Mapping[str, Agent],
 ) -> AgentSource:
     """The agents of a snapshot, as a source that can describe them for later forks.
 
@@ -38,10 +41,11 @@ def describe_agents(
         snapshot: the snapshot.
         options: those of the root.
         forked: the agents of the run that is forked; None = the run is not a fork.
+        changed: id of a run → its agent, as the fork changes it; grows while the tree runs.
     """
     output = options.output or find_output(forked)
 
-    def describe(root: Agent, changed: Mapping[str, Agent]) -> Definitions:
+    def describe(root: Agent) -> Definitions:
         def define(agent: Agent) -> Definition:
             return Definition.of(agent, snapshot.find_context(agent))
 

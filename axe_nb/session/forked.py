@@ -41,13 +41,14 @@ class BeginningFork:
     """The agent at the place, if one is named; None = the one that was there."""
 
     @cached_property
-    def origin(self) -> Fork:
+    def fork(self) -> Fork:
         """The recorded run that the new tree continues."""
         return Fork(self.point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
-        kept = self.point.root.definitions
+        fork, kept = self.fork, self.point.root.definitions
+        env = replace(env, fork=fork, forked_at=fork.place, adapt=fork.adapt)
         if kept is None:
             return env
         own = Overrides(model_all=kept.model_all or None, vars=kept.vars, timeout=None)
@@ -68,7 +69,7 @@ class BeginningFork:
         else:
             agent = apply_overrides(agent, Overrides(model_all=options.model_all, timeout=None))
         agent = replace(agent, warnings=(*agent.warnings, *self.restored.warnings))
-        return agent, replace(job, agent=agent)
+        return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
         """Checks that the sub-agent at the place can start with its changes, as a root is checked.
@@ -87,9 +88,8 @@ class BeginningFork:
         env = scope.env
         agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = scope.child(
-            agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead,
-            is_admitted=True,
-        )  # fmt: skip
+            agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead
+        )
         try:
             await make_plan(below, job)
         finally:

@@ -267,8 +267,7 @@ class RunHandle:
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
             check_can_step(plan.scope.env)
-            if plan.scope.env.tape:
-                plan.scope.env.tape.cancel = self.cancel
+            plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)
             result = await self._run.execute()
         except BaseException as error:

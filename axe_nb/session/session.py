@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -204,6 +204,7 @@ class Session:
         *,
         traced_in: Context | None = None,
         is_dry: bool = False,
+        on_claim: Callable[[], None] | None = None,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
@@ -214,6 +215,7 @@ class Session:
             streams: True if replies are shown as they arrive.
             traced_in: the context of its spans; None = it is not traced.
             is_dry: True if nothing will be sent, so that no key is needed.
+            on_claim: called when the run has its records in the cassette.
 
         Raises:
             ConfigError: invalid configuration.
@@ -221,25 +223,30 @@ class Session:
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
+        if tape is not None and not tape.may_ask:
+            ask_person = None
+        if tape is not None and on_claim is not None:
+            tape.on_claim = on_claim
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         fork = self._begin_fork(request, snapshot)
         forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=describe_agents(snapshot, request.overrides, forked),
+            agents=describe_agents(
+                snapshot, request.overrides, forked, fork.fork.changed if fork else {}
+            ),
             defined=snapshot.defined,
             tools=self.handed,
             emit=with_spans(_record(recorder, emit), traced_in),
-            origin=fork.origin if fork else None,
             recorder=recorder,
             ask_person=ask_person,
             describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
-            tape=tape,
+            cassette=tape,
             nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
-            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget, ask_person),
+            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget),
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
@@ -332,7 +339,7 @@ class Session:
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
-            _, snapshot = self._read_settings(folder, "nothing" if env.tape else "key")
+            _, snapshot = self._read_settings(folder, "nothing" if env.cassette else "key")
             snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from axe_nb.exchanges import Source
+from axe_nb.exchanges import ASKED_NOW
 from axe_nb.messages import Usage
 from axe_nb.results import RunResult
-
-ASKED: tuple[Source, ...] = ("", "edited")
-"""Sources of answers that the model of the run gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
 
 def _count(run: RunResult) -> Spent:
     """Returns the usage of one run, without what no model was asked for in it."""
-    asked = [turn.usage for turn in run.log if turn.source in ASKED]
+    asked = [turn.usage for turn in run.log if turn.source in ASKED_NOW]
     if len(asked) == len(run.log):
         return Spent(1, run.turns, run.usage)
     return Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
