@@ -98,11 +98,13 @@ class Dispatch:
                         if index % STRETCH == STRETCH - 1:
                             await asyncio.sleep(0)  # to those that have begun, and the timer
                             clock.check()
-                        slot = await CallSlot.take(slots)
+                        await slots.acquire()
+                        slot = CallSlot(slots)
                         group.create_task(run(index, slot)).add_done_callback(slot.release)
         else:
             for index in range(len(allowed)):
-                slot = await CallSlot.take(slots)
+                await slots.acquire()
+                slot = CallSlot(slots)
                 try:
                     await run(index, slot)
                 finally:

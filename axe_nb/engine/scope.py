@@ -275,14 +275,7 @@ class RunScope:
         )
 
     def child(
-        self,
-        agent: Agent,
-        job: Job,
-        env: Env,
-        *,
-        call_id: str,
-        key: str,
-        ahead: float,
+        self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
         """The scope of a child that was admitted; its clock starts now.
 
@@ -290,13 +283,13 @@ class RunScope:
             agent: the child.
             job: the child's task and limits.
             env: dependencies of the child.
+            id: id of the child: that of this run, and the number of its call, with a suffix if the
+                call has several children.
             call_id: id of the call that starts the child.
-            key: the last part of the child's id: the number of its call, with a suffix if the call
-                has several children.
             ahead: virtual seconds already elapsed.
         """
         limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead, f"{self.id}.{key}")
+        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
         return RunScope(
             env=env,
             agent=agent,
@@ -306,7 +299,7 @@ class RunScope:
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=clock,
-            id=f"{self.id}.{key}",
+            id=id,
             parent=self.id,
             call_id=call_id,
             depth=self.depth + 1,

@@ -26,8 +26,8 @@ from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.tools.tool import Job
 
-CHECKED = "check"
-"""Last part of the id of a run that is only checked."""
+CHECKED = "0.check"
+"""The id of a run that is only checked."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class BeginningFork:
         env = scope.env
         agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = scope.child(
-            agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead
+            agent, job, scope.env, id=CHECKED, call_id=run.call_id, ahead=scope.clock.ahead
         )
         try:
             await make_plan(below, job)
