@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from axe_nb.engine.questions import AskPerson, Question
+from axe_nb.engine.person import AskPerson, Decision, Question, Step
 from axe_nb.engine.scope import RunScope
-from axe_nb.engine.step import Decision, Step
 from axe_nb.events import PersonAnswered, PersonAsked
 from axe_nb.limits import RunStopped
 

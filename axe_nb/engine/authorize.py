@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.engine.ask_person import ask_person, has_person
-from axe_nb.engine.questions import ApprovalRequest
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.engine.scope import RunScope
-from axe_nb.engine.step import Decision
 from axe_nb.engine.stepping import find_schema
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from dataclasses import dataclass, field
 
-from axe_nb.engine.questions import ApprovalRequest, AskPerson
+from axe_nb.engine.person import ApprovalRequest, AskPerson
 from axe_nb.limits import RunStopped
 from axe_nb.text import format_dollars
 

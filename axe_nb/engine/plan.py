@@ -23,8 +23,7 @@ from axe_nb.agents.variables import fill_in
 from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.engine.server_tools import enter_server_tools
-from axe_nb.engine.toolset import Toolset, assemble
+from axe_nb.engine.toolset import Toolset, assemble, enter_server_tools
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision, Question
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, ToolResult

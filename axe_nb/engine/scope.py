@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.definitions import Definitions
@@ -18,22 +18,42 @@ from axe_nb.agents.servers import McpServer
 from axe_nb.clock import Clock
 from axe_nb.engine.budget import Purse
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.questions import AskPerson, Question
-from axe_nb.engine.recorder import Recorder
+from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
-from axe_nb.engine.toolset import DepthLimit
-from axe_nb.events import Emit, PersonAsked
+from axe_nb.events import Emit, Event, PersonAsked
 from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.results import name_run
+from axe_nb.results import RunResult, name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap
 from axe_nb.tools.tool import Job, Tool
+
+HARD_DEPTH = 5
+"""Maximum depth of any configuration (A-10.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthLimit:
+    """Depth limit of a tree (D-3)."""
+
+    root: int = 0
+    """The root's own `max_depth`; 0 = each tool's default."""
+    lowest: int = HARD_DEPTH
+    """The lowest `max_depth` on the path from the root; a child can only lower it."""
+
+    def lowered(self, agent: Agent) -> DepthLimit:
+        """Returns the limit for a child."""
+        own = agent.sub_agents_config.max_depth or HARD_DEPTH
+        return self if own >= self.lowest else replace(self, lowest=own)
+
+    def of(self, tool: Tool) -> int:
+        """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
+        return min(self.root or tool.default_depth, self.lowest)
 
 
 async def brief_now(agent: Agent) -> Briefing:
@@ -43,6 +63,19 @@ async def brief_now(agent: Agent) -> Briefing:
         ConfigError: as for `brief`.
     """
     return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
+
+
+class Recorder(Protocol):
+    """Keeps one root run with its tree; neither blocks nor raises."""
+
+    def event(self, event: Event) -> None:
+        """Takes an event of the tree."""
+
+    def problem(self) -> str:
+        """Returns the reason why the run cannot be kept, once, at its end; empty = it is kept."""
+
+    def finish(self, result: RunResult) -> None:
+        """Takes the result of the root, whatever ended it."""
 
 
 @dataclass(slots=True)

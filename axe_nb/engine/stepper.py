@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision, Step
+from axe_nb.engine.person import Decision, Question, Step
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.text import quote, suggestion

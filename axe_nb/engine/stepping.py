@@ -14,8 +14,8 @@ from axe_nb.engine.arrival import Partial, turn_of
 from axe_nb.engine.ask_person import ask_person
 from axe_nb.engine.call import CallLink, PendingCall
 from axe_nb.engine.links import Link
+from axe_nb.engine.person import Decision, Step, make_decided
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.engine.step import Decision, Step, make_decided
 from axe_nb.engine.stepper import Stepper
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped

@@ -14,11 +14,9 @@ from typing import Literal
 
 from axe_nb.agents.agent import Agent
 from axe_nb.engine import replay
-from axe_nb.engine.given import make_given
+from axe_nb.engine.person import make_given
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
-from axe_nb.forks.moved import move_run
-from axe_nb.forks.point import ForkPoint
-from axe_nb.forks.recorded import RecordedRun
+from axe_nb.forks.point import ForkPoint, RecordedRun
 from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.asked import Asked, Describer, is_same
@@ -28,6 +26,27 @@ from axe_nb.redaction import MASK, find_filter
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Opening
+
+
+def move_run(run: RunResult, before: str, now: str) -> RunResult:
+    """Returns a run with all below it, marked as recorded, below another id.
+
+    Args:
+        run: the run.
+        before: id of the run above it, in the tree that it is taken from.
+        now: the id of that run in the new tree.
+    """
+    id = f"{now}{run.id.removeprefix(before)}"
+    task = {"task_id": id} if "task_id" in run.metadata else {}
+    return replace(
+        run,
+        id=id,
+        metadata={**run.metadata, **task},
+        log=tuple(replace(turn, source="recorded") for turn in run.log),
+        exchanges=tuple(replace(one, source="recorded") for one in run.exchanges),
+        children=tuple(move_run(child, before, now) for child in run.children),
+    )
+
 
 Adapt = Callable[[Agent, Job], tuple[Agent, Job]]
 """Agent and job of the run at the place → the same with its changes."""

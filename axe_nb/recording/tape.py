@@ -13,9 +13,8 @@ from itertools import count, takewhile
 from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE
-from axe_nb.engine.questions import ApprovalRequest, Question
+from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
 from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
-from axe_nb.engine.step import Decision, Step, make_decided
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped

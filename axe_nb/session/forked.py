@@ -20,10 +20,9 @@ from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.session.described import find_output
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.snapshot import Snapshot
+from axe_nb.session.snapshot import Snapshot, find_output
 from axe_nb.tools.tool import Job
 
 CHECKED = "0.check"

@@ -20,8 +20,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
+from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan
-from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
@@ -267,7 +267,8 @@ class RunHandle:
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
             check_can_step(plan.scope.env)
-            plan.scope.env.halt.cancel = self.cancel
+            if plan.scope.env.replays:
+                plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)
             result = await self._run.execute()
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Sessions: builds runs from agents, settings and connections, and remembers their results.
+"""Sessions: build runs from agents, settings and connections, and remember their results.
 
 Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 """
@@ -22,18 +22,19 @@ from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.engine.budget import Budget, Purse
+from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.questions import AskPerson
-from axe_nb.engine.recorder import Recorder
-from axe_nb.engine.scope import Env, RunScope
+from axe_nb.engine.scope import Env, Recorder, RunScope
 from axe_nb.engine.stepper import make_stepper
 from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
+from axe_nb.exchanges import ASKED_NOW
 from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
+from axe_nb.messages import Usage
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
@@ -41,12 +42,9 @@ from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
-from axe_nb.session.described import describe_agents
-from axe_nb.session.folders import find_script_dirs, find_source_dirs
 from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
-from axe_nb.session.snapshot import Snapshot
-from axe_nb.session.spent import Spent, add_spent
+from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
@@ -60,6 +58,34 @@ if TYPE_CHECKING:
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
     from axe_nb.session.forked import BeginningFork
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Usage of one agent with one model in a session, as a root or a child."""
+
+    runs: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
+
+
+def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
+    """Adds the usage of a finished tree to that of a session, by agent and model."""
+    for one in result.walk():
+        key = (one.agent, one.model)
+        spent[key] = spent.get(key, Spent()) + _count(one)
+
+
+def _count(run: RunResult) -> Spent:
+    """Returns the usage of one run, without what no model was asked for in it."""
+    asked = [turn.usage for turn in run.log if turn.source in ASKED_NOW]
+    if len(asked) == len(run.log):
+        return Spent(1, run.turns, run.usage)
+    return Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+
 
 CASSETTE = "AXE_CASSETTE"
 """Environment variable with the path of a cassette for the whole process."""
