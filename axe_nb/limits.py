@@ -248,47 +248,31 @@ class Slots:
         """
         self._free = most or sys.maxsize
         self._above = above
-        self._waiters: OrderedDict[asyncio.Future[None], None] | None = None
-        """In order of arrival; None = none has ever waited, as in almost every run."""
+        self._waiters = OrderedDict[asyncio.Future[None], None]()
+        """In order of arrival."""
+
+    async def acquire(self) -> None:
+        """Takes a slot; waits for one if there is none."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait()
+        if self._above is not None:
+            try:
+                await self._above.acquire()
+            except asyncio.CancelledError:
+                self._give()
+                raise
 
     def acquire_now(self) -> bool:
-        """Takes a slot if one is free, without the cost of a coroutine; returns True if it did."""
+        """Takes a slot if one is free; returns True if it did."""
         if not self._free or (self._above is not None and not self._above.acquire_now()):
             return False
         self._free -= 1
         return True
 
-    async def acquire(self) -> None:
-        """Takes a slot; waits for one if there is none."""
-        await self._take()
-        if self._above is None:
-            return
-        try:
-            await self._above.acquire()
-        except asyncio.CancelledError:
-            self._give()
-            raise
-
-    def release(self) -> None:
-        """Gives a slot back, to the first that waits."""
-        self._give()
-        if self._above is not None:
-            self._above.release()
-
-    async def __aenter__(self) -> None:
-        if not self.acquire_now():
-            await self.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
-
-    async def _take(self) -> None:
-        if self._free:
-            self._free -= 1
-            return
+    async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
-        if self._waiters is None:
-            self._waiters = OrderedDict()
         self._waiters[waiter] = None
         try:
             await waiter
@@ -299,6 +283,12 @@ class Slots:
         finally:
             self._waiters.pop(waiter, None)
 
+    def release(self) -> None:
+        """Gives a slot back, to the first that waits."""
+        self._give()
+        if self._above is not None:
+            self._above.release()
+
     def _give(self) -> None:
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
@@ -306,6 +296,12 @@ class Slots:
                 waiter.set_result(None)
                 return
         self._free += 1
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
 
 
 @dataclass(frozen=True, slots=True)

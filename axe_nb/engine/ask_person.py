@@ -67,11 +67,7 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
 async def _find_answer(
     scope: RunScope, question: Question, is_covered: Callable[[], bool]
 ) -> Decision:
-    """Returns the recorded answer, a yes if it is covered, else that of the function or person.
-
-    Raises:
-        RunStopped: there is no one.
-    """
+    """Returns the recorded answer, a yes if it is covered, else that of the function or person."""
     env, stepper = scope.env, scope.env.stepper
     if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before this one
         return Decision("go")

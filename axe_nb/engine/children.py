@@ -150,11 +150,7 @@ class Children:
         return [runs[order] for order in sorted(runs)]
 
     def _take_place(self, number: int, given: str | int | None) -> tuple[str, Order]:
-        """Reserves the key of a child of that call.
-
-        Raises:
-            ToolError: the key is invalid or already in use.
-        """
+        """Reserves the key of a child of that call."""
         taken = self._keys.setdefault(number, set())
         if given is None:
             given = next(free for free in count(len(taken)) if f"{free}" not in taken)

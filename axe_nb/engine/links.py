@@ -111,11 +111,7 @@ class Retries:
         raise AssertionError("it is sent until it is answered, or was the last attempt")
 
     async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
-        """Waits before an attempt, at least as long as the server asks for.
-
-        Raises:
-            ProviderError: the time that is left does not suffice.
-        """
+        """Waits before an attempt, at least as long as the server asks for."""
         clock = self.scope.clock
         seconds, left = compute_wait(error, attempt), clock.left
         if left is not None and seconds >= left:
@@ -215,9 +211,6 @@ class Money:
         """Holds what a request costs at least, within the budget of the session; returns that.
 
         It is the price of the reply before it, of the first one that of its prompt.
-
-        Raises:
-            RunStopped: the budget would be passed.
         """
         scope, purse = self.scope, self.scope.env.purse
         if not purse.budget.amount:

@@ -131,11 +131,7 @@ class Run:
                 talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
 
     async def _run_turn(self) -> bool:
-        """Runs one turn: request, response, tool calls; returns True to continue (A-8.1).
-
-        Raises:
-            RunStopped: a limit has been reached.
-        """
+        """Runs one turn: request, response, tool calls; returns True to continue (A-8.1)."""
         talk, has_tools = self.conversation, self.plan.toolset.is_needed
         response = await talk.turn(with_calls=has_tools, output=not self.plan.asks_at_end)
         calls = response.tool_calls if has_tools else ()
@@ -157,11 +153,7 @@ class Run:
         return False
 
     def _check_limits(self, response: Response) -> None:
-        """Checks that the calls of a response may be run.
-
-        Raises:
-            RunStopped: they may not.
-        """
+        """Checks that the calls of a response may be run."""
         talk, limits = self.conversation, self.scope.limits
         if response.is_cut:
             when = " before its tool calls were complete"

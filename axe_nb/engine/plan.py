@@ -146,11 +146,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
 
 async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """The complete prompt; a picture of a file that the conversation has had is not sent again.
-
-    Raises:
-        ConfigError: its pictures are too large.
-    """
+    """The complete prompt; a picture of a file that the conversation has had is not sent again."""
     if job.asked is not None:
         return job.asked
     room = PictureRoom(scope.agent.limits.max_picture_bytes, protocol)
@@ -162,11 +158,7 @@ async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: 
 
 
 def _find_output(agent: Agent, job: Job) -> Output | None:
-    """The form of the answer; a copy answers its own task, not that of its caller's file.
-
-    Raises:
-        ConfigError: it cannot be used; a mistake in the agent's file has its place.
-    """
+    """The form of the answer; a copy answers its own task, not that of its caller's file."""
     given: Output | None = job.output
     if given is not None or job.is_copy:
         return given
@@ -181,11 +173,7 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
 
 
 def _make_provider(scope: RunScope) -> tuple[Provider, str]:
-    """The provider, and the model's name without it.
-
-    Raises:
-        ConfigError: invalid model or missing key; a mistake in the agent's file has its place.
-    """
+    """The provider, and the model's name without it."""
     model = scope.agent.model
     try:
         provider, name = parse_model(model)
@@ -219,11 +207,7 @@ def check_agent_thinking(agent: Agent, provider: Provider) -> None:
 
 
 async def _check_price(scope: RunScope) -> None:
-    """Checks that the cost of the run can be counted, if it has a limit; a recorded one is known.
-
-    Raises:
-        ConfigError: the price of the model is unknown (D-64).
-    """
+    """Checks that the cost of a run with a limit can be counted; a recorded one is known."""
     agent = scope.agent
     if scope.meter.caps_cost and not scope.env.cassette:
         await scope.env.prices.load(agent.model)
@@ -259,9 +243,6 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
     """Checks that there is a sandbox, if the user requires one and a run needs one.
 
     The agents that a root can reach are checked with it, before anything is sent.
-
-    Raises:
-        ConfigError: there is none, or an agent turns it off.
     """
     env = scope.env
     if not env.requires_sandbox:
@@ -291,16 +272,7 @@ def _list_below(env: Env, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Checks that an agent has a sandbox for its commands and servers.
-
-    Args:
-        env: dependencies of the tree.
-        agents: the agent and those above it.
-        workdir: its workdir.
-
-    Raises:
-        ConfigError: there is none, or the agent turns it off.
-    """
+    """Checks that an agent has a sandbox for its commands and servers."""
     agent = agents[0]
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]

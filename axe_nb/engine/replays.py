@@ -113,12 +113,7 @@ class CassetteReplay:
         return await self.exchanges.note(request, player, price, log, was_last=recorded.was_last)
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
-        """Ends an attempt as it was ended by the run's time, or by a person.
-
-        Raises:
-            TimeIsUp: its time was up.
-            asyncio.CancelledError: it was cancelled.
-        """
+        """Ends an attempt as it was ended by the run's time, or by a person."""
         clock, halt = self.scope.clock, self.scope.env.halt
         if cut == "timeout":
             if clock.deadline is None:
@@ -159,12 +154,7 @@ async def _play(
     turn: KeptTurn,
     answer: Callable[[Exchange], Awaitable[Response]],
 ) -> Response:
-    """Plays the attempts of a turn, without waits between them.
-
-    Raises:
-        ProviderError: the last one had failed.
-        RunStopped: a cap, which still applies, had refused the attempt after it.
-    """
+    """Plays the attempts of a turn, without waits between them."""
     began, number = scope.seconds, turn_of(request.place)
     refusal = turn.refusal if turn.refusal and scope.meter.has_cap(turn.refusal.cap) else None
     try:

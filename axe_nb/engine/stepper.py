@@ -126,11 +126,7 @@ class Stepper:
 
 
 def _read_decision(said: Any, step: Step) -> Decision:
-    """Returns what a function has decided.
-
-    Raises:
-        RunStopped: it is not a decision.
-    """
+    """Returns what a function has decided."""
     if said is None:
         return Decision("go")
     if isinstance(said, str) and said in get_args(Plain):

@@ -133,21 +133,13 @@ def find_schema(tool: Tool) -> Mapping[str, Any]:
 
 
 def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> None:
-    """Checks that a decision, which may be a function's or a recorded one, fits its step.
-
-    Raises:
-        RunStopped: it does not.
-    """
+    """Checks that a decision, which may be a function's or a recorded one, fits its step."""
     if decision.choice not in fitting:
         raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
 
 
 async def _check_arguments(scope: RunScope, step: Step, arguments: Mapping[str, Any]) -> None:
-    """Checks edited arguments.
-
-    Raises:
-        RunStopped: they do not fit the schema of the tool.
-    """
+    """Checks edited arguments."""
     mistakes = await in_thread(find_mistakes, step.schema, dict(arguments)) if step.schema else []
     if mistakes:
         told = "; ".join(mistakes)

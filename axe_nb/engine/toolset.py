@@ -178,9 +178,6 @@ def _make_entries(
 
     A search that can be limited to the hosts that the run may reach anyway needs none (D-50), but
     in plan mode.
-
-    Raises:
-        ConfigError: the server has no such tool.
     """
     policy, agent = scope.policy, scope.agent
     server = provider.name, getattr(provider, "base_url", "")
@@ -234,11 +231,7 @@ def _make_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
 
 
 def _check_price(scope: RunScope, tool: Tool) -> None:
-    """Checks that what the tool costs can be counted, if the cost of the run has a limit.
-
-    Raises:
-        ConfigError: its price is unknown.
-    """
+    """Checks that what the tool costs can be counted, if the cost of the run has a limit."""
     model = scope.agent.model
     if (
         not scope.meter.caps_cost

@@ -1,4 +1,4 @@
-"""The place at which a run is forked, and the changes there; checked. The runs of its recorded tree.
+"""The place at which a run is forked, the changes there, and the runs of its recorded tree.
 
 Source: D-59, D-60, D-66; product.md "Runs are recordings" (Fork).
 """
@@ -249,11 +249,7 @@ def make_point(
 
 
 def _check_goes_on(recorded: RecordedRun) -> None:
-    """Checks that there is something to go on from after the last turn.
-
-    Raises:
-        ConfigError: it made no calls, or they were not run.
-    """
+    """Checks that there is something to go on from after the last turn."""
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
     if recorded.find(last) is None and not recorded.list_calls(last):
@@ -273,11 +269,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
 def _check_results(
     reply: Any, prompt: Illustrated | None, *, is_asked: bool, recorded: RecordedRun, turn: int
 ) -> None:
-    """Checks that results can be given for a turn.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Checks that results can be given for a turn."""
     if reply is not None:
         raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
     if prompt is not None:
@@ -297,11 +289,7 @@ def _check_text(system_prompt: Any) -> str | None:
 
 
 def _make_reply(given: Any) -> Response:
-    """Returns the reply of a person in place of the model.
-
-    Raises:
-        ConfigError: it cannot be one.
-    """
+    """Returns the reply of a person in place of the model."""
     if (reply := make_reply(given)) is not None:
         return reply
     raise ConfigError(
@@ -313,11 +301,7 @@ def _make_reply(given: Any) -> Response:
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
 ) -> list[tuple[str, ToolResult]]:
-    """Returns the given results with the ids of their calls.
-
-    Raises:
-        ConfigError: there is no such call in the turn, or the value cannot be sent to a model.
-    """
+    """Returns the given results with the ids of their calls."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
     first = recorded.count_calls_before(turn) + 1
@@ -345,11 +329,7 @@ def _read_results(
 
 
 def _read_output(value: Any, call: ToolCall) -> ToolOutput:
-    """Returns what a tool would make of a value that it returns or raises.
-
-    Raises:
-        ConfigError: it cannot be sent to a model.
-    """
+    """Returns what a tool would make of a value that it returns or raises."""
     if isinstance(value, ToolError):
         return ToolOutput(f"Error: {words(value)}", is_error=True)
     if isinstance(value, BaseException):

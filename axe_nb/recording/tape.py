@@ -117,11 +117,7 @@ class RootTape:
         return self._plays and any(decisions.is_step(one) for _, one in records)
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
-        """Returns the recorded attempts of a turn.
-
-        Raises:
-            CassetteMiss: there are none, and the model may not be asked.
-        """
+        """Returns the recorded attempts of a turn."""
         request = asked.request
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
@@ -209,11 +205,7 @@ class RootTape:
             self._keep_refusal(request.place, len(turn.attempts) + 1, turn.refusal)
 
     def _find_decision(self, question: Question) -> Decision | None:
-        """Returns the person's recorded answer to a question.
-
-        Raises:
-            CassetteMiss: none is recorded, and no one may be asked.
-        """
+        """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
             self._open(AskedTurn(question.request, question.model))
         record = decisions.find_answer(self._records, self._played, question, self._clean)
@@ -243,11 +235,7 @@ class RootTape:
         return decisions.read_decision(said)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records an answer, and the reply that is given instead of a model's as its turn.
-
-        Raises:
-            CassetteMiss: the request is not the one for which the reply was recorded.
-        """
+        """Records an answer, and the reply that is given instead of a model's as its turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)
@@ -268,11 +256,7 @@ class RootTape:
         return isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
-        """Returns the recorded output of a call of a tool that is recorded.
-
-        Raises:
-            CassetteMiss: none is recorded, and the tool may not run again.
-        """
+        """Returns the recorded output of a call of a tool that is recorded."""
         self._steps += 1
         record = self._records.get(("tool", asked.run, asked.number))
         call = calls.describe(asked.tool, asked.arguments, self._clean)

@@ -140,13 +140,7 @@ def _find_caution(hidden: int, lines: int) -> str:
 
 
 def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
-    """Yields the possible answers, in order.
-
-    Args:
-        always: the later calls that `always` covers; empty = it cannot be chosen.
-        host: the host that a yes allows for the session; empty = none.
-        caution: the reason that only a whole word is a yes; empty if there is none.
-    """
+    """Yields the possible answers, in order."""
     about = f", {host} until the session ends" if host else ""
     if caution:
         about += f" (type the whole word: {caution})"
@@ -288,11 +282,7 @@ def _read_call(said: Any, place: str) -> ToolCall:
 
 
 def _parse(typed: str, wanted: str) -> Any:
-    """Parses JSON.
-
-    Raises:
-        WrongInput: it is not JSON, or nested too deeply.
-    """
+    """Parses JSON."""
     try:
         value = json.loads(typed)
         check_nesting(value)
@@ -351,11 +341,7 @@ def prompt_step(step: Step) -> Decision:
 
 
 def _read_decision(step: Step, choice: Choice) -> Decision:
-    """Returns a decision, after asking for what belongs to it.
-
-    Raises:
-        WrongInput: what was typed cannot be used.
-    """
+    """Returns a decision, after asking for what belongs to it."""
     if choice == "edit" and step.kind == "call":
         return Decision("edit", arguments=read_arguments(step.schema))
     if choice == "result" and step.kind == "call":

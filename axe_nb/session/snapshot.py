@@ -254,11 +254,7 @@ class Snapshot:
         return agent
 
     def _read_rest(self, agent: Agent) -> None:
-        """Reads the skill, the context files and the script of an agent.
-
-        Raises:
-            ConfigError: the model or the script is invalid.
-        """
+        """Reads the skill, the context files and the script of an agent."""
         self._read_context(agent)
         provider, model = parse_model(agent.model)
         if provider == "script":
@@ -308,11 +304,7 @@ def _make_key(agent: Agent) -> Key:
 
 
 def _unwrap(found: T | ConfigError) -> T:
-    """Returns what was read.
-
-    Raises:
-        ConfigError: reading it failed.
-    """
+    """Returns what was read."""
     if isinstance(found, ConfigError):
         raise copy(found)
     return found
