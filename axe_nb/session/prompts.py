@@ -311,7 +311,7 @@ RESULT = "result: "
 NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
 """The prompt for what takes the place of a reply."""
 
-MAX_LINES = 12
+STEP_LINES = 12
 """Lines shown of the latest message."""
 
 MAX_TEXT = 1000
@@ -390,8 +390,8 @@ def format_whole(step: Step) -> str:
 
 def _format_lines(about: str, text: str) -> str:
     lines = show(cut_chars(text, MAX_TEXT, "…")).split("\n")
-    left = len(lines) - MAX_LINES
-    shown = lines[:MAX_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
+    left = len(lines) - STEP_LINES
+    shown = lines[:STEP_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
     return fold("\n".join([about, *(BAR + line for line in shown)]), WIDTH, GOES_ON)
 
 
