@@ -126,13 +126,7 @@ class UsageMeter:
         return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
 
     def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
-        """The meter of a child, which will send at least one request.
-
-        Args:
-            agent: the child.
-            limits: its own.
-            path: of its file.
-        """
+        """The meter of a child, which will send at least one request."""
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)

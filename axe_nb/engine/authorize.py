@@ -57,11 +57,6 @@ class Authorizer:
     ) -> Permit:
         """Returns the permission for a call.
 
-        Args:
-            tool: the tool.
-            arguments: those of the call.
-            call_id: its id.
-
         Raises:
             PermissionDenied: the call is denied; the message names the key to change.
             ToolError: its guard rejects the arguments.

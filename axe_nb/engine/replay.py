@@ -113,8 +113,4 @@ class Replay(Protocol):
         """True if decisions of a person are recorded, about steps or at all."""
 
     def finish(self, status: Status) -> Sequence[str]:
-        """Ends the recording of the tree; returns its warnings.
-
-        Args:
-            status: that of the root.
-        """
+        """Ends the recording of the tree; returns its warnings."""

@@ -142,12 +142,7 @@ def _read_decision(said: Any, step: Step) -> Decision:
 
 
 def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
-    """Returns what steps through a tree; None = nothing does.
-
-    Args:
-        step: True, or who decides.
-        breaks: the places of `--break`.
-    """
+    """Returns what steps through a tree; None = nothing does."""
     places = tuple(map(parse_break, breaks or ()))
     if not step and not places:
         return None

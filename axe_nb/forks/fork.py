@@ -116,13 +116,7 @@ class Fork:
                         self._used.update(below.id for below in child.walk())
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and the job of a child that is about to start, with its changes.
-
-        Args:
-            run: id of the child.
-            agent: its agent.
-            job: its job.
-        """
+        """Returns the agent and the job of a child that is about to start, with its changes."""
         had = run if run in self._way else self._find_alike(run, agent, job)
         if had in self._earlier:
             self.changed[run] = agent = self._earlier[had]

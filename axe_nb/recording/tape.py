@@ -79,6 +79,7 @@ class RootTape:
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
         """See `Replay`."""
         if (refusal := self._find_refusal(place, 1)) and has_cap(refusal.cap):
+            self._use(self._records["cap", place, 1])
             raise refusal
         return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
 
@@ -125,7 +126,9 @@ class RootTape:
         run = self._open(asked)
         self.on_claim()
         if attempts := self._find_attempts(request, run):
-            refusal = self._find_refusal(request.place, len(attempts) + 1)
+            refused = request.place, len(attempts) + 1
+            if refusal := self._find_refusal(*refused):
+                self._use(self._records["cap", *refused])
             return KeptTurn(attempts, refusal, self._wait_until_quiet)
         run.changed_at = run.changed_at or turn_of(request.place)
         self.cassette.misses += 1
@@ -179,7 +182,6 @@ class RootTape:
         record = self._records.get(("cap", place, attempt))
         if record is None:
             return None
-        self._use(record)
         return calls.read_refusal(self._clean.restore(dict(record.outcome["refused"])))
 
     def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:

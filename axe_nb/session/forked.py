@@ -73,9 +73,6 @@ class BeginningFork:
     async def check_place(self, scope: RunScope) -> None:
         """Checks that the sub-agent at the place can start with its changes, as a root is checked.
 
-        Args:
-            scope: that of the root.
-
         Raises:
             ConfigError: it cannot.
         """

@@ -116,13 +116,7 @@ class RunHandle:
     def __init__(
         self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
     ) -> None:
-        """Creates a handle; the run does not start yet.
-
-        Args:
-            request: the requested run.
-            make_plan: resolves it.
-            remember: receives the result.
-        """
+        """Creates a handle; the run does not start yet."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
