@@ -9,9 +9,11 @@ from axe_nb.agents.names import parse_model
 from axe_nb.engine.arrival import Partial
 from axe_nb.engine.call import CallLink
 from axe_nb.engine.call_links import Authorised, RunCalls, Told, ToolRun, TopLink
-from axe_nb.engine.links import Arrival, Exchanges, Link, Money, Retries, Slots
+from axe_nb.engine.links import Arrival, Exchanges, Link, Slots
+from axe_nb.engine.money import Money
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.replays import CassetteCalls, CassetteReplay, ForkCalls, ForkReplay
+from axe_nb.engine.retries import Retries
 from axe_nb.engine.stepping import StepCalls, Steps
 from axe_nb.events import discard
 
