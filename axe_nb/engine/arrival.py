@@ -105,6 +105,11 @@ class Partial:
             self.pieces = Pieces(self._emit, *place)
         return self.pieces.add if self.pieces else None
 
+    def flush(self) -> None:
+        """Passes on the pieces that wait."""
+        if self.pieces is not None:
+            self.pieces.flush()
+
     def clear(self) -> None:
         """Forgets the text: the reply is complete, or nothing of it has arrived yet."""
         self.pieces, self.failed = None, ""

@@ -80,50 +80,31 @@ class Conversation:
             self.messages = close_open_calls(self.messages)
         self.messages.append(Message("user", prompt, pictures=pictures))
 
-    async def turn(self, *, with_calls: bool, output: bool) -> Response:
+    async def turn(
+        self,
+        tools: Sequence[ToolSpec],
+        *,
+        with_calls: bool = False,
+        output: bool = False,
+        closing: bool = False,
+        asked: Asked = "",
+        question: str = "",
+    ) -> Response:
         """Sends a request and adds the response to the conversation.
 
         Args:
+            tools: the tools offered to the model.
             with_calls: if False, calls in the response will not be run and are left out of history.
             output: if True, a reply without calls has to be in the form of the run's output.
+            closing: true for the request for a subagent's final summary.
+            asked: what the turn asks for at the end of the run, with `question`.
+            question: the message that asks for it.
 
         Raises:
             ProviderError: the request failed and is not retried any more.
             RunStopped: a cap of the tree has been reached.
             TimeoutError: the time is up.
         """
-        return await self._take_turn(self.tools, with_calls=with_calls, output=output)
-
-    async def ask(self, question: str, *, asked: Asked = "", closing: bool = False) -> None:
-        """Asks a last question, without tools; the reply is the run's text unless it is empty.
-
-        Args:
-            question: the question.
-            asked: its purpose; the reply then has to be in the form of the run's output.
-            closing: true for the request for a subagent's final summary.
-
-        Raises:
-            ProviderError, RunStopped, TimeoutError: as for `turn`.
-        """
-        before = self.text
-        self.say(question)
-        response = await self._take_turn(
-            (), with_calls=False, output=bool(asked), closing=closing, asked=asked,
-            question="" if closing else question,
-        )  # fmt: skip
-        self.text = response.content if response.content.strip() else before
-        self.finish_turn()
-
-    async def _take_turn(
-        self,
-        tools: Sequence[ToolSpec],
-        *,
-        with_calls: bool,
-        output: bool,
-        closing: bool = False,
-        asked: Asked = "",
-        question: str = "",
-    ) -> Response:
         scope, number = self._scope, self.turns + 1
         scope.clock.check()
         self._go_back(number)
@@ -159,6 +140,26 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    async def ask(self, question: str, *, asked: Asked = "", closing: bool = False) -> None:
+        """Asks a last question, without tools; the reply is the run's text unless it is empty.
+
+        Args:
+            question: the question.
+            asked: its purpose; the reply then has to be in the form of the run's output.
+            closing: true for the request for a subagent's final summary.
+
+        Raises:
+            ProviderError, RunStopped, TimeoutError: as for `turn`.
+        """
+        before = self.text
+        self.say(question)
+        said = "" if closing else question
+        response = await self.turn(
+            (), output=bool(asked), closing=closing, asked=asked, question=said
+        )
+        self.text = response.content if response.content.strip() else before
+        self.finish_turn()
 
     def finish_turn(self, results: tuple[ToolResult, ...] = ()) -> None:
         """Logs the turn, and adds the results of its calls to the conversation."""

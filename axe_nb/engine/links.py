@@ -78,83 +78,86 @@ class Slots:
 
 @dataclass(slots=True)
 class Exchanges:
-    """Makes the exchange of each attempt, whatever becomes of it."""
+    """Asks the provider, and makes the exchange of each attempt, whatever becomes of it."""
 
     scope: RunScope
     provider: Provider
     partial: Partial
+    recorded: Exchange | None = None
+    """The exchange that the provider plays, with its price; None = it is asked now."""
+    hang: Callable[[], Awaitable[None]] | None = None
+    """Ends the recorded exchange, if it did not end by itself."""
 
     async def send(self, request: Request) -> Response:
         """See `Link`."""
-        return await self.note(request, self.provider, self._price)
-
-    async def note(
-        self,
-        request: Request,
-        provider: Provider,
-        price: Callable[[Response], Awaitable[Response]],
-        log: WireLog | None = None,
-        *,
-        was_last: bool = False,
-    ) -> Response:
-        """Sends an attempt to a provider and keeps its exchange.
-
-        Args:
-            request: the request.
-            provider: answers it.
-            price: returns a response with its price.
-            log: takes the bytes of the reply, or has those that are played.
-            was_last: true if it is a recorded one after which no attempt was allowed.
-        """
-        clock, log = self.scope.clock, log or WireLog()
+        log = self._make_log()
         response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled_before = task.cancelling()
+        request = replace(request, log=log)
+        on_delta = self.partial.begin(request)
         try:
-            response = await price(await self._ask(replace(request, log=log), provider))
+            try:
+                sent = (request, on_delta) if on_delta else (request,)
+                response = await self.provider.send(*sent)
+            finally:
+                self.partial.flush()
+                if task.cancelling() > cancelled_before:  # even if the provider swallowed it
+                    response = None
+                    raise asyncio.CancelledError
+            response = await self._price(response)
             cut = ""
             return response
         except ProviderError as failure:
             error, cut = copy(failure), ""
-            is_over = bool(failure.retryable) and request.attempt > self.scope.retries
-            was_last = was_last or is_over
             raise
         except TimeoutError:
             cut = "timeout"
             raise
         finally:
-            reply, pieces = log.reply, self.partial.pieces
-            exchange = Exchange(
-                turn=turn_of(request.place), attempt=request.attempt, model=request.model,
-                protocol=log.protocol or self.provider.name,
-                sent=len(request.messages), system=request.system,
-                system_ends=request.system_ends, tools=request.tools,
-                past_tools=request.past_tools, output=request.output,
-                refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
-                streaming=log.streaming, reply=reply, response=response,
-                deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
-                was_last=was_last, cut="timeout" if cut and clock.is_late else cut,
-                cost=response.usage.cost if response else None,
-            )  # fmt: skip
-            self.partial.exchanges.append(exchange)
+            self.partial.exchanges.append(self._make_exchange(request, log, response, error, cut))
 
-    async def _ask(self, request: Request, provider: Provider) -> Response:
-        task = asyncio.current_task()
-        assert task is not None
-        before = task.cancelling()
-        on_delta = self.partial.begin(request)
-        try:
-            return await (provider.send(request, on_delta) if on_delta else provider.send(request))
-        finally:
-            if self.partial.pieces:
-                self.partial.pieces.flush()
-            if task.cancelling() > before:  # even if the provider swallowed the cancellation
-                raise asyncio.CancelledError
+    def _make_log(self) -> WireLog:
+        log, recorded = WireLog(), self.recorded
+        if recorded is not None:
+            log.recorded, log.protocol = recorded.reply, recorded.protocol
+            log.refused, log.server = frozenset(recorded.refused), recorded.server
+            log.hang = self.hang
+        return log
 
     async def _price(self, response: Response) -> Response:
-        """Returns a response with its price."""
+        """Returns a response with its price; a recorded one has that of its time."""
+        usage = response.usage
+        if self.recorded is not None:
+            return replace(response, usage=usage.at_cost(self.recorded.cost))
         if any(call.name not in COUNTED for call in response.server_calls):
             return response
-        usage = response.usage
         cost = await self.scope.env.prices.find_cost(self.scope.agent.model, usage)
         return response if cost is None else replace(response, usage=usage.at_cost(cost))
+
+    def _make_exchange(
+        self,
+        request: Request,
+        log: WireLog,
+        response: Response | None,
+        error: ProviderError | None,
+        cut: Cut,
+    ) -> Exchange:
+        is_last = error is not None and request.attempt > self.scope.retries
+        was_last = self.recorded.was_last if self.recorded else False
+        reply, pieces = log.reply, self.partial.pieces
+        return Exchange(
+            turn=turn_of(request.place), attempt=request.attempt, model=request.model,
+            protocol=log.protocol or self.provider.name,
+            sent=len(request.messages), system=request.system, system_ends=request.system_ends,
+            tools=request.tools, past_tools=request.past_tools, output=request.output,
+            refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
+            streaming=log.streaming, reply=reply, response=response,
+            deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
+            was_last=was_last or bool(is_last and error and error.retryable),
+            cut="timeout" if cut and self.scope.clock.is_late else cut,
+            cost=response.usage.cost if response else None,
+        )  # fmt: skip

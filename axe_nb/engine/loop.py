@@ -133,7 +133,8 @@ class Run:
     async def _run_turn(self) -> bool:
         """Runs one turn: request, response, tool calls; returns True to continue (A-8.1)."""
         talk, has_tools = self.conversation, self.plan.toolset.is_needed
-        response = await talk.turn(with_calls=has_tools, output=not self.plan.asks_at_end)
+        output = not self.plan.asks_at_end
+        response = await talk.turn(talk.tools, with_calls=has_tools, output=output)
         calls = response.tool_calls if has_tools else ()
         results: list[ToolResult | None] = [None] * len(calls)
         try:

@@ -31,7 +31,6 @@ from axe_nb.make_provider import find_player
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.tools.tool import ToolOutput
-from axe_nb.wire_log import WireLog
 
 
 @dataclass(slots=True)
@@ -95,21 +94,12 @@ class CassetteReplay:
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
         """Plays one attempt: the bytes of a server, or the answer of a script."""
         self.scope.meter.request(self.scope.name)
-        log = WireLog()
-        log.recorded, log.protocol = recorded.reply, recorded.protocol
-        log.refused, log.server = frozenset(recorded.refused), recorded.server
-        if recorded.cut:
-            log.hang = partial(self._cut, recorded.cut, turn)
-        live = self.exchanges.provider
-        player = find_player(live, recorded.protocol)
+        player = find_player(self.exchanges.provider, recorded.protocol)
         if recorded.reply is None:
-            player = _Player(recorded, live.name)
-
-        async def price(response: Response) -> Response:
-            return replace(response, usage=response.usage.at_cost(recorded.cost))
-
-        request = replace(request, attempt=recorded.attempt)
-        return await self.exchanges.note(request, player, price, log, was_last=recorded.was_last)
+            player = _Player(recorded, self.exchanges.provider.name)
+        hang = partial(self._cut, recorded.cut, turn) if recorded.cut else None
+        played = replace(self.exchanges, provider=player, recorded=recorded, hang=hang)
+        return await played.send(replace(request, attempt=recorded.attempt))
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt as it was ended by the run's time, or by a person."""
