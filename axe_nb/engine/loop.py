@@ -190,13 +190,7 @@ class Run:
         if status == "completed":  # else the error names the cap
             self.warnings += self.scope.meter.describe_overshoots()
         if not self.scope.parent:
-            problems = (
-                *(warning for replay in env.replays for warning in replay.finish(status)),
-                env.recorder.problem() if env.recorder else "",
-                *(env.stepper.describe_missed() if env.stepper else ()),
-                *env.kept.describe_lost(),
-            )
-            self.warnings += filter(None, problems)
+            self.warnings += env.finish(status)
         result = self._make_result(status, error, cause, self.children.results())
         return self._settle(result, env.emit)
 

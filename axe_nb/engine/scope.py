@@ -28,7 +28,7 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.results import RunResult, name_run
+from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap
 from axe_nb.tools.tool import Job, Tool
@@ -191,6 +191,16 @@ class Env:
     def replays(self) -> Sequence[Replay]:
         """All that may answer instead of a model, a tool or the person."""
         return [one for one in (self.fork, self.cassette) if one is not None]
+
+    def finish(self, status: Status) -> list[str]:
+        """Ends what was kept of the tree, with the status of its root; returns the warnings."""
+        told = (
+            *(warning for replay in self.replays for warning in replay.finish(status)),
+            self.recorder.problem() if self.recorder else "",
+            *(self.stepper.describe_missed() if self.stepper else ()),
+            *self.kept.describe_lost(),
+        )
+        return [warning for warning in told if warning]
 
     def for_root(self, agent: Agent, *, streams: bool) -> Env:
         """Returns these for the tree of an agent, which may be shown as its replies arrive."""

@@ -1,4 +1,4 @@
-"""The chains of a run: what stands before its model and its tools, and nothing that it does not need."""
+"""The chains of a run: what stands before its model and its tools."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-import axe_nb
+from axe_nb import engine
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import Env
+from axe_nb.recording.cassette import Cassette
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from tests.engine.in_process import agent
@@ -43,7 +44,7 @@ def test_a_run_has_the_links_that_it_needs(
     is_recorded: bool, is_stepped: bool, model: str, tools: str, tmp_path: Path
 ) -> None:
     if is_recorded:
-        session.use_cassette(axe_nb.recording.cassette.Cassette(tmp_path / "c", "record"))
+        session.use_cassette(Cassette(tmp_path / "c", "record"))
     steps = Overrides(step=lambda step: "go") if is_stepped else Overrides()
     handle = session.start(RunRequest(agent=agent("one", "said"), prompt="go", overrides=steps))
     assert asyncio.run(handle.execute(lambda event: None)).text == "said"
@@ -54,9 +55,9 @@ def test_a_run_has_the_links_that_it_needs(
 
 
 def test_the_loop_sees_neither_fork_nor_cassette_nor_pauses() -> None:
-    folder = Path(axe_nb.engine.__file__).parent
+    folder = Path(engine.__file__).parent
     names = re.compile(r"\benv\.(fork|cassette|stepper)\b|Replay\b")
     for name in ("loop", "conversation", "links", "dispatch", "call_links", "children", "call"):
         found = names.findall((folder / f"{name}.py").read_text("utf-8"))
-        assert found == (["stepper", "stepper"] if name == "loop" else []), name
-    assert {"fork", "cassette"} <= set(Env.__slots__)
+        assert found == [], name
+    assert {"fork", "cassette", "stepper"} <= set(Env.__slots__)
