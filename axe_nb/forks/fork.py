@@ -211,19 +211,17 @@ class Fork:
             run.is_live = True
             given = self._point.reply if self._is_place(id, turn) else None
             return KeptTurn([make_given(request, turn, given)]) if given else None
-        if run.recorded is None or not self._is_same(run, run.recorded, turn):
+        recorded = run.recorded
+        is_before = id in self._way and turn <= self._way[id][0]
+        if (
+            recorded is None
+            or recorded.find(turn) is None
+            or not (is_before or is_same(recorded.get_asked(turn), run.asked))
+        ):
             run.is_live = True
             return None
         run.kept.add(turn)
-        return KeptTurn(list(map(run.recorded.keep, run.recorded.list_attempts(turn))))
-
-    def _is_same(self, run: _Run, recorded: RecordedRun, turn: int) -> bool:
-        """True if a turn is recorded, and is asked the same or lies before the place."""
-        id = recorded.result.id
-        if recorded.find(turn) is None:
-            return False
-        is_before = self._runs.get(id) is run and id in self._way and turn <= self._way[id][0]
-        return is_before or is_same(recorded.get_asked(turn), run.asked)
+        return KeptTurn(list(map(recorded.keep, recorded.list_attempts(turn))))
 
     def _claim(self, id: str, asked: Asked, agent: str) -> RecordedRun | None:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
