@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.ask_person import has_person
@@ -119,7 +119,8 @@ class Told:
         output = await self.made.pictures.admit_output(limit_output(call.tool, output))
         content = output.content
         if call.edited is not None:
-            content = f"{content}\n{_format_edit(call.edited)}"
+            edited = cut_bytes(dump(dict(call.edited)).decode(), MAX_EDIT, "…")
+            content += f"\n(The user changed the arguments of this call to {edited})"
         note = " · ".join(filter(None, (call.note, output.note)))
         return ToolResult(
             call.call.id, content, output.is_error, call.call.name, note, is_denied=is_denied,
@@ -138,12 +139,6 @@ def describe_failure(error: BaseException) -> ToolOutput:
     if isinstance(error, ToolError):
         return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
     return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
-
-
-def _format_edit(arguments: Mapping[str, Any]) -> str:
-    """Tells the model the arguments that ran instead of its own."""
-    shown = cut_bytes(dump(dict(arguments)).decode(), MAX_EDIT, "…")
-    return f"(The user changed the arguments of this call to {shown})"
 
 
 @dataclass(slots=True)

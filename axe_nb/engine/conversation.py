@@ -107,10 +107,15 @@ class Conversation:
         """
         scope, number = self._scope, self.turns + 1
         scope.clock.check()
-        self._go_back(number)
+        opening = self._plan.job.open_turn(number)
+        self._said = opening.said if opening else ""
+        if opening is not None and opening.messages:  # a file may be damaged
+            self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
         pending = len(self.messages[-1].tool_results)
-        form = self._find_form() if output else ""
+        form: DataForm = ""
+        if output and self._plan.output is not None:
+            form = "value" if self._plan.output.is_wrapped else "object"
         scope.env.emit(
             TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
         )
@@ -168,13 +173,6 @@ class Conversation:
             self.messages.append(Message("tool", tool_results=results))
         self.log.append(replace(self.last, results=results))
 
-    def _go_back(self, turn: int) -> None:
-        """Gives a fork the conversation that the run had before a turn, up to its place."""
-        opening = self._plan.job.open_turn(turn)
-        self._said = opening.said if opening else ""
-        if opening is not None and opening.messages:  # a file may be damaged
-            self.messages = list(opening.messages)
-
     def _settle_calls(self, response: Response) -> Response:
         """Returns a response whose calls have ids of their own and the traits of their tools."""
         if not response.tool_calls:
@@ -186,10 +184,6 @@ class Conversation:
         if all(map(is_, calls, response.tool_calls)):
             return response
         return replace(response, tool_calls=calls)
-
-    def _find_form(self) -> DataForm:
-        output = self._plan.output
-        return "" if output is None else "value" if output.is_wrapped else "object"
 
     def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
         """Returns the request of the next turn.

@@ -106,13 +106,10 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings found while resolving the run."""
-        return (*self.agent.warnings, *self.briefing.warnings, *self.missing, *self._find_lack())
-
-    def _find_lack(self) -> tuple[str, ...]:
-        """The key that a dry run does without; a replay needs none."""
+        found = (*self.agent.warnings, *self.briefing.warnings, *self.missing)
         if self.scope.env.cassette or not isinstance(self.provider, Keyless):
-            return ()
-        return (self.provider.problem.message,)
+            return found
+        return (*found, self.provider.problem.message)  # a dry run does without its key
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
@@ -128,7 +125,9 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     check_agent_thinking(agent, provider)
     await _check_price(scope)
     briefing = await _brief(scope)
-    scope.env.sources.update(_list_sources(agent, briefing))
+    scope.env.sources.update(briefing.sources)
+    if agent.path:
+        scope.env.sources.add(Path(os.path.realpath(agent.path)))
     output = _find_output(agent, job)
     await _check_sandbox(scope, briefing)
     offered = await _open_servers(scope, briefing)
@@ -326,10 +325,3 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"
-
-
-def _list_sources(agent: Agent, briefing: Briefing) -> Iterator[Path]:
-    """Yields the real files that a run is loaded from (D-83)."""
-    yield from briefing.sources
-    if agent.path:
-        yield Path(os.path.realpath(agent.path))

@@ -120,7 +120,11 @@ class StepCalls:
         if decision.choice == "result":
             return ToolOutput(decision.text, note=GIVEN)
         if decision.choice == "edit":
-            await _check_arguments(scope, step, decision.arguments)
+            given = dict(decision.arguments)
+            mistakes = await in_thread(find_mistakes, step.schema, given) if step.schema else []
+            if mistakes:
+                told = f"the edited arguments of {tool.name} do not match its schema: "
+                raise _end(scope, told + "; ".join(mistakes))
             call.arguments, call.is_edited = decision.arguments, True
         return await self.next.run(call)
 
@@ -136,14 +140,6 @@ def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> Non
     """Checks that a decision, which may be a function's or a recorded one, fits its step."""
     if decision.choice not in fitting:
         raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
-
-
-async def _check_arguments(scope: RunScope, step: Step, arguments: Mapping[str, Any]) -> None:
-    """Checks edited arguments."""
-    mistakes = await in_thread(find_mistakes, step.schema, dict(arguments)) if step.schema else []
-    if mistakes:
-        told = "; ".join(mistakes)
-        raise _end(scope, f"the edited arguments of {step.tool} do not match its schema: {told}")
 
 
 def _end(scope: RunScope, why: str) -> RunStopped:

@@ -7,7 +7,7 @@ Source: D-53, D-59, D-60, D-66.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -228,7 +228,11 @@ class Fork:
         if id in self._way:
             return self._recorded[id]
         exact = self._by_first_request.get((agent, digest(asked)), {})
-        found = self._take_free(id, exact) or self._take_free(id, self._find_masked(agent, asked))
+        found = self._take_free(id, exact)
+        if found is None:  # one that was asked so, but for a secret
+            masked = (run for run in self._masked if run.result.agent == agent)
+            alike = {r.result.id: r for r in masked if is_same(r.get_asked(1), asked)}
+            found = self._take_free(id, alike)
         if found is not None:
             self._used.add(found.result.id)
         return found
@@ -249,14 +253,6 @@ class Fork:
             if run.find(1) is not None:
                 found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
         return found
-
-    def _find_masked(self, agent: str, asked: Asked) -> dict[str, RecordedRun]:
-        """Returns the runs that were asked so, but for a secret; by id."""
-        return {
-            run.result.id: run
-            for run in self._masked
-            if run.result.agent == agent and is_same(run.get_asked(1), asked)
-        }
 
     @cached_property
     def _masked(self) -> Sequence[RecordedRun]:
@@ -319,12 +315,11 @@ class Fork:
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""
-        return list(self._describe_surprises(status))
-
-    def _describe_surprises(self, status: Status) -> Iterator[str]:
-        for tool, run in self._made_again.items():
-            why = f"it starts {run}, on the way to {self.place}"
-            yield f"tool {quote(tool)} was run again because {why}"
+        warnings = [
+            f"tool {quote(tool)} was run again because it starts {run}, on the way to {self.place}"
+            for tool, run in self._made_again.items()
+        ]
         if status == "completed" and not self._is_reached:
             why = "the calls that lead there took a different path"
-            yield f"the fork did not reach {self.place}: {why}"
+            warnings.append(f"the fork did not reach {self.place}: {why}")
+        return warnings

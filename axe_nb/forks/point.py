@@ -110,14 +110,10 @@ class RecordedRun:
         own = {call.id for call in self.list_calls(turn)}
         return {one.call_id: one for one in found if one.call_id in own}
 
-    @cached_property
-    def _turns_of_calls(self) -> Mapping[str, int]:
-        """Id of a call → its turn."""
-        return {call.id: turn for turn in reversed(self.sent) for call in self.list_calls(turn)}
-
     def find_call_turn(self, call_id: str) -> int:
         """Returns the turn that made a call; 0 = none did."""
-        return self._turns_of_calls.get(call_id, 0)
+        turns = (turn for turn in self.sent if any(c.id == call_id for c in self.list_calls(turn)))
+        return next(turns, 0)
 
     def count_calls_before(self, turn: int) -> int:
         """Returns the number of calls that were made in the turns before one."""
@@ -240,9 +236,16 @@ def make_point(
         _check_goes_on(recorded)
     if results is not None:
         _check_results(reply, prompt, is_asked=is_asked, recorded=recorded, turn=turn)
+    if not isinstance(system_prompt, str | None):
+        raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
+    given = make_reply(reply)
+    if reply is not None and given is None:
+        raise ConfigError(
+            f"reply takes text, calls or a Response, not {shown_value(reply)}",
+            hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',
+        )
     return ForkPoint(
-        root=root, run=run, turn=turn, prompt=prompt, system_prompt=_check_text(system_prompt),
-        reply=None if reply is None else _make_reply(reply),
+        root=root, run=run, turn=turn, prompt=prompt, system_prompt=system_prompt, reply=given,
         results={} if results is None else dict(_read_results(recorded, turn, results)),
         keeps_reply=results is not None,
     )  # fmt: skip
@@ -280,22 +283,6 @@ def _check_results(
     run = recorded.result
     if not is_asked or not recorded.list_calls(turn) or recorded.find(turn) is None:
         raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
-
-
-def _check_text(system_prompt: Any) -> str | None:
-    if isinstance(system_prompt, str | None):
-        return system_prompt
-    raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
-
-
-def _make_reply(given: Any) -> Response:
-    """Returns the reply of a person in place of the model."""
-    if (reply := make_reply(given)) is not None:
-        return reply
-    raise ConfigError(
-        f"reply takes text, calls or a Response, not {shown_value(given)}",
-        hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',
-    )
 
 
 def _read_results(

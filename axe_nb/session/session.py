@@ -281,18 +281,16 @@ class Session:
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
         env = replace(env.for_root(agent, streams=streams), workdir=workdir)
-        scope = self._make_root(agent, job, env, clock)
+        scope = RunScope.root(
+            agent, job.limits, env, clock, has_mode=job.mode is not None, above=self.meter,
+            in_flight=self.in_flight,
+        )  # fmt: skip
         await snapshot.take(scope)
         if fork is None:
             check_names(request, agent, env)
         else:
             await fork.check_place(scope)
         return await make_plan(scope, job)
-
-    def _make_root(self, agent: Agent, job: Job, env: Env, clock: Clock) -> RunScope:
-        meters: Any = {"above": self.meter, "in_flight": self.in_flight}
-        has_mode = job.mode is not None
-        return RunScope.root(agent, job.limits, env, clock, has_mode=has_mode, **meters)
 
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
