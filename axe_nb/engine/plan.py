@@ -127,7 +127,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     briefing = await _brief(scope)
     scope.env.sources.update(briefing.sources)
     if agent.path:
-        scope.env.sources.add(Path(os.path.realpath(agent.path)))
+        scope.env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
     await _check_sandbox(scope, briefing)
     offered = await _open_servers(scope, briefing)
