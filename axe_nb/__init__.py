@@ -71,7 +71,7 @@ _HOMES = {
     "Response": "messages",
     "RunError": "errors",
     "RunResult": "results",
-    "Step": "engine.questions",
+    "Step": "engine.person",
     "ToolCall": "messages",
     "Usage": "messages",
     "amap": "maps.face",

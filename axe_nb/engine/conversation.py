@@ -122,20 +122,15 @@ class Conversation:
         before = len(self.exchanges)
         response = await self._model.send(self.make_request(tools, output=output))
         response = self._settle_calls(response)
-        calls, source = response.tool_calls, self.exchanges[-1].source
-        self.turns, self.response = number, response
-        self.usage += response.usage
-        self._last_text = response.content or self._last_text
-        kept = with_calls and not response.is_cut
-        if response.content.strip() or (kept and calls) or response.is_paused:
-            self.messages.append(response.message(calls=kept))
+        self._add(response, calls=with_calls and not response.is_cut)
+        source = self.exchanges[-1].source
         if source in ASKED_NOW:
             size = self.count_context(response, tools)
             scope.meter.charge(scope.name, size, response.usage.cost)
         self.last = turn = Turn(
-            number, response.content, () if closing else calls, (), response.stop_reason,
-            response.usage, scope.agent.sub_agents_config.parallel, closing, asked,
-            question or self._said, source, response.server_calls, response.sources,
+            number, response.content, () if closing else response.tool_calls, (),
+            response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel, closing,
+            asked, question or self._said, source, response.server_calls, response.sources,
         )  # fmt: skip
         scope.env.emit(
             TurnFinished(
@@ -145,6 +140,14 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    def _add(self, response: Response, *, calls: bool) -> None:
+        self.turns += 1
+        self.response = response
+        self.usage += response.usage
+        self._last_text = response.content or self._last_text
+        if response.content.strip() or (calls and response.tool_calls) or response.is_paused:
+            self.messages.append(response.message(calls=calls))
 
     async def ask(self, question: str, *, asked: Asked = "", closing: bool = False) -> None:
         """Asks a last question, without tools; the reply is the run's text unless it is empty.

@@ -45,15 +45,23 @@ QUIET = 0.1
 class RootTape:
     """The replay of one tree by a cassette, which also records what is new."""
 
-    def __init__(self, cassette: Cassette, mode: Mode) -> None:
+    def __init__(
+        self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
+    ) -> None:
+        """Creates it.
+
+        Args:
+            cassette: the cassette.
+            mode: its mode for this tree.
+            on_claim: called when the tree has its records in the cassette.
+        """
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
         """True if models and the person may be asked for what is not recorded."""
         self.has_asked = False
         """True once a model was asked for something that is not recorded."""
-        self.on_claim: Callable[[], None] = lambda: None
-        """Called when the tree has its records in the cassette."""
+        self._on_claim = on_claim or (lambda: None)
         self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
         self._source: Root | None = None
@@ -124,7 +132,7 @@ class RootTape:
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
             raise copy(pick_first(below))  # what the run goes on with is not what was recorded
         run = self._open(asked)
-        self.on_claim()
+        self._on_claim()
         if attempts := self._find_attempts(request, run):
             refused = request.place, len(attempts) + 1
             if refusal := self._find_refusal(*refused):

@@ -22,7 +22,7 @@ from axe_nb.limits import Limits
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.snapshot import Snapshot, find_output
+from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
 from axe_nb.tools.tool import Job
 
 CHECKED = "0.check"
@@ -36,6 +36,7 @@ class BeginningFork:
     request: RunRequest
     point: ForkPoint
     restored: RestoredAgents
+    snapshot: Snapshot
     given: Agent | None
     """The agent at the place, if one is named; None = the one that was there."""
 
@@ -47,7 +48,8 @@ class BeginningFork:
     def adapt_env(self, env: Env) -> Env:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
         fork, kept = self.fork, self.point.root.definitions
-        env = replace(env, fork=fork, forked_at=fork.place, adapt=fork.adapt)
+        agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
+        env = replace(env, agents=agents, fork=fork, forked_at=fork.place, adapt=fork.adapt)
         if kept is None:
             return env
         own = Overrides(model_all=kept.model_all or None, vars=kept.vars, timeout=None)
@@ -135,4 +137,4 @@ def begin_fork(
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     restored = restore_agents(point.root, find)
     snapshot.restore(restored.agents, restored.contexts)
-    return BeginningFork(request, point, restored, given)
+    return BeginningFork(request, point, restored, snapshot, given)

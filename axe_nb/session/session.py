@@ -247,30 +247,20 @@ class Session:
             ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
-        tape = self._begin_tape(can_ask=ask_person is not None)
+        tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
-        if tape is not None and not tape.may_ask:
-            ask_person = None
-        if tape is not None and on_claim is not None:
-            tape.on_claim = on_claim
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         fork = self._begin_fork(request, snapshot)
-        forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=describe_agents(
-                snapshot, request.overrides, forked, fork.fork.changed if fork else {}
-            ),
-            defined=snapshot.defined,
-            tools=self.handed,
+            agents=describe_agents(snapshot, request.overrides),
+            defined=snapshot.defined, tools=self.handed,
             emit=with_spans(_record(recorder, emit), traced_in),
             recorder=recorder,
-            ask_person=ask_person,
-            describe=describe,
+            ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
-            cassette=tape,
-            nest=self._nest,
+            cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
             hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget),
             servers=self.servers, server_tables=config.mcp_servers,
@@ -331,7 +321,7 @@ class Session:
         find = partial(self.find, agents_dir=request.overrides.agents_dir)
         return begin_fork(request, request.fork, find, snapshot)
 
-    def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
+    def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
         """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
@@ -340,7 +330,7 @@ class Session:
         from axe_nb.recording.tape import RootTape
 
         mode = find_mode(cassette.mode, can_ask=can_ask)
-        return None if mode == "live" else RootTape(cassette, mode)
+        return None if mode == "live" else RootTape(cassette, mode, on_claim)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         """Returns the settings of a tree, and the agents that it can reach."""

@@ -324,11 +324,14 @@ def find_output(kept: Definitions | None) -> Output | None:
     return found
 
 
+EMPTY: Mapping[str, Agent] = {}
+
+
 def describe_agents(
     snapshot: Snapshot,
     options: Overrides,
-    forked: Definitions | None,
-    changed: Mapping[str, Agent],
+    forked: Definitions | None = None,
+    changed: Mapping[str, Agent] = EMPTY,
 ) -> AgentSource:
     """The agents of a snapshot, as a source that can describe them for later forks.
 
