@@ -38,9 +38,9 @@ from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Task
 from axe_nb.maps.run_map import read_count
 from axe_nb.pictures.picture import Picture
+from axe_nb.session.drive import Line
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.session.view import Line
 from axe_nb.text import list_some
 from axe_nb.values.own_text import shown_value
 

@@ -24,9 +24,9 @@ from axe_nb.maps.own_session import open_session
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Source
 from axe_nb.results import RunResult
+from axe_nb.session.drive import Line
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.session.view import Line
 from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value
 

@@ -39,9 +39,9 @@ from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script
+from axe_nb.session.drive import NoLine
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Key, Snapshot
-from axe_nb.session.view import NoLine
 from axe_nb.tools.tool import Tool
 
 KEPT = 8
