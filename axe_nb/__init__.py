@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from axe_nb import result_actions
-
 __version__ = "0.1.0"
 
 _MAGICS = ("axe", "axe_agent", "axe_grid")
@@ -153,17 +151,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
-
-
-def _find_actions() -> Any:
-    from axe_nb import result_methods
-    from axe_nb.result_actions import ResultActions
-
-    actions: ResultActions = result_methods
-    return actions
-
-
-result_actions.provide(_find_actions)
 
 
 def _show(result: RunResult) -> None:

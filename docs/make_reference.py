@@ -21,7 +21,7 @@ from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.servers import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
-from axe_nb.expectations.table import FORMS, MEASURES
+from axe_nb.expectations.measures import FORMS, MEASURES
 from axe_nb.limits import MAX_TURNS
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.provider_table import PROVIDERS, ProviderTable
@@ -261,8 +261,8 @@ def expectations() -> Iterator[str]:
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)
     yield (
-        "Measures are those of the whole tree, except for `text`, `task`, `error`, `status`, "
-        "`model`, `stop_reason` and `data`, which are the first agent's. Without a comparison, the "
+        "Measures are those of the whole tree, except for `text`, `error`, `status`, "
+        "`model` and `data`, which are the first agent's. Without a comparison, the "
         "measure must be neither zero nor empty, and `data.PATH` must exist."
     )
     kinds = {"list": "list of ", "number": "", "text": "", "data": ""}
@@ -273,8 +273,8 @@ def expectations() -> Iterator[str]:
     yield _table(["measure", "meaning", "example"], rows)
     yield (
         "A list is compared with a number by its length, and with `==`, `contains` and `~` item by "
-        "item. Numbers may have a unit: `5k`, `1.5M`, `$0.02`, `90s`, `500ms`, `2min`. `~` looks "
-        "for a regular expression, `contains` for a text; `!~` is the opposite of `~`."
+        "item. `~` looks for a regular expression, `contains` for a text; `!~` is the opposite of "
+        "`~`. Everything else is Python over `result.walk()`."
     )
 
 

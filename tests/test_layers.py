@@ -22,13 +22,13 @@ ROOMS = (
     "server_calls", "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
-    "data_files", "endings", "result_actions", "results", "events", "interpolation",
+    "data_files", "endings", "results", "events", "interpolation",
     "threads", "clock", "prices", "limits", "kept_files", "sandbox", "tools", "providers",
     "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
     "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
-    "undo", "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks",
+    "undo", "api", "nb", "__init__", "demo", "starter", "notebooks",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
@@ -45,6 +45,13 @@ LATE = JUPYTER | {
     "tomli_w",
 }  # fmt: skip
 """What is imported on first use."""
+
+KNOT = "results"
+"""The one module whose functions import from above, on use.
+
+`fork`, `diff`, `request`, `undo` and the display are methods of a result, since users look for them
+there, and every room makes results.
+"""
 
 TREES = {
     file.relative_to(PACKAGE).with_suffix("").as_posix(): ast.parse(file.read_text("utf-8"))
@@ -104,7 +111,9 @@ def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
     wrong = {
         f"{module}: {ast.unparse(statement)}"
         for module, statement, room in own_imports()
-        if order[room] >= order.get(room_of(module), -1) and not module.startswith(f"{room}/")
+        if order[room] >= order.get(room_of(module), -1)
+        and not module.startswith(f"{room}/")
+        and not (module == KNOT and statement not in TREES[KNOT].body)
     }
     assert wrong == set()
 
@@ -130,7 +139,11 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 def test_no_modules_import_one_another_in_a_circle_on_use_either() -> None:
     needs = {
-        module: {module_of(name) for _, name in imports(tree) if name.startswith("axe_nb.")}
+        module: {
+            module_of(name)
+            for statement, name in imports(tree)
+            if name.startswith("axe_nb.") and (module != KNOT or statement in tree.body)
+        }
         - {module}
         for module, tree in TREES.items()
     }

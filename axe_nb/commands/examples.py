@@ -167,7 +167,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
     "%axe expect": (
         Example("Check the last run", "%axe expect depth <= 2; no write_file"),
         Example("Check the run in the variable review", "%axe expect review: text ~ /missing/"),
-        Example("Check what it used", "%axe expect turns <= 6; tokens < 5k; cost < $0.02"),
+        Example("Check what it used", "%axe expect turns <= 6; tokens < 5000; cost < 0.02"),
     ),
     "%axe history": (
         Example("List the latest runs", "%axe history"),

@@ -16,7 +16,7 @@ from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
-from axe_nb.expectations.table import MEASURES
+from axe_nb.expectations.measures import MEASURES
 from axe_nb.interpolation import LONGEST_EXPRESSION
 from axe_nb.nb import offers
 from axe_nb.outputs.output import may_be_output

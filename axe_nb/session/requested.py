@@ -114,7 +114,7 @@ def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | 
     Raises:
         ConfigError: names the nearest one.
     """
-    from axe_nb.expectations.names import check_spelling
+    from axe_nb.expectations.check import check_spelling
 
     agents = [root, *_list_below(root, env)]
     if not any(agent.mcp_servers for agent in agents):

@@ -17,7 +17,7 @@ from axe_nb.commands.pages import join, paint
 from axe_nb.commands.parser import UsageError, parse, parse_run, parser
 from axe_nb.commands.program import PROGRAM, command_of
 from axe_nb.commands.table import AGENT_CELL, COMMANDS, PROGRAMS, RUN, Command, commands_of
-from axe_nb.expectations.grammar import parse as parse_expectations
+from axe_nb.expectations.language import parse as parse_expectations
 from axe_nb.nb.help import GROUPS, help_text, make_line_page
 from axe_nb.nb.line_magic import RESULT
 from axe_nb.nb.option_line import read_words
