@@ -22,9 +22,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.trust import check_link
-from axe_nb.commands.pages import paint
-from axe_nb.commands.parser import HelpAsked, Options, parse, parse_run
-from axe_nb.commands.program import command_of
+from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.questions import Question
 from axe_nb.engine.step import Decision
 from axe_nb.errors import AxeError, ConfigError
@@ -63,10 +61,6 @@ def _dispatch(words: Sequence[str] | None) -> int:
         if command.name == "run":
             return _run(parse_run(rest, "command"))
         return ACTIONS[command.name](parse(command, "command", rest))
-    except HelpAsked as asked:
-        stream = sys.stderr if asked.code else sys.stdout
-        print(paint(asked.page, stream), end="", file=stream, flush=True)
-        raise
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
@@ -76,7 +70,7 @@ def _dispatch(words: Sequence[str] | None) -> int:
 
 
 def _run(options: Options) -> int:
-    from axe_nb.doctor.expected_end import check_end, is_expected
+    from axe_nb.actions import check_end, is_expected
     from axe_nb.expectations.check import check
 
     try:
@@ -235,6 +229,13 @@ def _ask_on_stderr(prompt: str) -> str:
             return ""
 
 
+def _show_history(chosen: argparse.Namespace) -> int:
+    from axe_nb.actions import show_history
+
+    _write(show_history(chosen.agent, chosen.delete))
+    return 0
+
+
 def _freeze(chosen: argparse.Namespace) -> int:
     from axe_nb.notebooks.freeze import freeze
 
@@ -298,6 +299,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "config init": _init_config,
     "doctor": _diagnose,
     "trust": _review_trust,
+    "history": _show_history,
     "freeze": _freeze,
     "check": _check,
     "lesson": _make_lesson,

@@ -117,8 +117,6 @@ VARIABLES: Mapping[str, str] = {
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
-    "NO_COLOR": "If set, help pages have no colours. They also have none if `TERM` is `dumb`, if "
-    "the output is not a terminal, and on Windows outside Windows Terminal (`WT_SESSION`).",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
     "once. SOCKS proxies are not supported.",
 }

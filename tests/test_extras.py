@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 WITHOUT = """
 import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
-from axe_nb.doctor.session import check_prices
+from axe_nb.doctor.doctor import check_prices
 from axe_nb.agents.config import Config
 from axe_nb.notebooks.files import load
 from axe_nb.pictures.picture import Picture

@@ -1,7 +1,7 @@
 """Diagnosis of keys, servers, agents and versions, with the next step for each problem.
 
 Its output never contains a key.
-Source: product.md "Notebook" (`%axe doctor`); B-3; issue "Working in the notebook".
+Source: product.md "Notebook" (`%axe doctor`); B-3; D-50, D-51, D-56, D-83; jupyter-facts-2 §1.
 """
 
 from __future__ import annotations
@@ -9,36 +9,51 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
-from axe_nb.agents.files import expand_home
+from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.hosts import ANY
 from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.protected import find_write_protection
+from axe_nb.agents.servers import McpServer, parse_servers
+from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.doctor.agent_problems import Problem, problems
-from axe_nb.doctor.caps import describe_caps, find_lifted_caps
-from axe_nb.doctor.finding import Finding, State, make_failed_finding
-from axe_nb.doctor.lab import check_lab
-from axe_nb.doctor.reach import find_open_hosts, find_questions
-from axe_nb.doctor.servers import Tried, try_servers
-from axe_nb.doctor.session import check_cassette, check_files, check_history, check_prices
-from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
+from axe_nb.mcp_servers.servers import Servers
 from axe_nb.model_table import tell_end
+from axe_nb.prices import EXTRA, find_table_version
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import listing
+from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.recording.cassette import Cassette
+from axe_nb.run_history.history import describe_history
+from axe_nb.run_history.policy import find_reason_against
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, printable, quote
 from axe_nb.threads import in_thread
+from axe_nb.toml_tables.table import toml_fields
+from axe_nb.views.appearance import LOOKS
+
+State = Literal["right", "note", "wrong"]
+
+SIGNS: Mapping[State, str] = {
+    "right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign,
+}  # fmt: skip
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
@@ -52,8 +67,38 @@ DOES_NOT_LIST = (405, 501)
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
 
+EXTENSION = Path("labextensions") / "axe-nb" / "package.json"
+"""Place of the extension of JupyterLab in a data folder of Jupyter."""
+
+SERVER_PID = "JPY_PARENT_PID"
+"""The variable of a kernel with the process that started it."""
+
+_SERVER = re.compile(r"jupyter[-_ ]?(lab|notebook|server|hub)|-m\0notebook|-m\0jupyter")
+"""A command line, in which zeros separate the words, of a server with JupyterLab or Notebook 7."""
+
 Models: TypeAlias = dict[str, list[str]]
 """Model → agents that use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    state: State
+    what: str
+    message: str
+    next_step: str = ""
+    """Empty if there is nothing to do."""
+
+    def __str__(self) -> str:
+        first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
+        return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
+
+
+def make_failed_finding(what: str, error: AxeError) -> Finding:
+    """Returns the finding of an error."""
+    place = f" ({error.place})" if error.place else ""
+    return Finding("wrong", what, f"{error}{place}", error.hint)
 
 
 async def examine(
@@ -81,16 +126,13 @@ async def examine(
         ]
     keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
-    sandbox = await in_thread(_check_sandbox)
-    tried = [_make_server_finding(one) for one in await try_servers(config, agents)]
-    caps = Finding("right", "caps", describe_caps())
-    files = await in_thread(check_files)
-    recordings = [*check_cassette(cassette), await in_thread(check_history)]
-    prices = check_prices(config)
-    ends = _list_ends(used)
-    lab = await in_thread(check_lab)
-    first = [_check_versions(), *lab, settings, sandbox, files, caps, prices, *recordings]
-    return [*first, *of_agents, *ends, *keys, *servers, *tried]
+    tried = await _try_servers(config, agents)
+    first = [
+        _check_versions(), *await in_thread(check_lab), settings, await in_thread(_check_sandbox),
+        _check_files(), _describe_caps(), check_prices(config), *_check_cassette(cassette),
+        await in_thread(_check_history),
+    ]  # fmt: skip
+    return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
 
 
 def _check_versions() -> Finding:
@@ -123,13 +165,6 @@ def _check_sandbox() -> Finding:
     message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
     step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
     return Finding("note", "sandbox", message, step)
-
-
-def _make_server_finding(tried: Tried) -> Finding:
-    what = f"mcp {tried.name}"
-    if tried.error is not None:
-        return make_failed_finding(what, tried.error)
-    return Finding("right", what, tried.message)
 
 
 def _find_version(package: str) -> str:
@@ -178,8 +213,7 @@ def _check_agents(
             findings.append(make_failed_finding(f"agent {printable(name)}", error))
             continue
         agents.append(agent)
-        reach = (find_lifted_caps(agent), find_open_hosts(agent), find_questions(agent))
-        notes = filter(None, (*all_warnings(agent), *reach))
+        notes = (*all_warnings(agent), *_list_reach(agent))
         findings += [Finding("note", f"agent {name}", note) for note in notes]
         findings += [
             _make_problem_finding(f"agent {name}", problem)
@@ -303,3 +337,145 @@ def _format_agents(models: Models) -> str:
     """Formats the names of the agents that need the models."""
     agents = sorted({agent for users in models.values() for agent in users})
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
+
+
+def _list_reach(agent: Agent) -> Iterator[str]:
+    """Yields the caps that an agent lifts, and what it and its sub-agents reach or ask."""
+    lifted = [
+        f"limits.{key.name} = 0"
+        for key in toml_fields(type(DEFAULT_LIMITS))
+        if getattr(DEFAULT_LIMITS, key.name) and not getattr(agent.limits, key.name)
+    ]
+    if lifted:
+        yield f"{', '.join(lifted)}: no limit"
+    if ANY in agent.allowed_hosts:
+        yield 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
+    if agent.sub_agents and agent.sub_agents_config.ask == "person":
+        key = 'sub_agents_config.ask = "person"'
+        yield f"{key}: its sub-agents ask you, with their place in the tree"
+
+
+def _describe_caps() -> Finding:
+    """Names the default caps of a tree, and what this process allows."""
+    most, limits = most_in_flight(), DEFAULT_LIMITS
+    text = (
+        f"by default {limits.max_requests} requests per tree, {limits.max_calls_per_reply} calls "
+        f"per reply, {limits.max_in_flight} requests in progress"
+    )
+    if most < limits.max_in_flight:
+        text += f"; {most} to servers, as this process can open only a few files"
+    return Finding("right", "caps", text)
+
+
+def _check_files() -> Finding:
+    """Lists the protected files directly in the current folder."""
+    here = Path.cwd().resolve()
+    try:
+        found = sorted(path.name for path in here.iterdir() if find_write_protection(path, here))
+    except OSError as error:
+        return Finding("note", "files", f"cannot be listed: {error.strerror or error}")
+    rule = "tools can write to protected files only after you approve each path"
+    shown = list_some(list(map(printable, found)), 8) or "none"
+    return Finding("right", "files", f"{rule}; here: {shown}")
+
+
+def check_prices(config: Config) -> Finding:
+    """Names the table of prices, and how many prices are the user's own."""
+    table, own = find_table_version(), len(config.prices)
+    also = f", and {plural(own, 'price')} in {format_path(config_path())}" if own else ""
+    if table:
+        return Finding("right", "prices", f"from the table {table}{also}")
+    step = f"to see the cost of runs: pip install '{EXTRA}'"
+    return Finding("note", "prices", f"no price table is installed{also}", step)
+
+
+def _check_cassette(cassette: Cassette | None) -> list[Finding]:
+    """Counts what the session has played and missed; nothing if it has no cassette."""
+    if cassette is None:
+        return []
+    status = cassette.status()
+    if status.misses > status.recorded:
+        return [Finding("note", "cassette", str(status), cassette.how_to_record)]
+    return [Finding("right", "cassette", str(status))]
+
+
+def _check_history() -> Finding:
+    """Tells where runs are kept, or why they are not."""
+    try:
+        said = describe_history()
+    except ConfigError as error:
+        return make_failed_finding("history", error)
+    if why := find_reason_against():
+        return Finding("note", "history", f"off: {why}; {said}")
+    return Finding("right", "history", said)
+
+
+async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
+    """Starts each MCP server of the settings and of agents once, lists its tools, and ends it."""
+    tables = dict(config.mcp_servers)
+    for agent in agents:
+        tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
+    servers = Servers()
+    try:
+        return await asyncio.gather(
+            *(_try_server(servers, name, tables) for name in sorted(tables))
+        )
+    finally:
+        await in_thread(servers.close)
+
+
+async def _try_server(servers: Servers, name: str, tables: Mapping[str, McpServer]) -> Finding:
+    asked = Agent(name="doctor", model="script/doctor", mcp_servers=(name,))
+    try:
+        offered = await servers.open(asked, tables, Path.cwd().resolve())
+    except ConfigError as error:
+        return make_failed_finding(f"mcp {name}", error)
+    tools = [tool.name.partition("__")[2] for tool in offered.tools]
+    said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
+    return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
+
+
+def check_lab() -> list[Finding]:
+    """Tells whether the JupyterLab at hand has the extension; nothing if there is none.
+
+    In a kernel that is the server that started it, elsewhere the first one on the PATH.
+    """
+    process = os.environ.get(SERVER_PID, "")
+    if process.isdecimal():
+        words = _read_command(process)
+        is_server = words and _SERVER.search("\0".join(words))
+        program = shutil.which(words[0]) if is_server else None
+    else:
+        places = (str(Path(sys.executable).parent), *os.get_exec_path())
+        program = shutil.which("jupyter-lab", path=os.pathsep.join(places))
+    if program is None:
+        return []
+    prefix = Path(program).absolute().parent.parent
+    folders = [prefix / "share" / "jupyter"]
+    try:
+        from jupyter_core.paths import ENV_JUPYTER_PATH, jupyter_path
+
+        folders += [Path(one) for one in jupyter_path() if one not in ENV_JUPYTER_PATH]
+    except ImportError:
+        pass
+    if any((folder / EXTENSION).is_file() for folder in folders):
+        return [Finding("right", "lab extension", "highlights prompts as Markdown, agents as TOML")]
+    python = prefix / ("python.exe" if os.name == "nt" else "bin/python")
+    step = f"{printable(display_path(python))} -m pip install axe-nb, and reload the page"
+    message = "cells are highlighted as Python: JupyterLab's environment does not have axe-nb"
+    return [Finding("note", "lab extension", message, step)]
+
+
+def _read_command(process: str) -> list[str]:
+    try:
+        return Path("/proc", process, "cmdline").read_text("utf-8", "replace").split("\0")
+    except OSError:
+        pass
+    try:
+        told = subprocess.run(
+            ["ps", "-o", "args=", "-p", process],
+            capture_output=True, text=True, timeout=5, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return told.stdout.split()

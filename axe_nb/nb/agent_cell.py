@@ -28,8 +28,7 @@ from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import LEFT_OUT
-from axe_nb.nb.cell_source import find_cell_source
-from axe_nb.nb.option_line import read_words
+from axe_nb.nb.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
 from axe_nb.toml_tables.parse import parse_toml

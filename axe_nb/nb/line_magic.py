@@ -6,40 +6,46 @@ Source: product.md "Notebook" (`%axe`); B-12; A-5.7.
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import format_path_or_name
+from axe_nb.agents.config import Config, format_path_or_name
+from axe_nb.agents.env_files import load_env
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
-from axe_nb.commands.parser import parse, parse_run
+from axe_nb.commands.parser import (
+    UsageError,
+    advise_command,
+    list_parser,
+    parse,
+    parse_run,
+    parser,
+)
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
-from axe_nb.doctor.finding import Finding
+from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
-from axe_nb.nb import env_line
-from axe_nb.nb.help import print_help, unknown_command
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
-from axe_nb.run_history.history import delete_run, list_history
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.session.spent import Spent
-from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
+from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
 from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
@@ -52,8 +58,8 @@ if TYPE_CHECKING:
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """The variable of a result, before expectations; `agent:` and `tool:` belong to a name."""
 
-LATEST = 20
-"""Runs that `%axe history` lists."""
+MOST_NAMED = 30
+"""Names of variables in one line."""
 
 Action: TypeAlias = (
     "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest | RunDiff | Timeline]"
@@ -86,7 +92,7 @@ def run_command(
     commands = commands_of("line")
     command = commands.get(verb or "help")
     if command is None:
-        raise unknown_command(verb)
+        raise _explain_unknown(verb)
     if command.is_verbatim:
         [argument] = command.options
         chosen = argparse.Namespace(**{argument.keyword: rest})
@@ -197,9 +203,32 @@ def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline
 
 
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    if chosen.file is not None:
-        return env_line.load(chosen.file)
-    return "\n".join(align_columns(list(env_line.list_keys())))
+    if chosen.file is None:
+        return "\n".join(align_columns(list(list_keys())))
+    outcomes = load_env(chosen.file)
+    lines = [f"{what}: {list_some(names, MOST_NAMED)}" for what, names in outcomes.items()]
+    if any(what.startswith("refused") for what in outcomes):
+        lines.append(
+            "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
+        )
+    return "\n".join(lines) or "no variables found"
+
+
+def list_keys() -> Iterator[tuple[str, str, str]]:
+    """Yields provider, variable and state of each key and of each address that is set.
+
+    Raises:
+        ConfigError: the settings are invalid.
+    """
+    config = Config.load()
+    for info in config.known.values():
+        if info.has_server:
+            source = config.key_source(info.name)
+            state = "set" if source == info.key_variable else f"in {source}" if source else ""
+            missing = "not set" if info.needs_key else "not set, not needed"
+            yield info.name, info.key_variable, state or missing
+            if os.environ.get(info.url_variable, "").strip():
+                yield info.name, info.url_variable, "set"
 
 
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -293,10 +322,7 @@ def _is_yes(question: str) -> bool:
 
 
 def _show_history(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    if chosen.delete is not None:
-        delete_run(chosen.delete)
-        return f"run {chosen.delete} deleted from the history"
-    return repr(list_history(chosen.agent, LATEST))
+    return actions.show_history(chosen.agent, chosen.delete)
 
 
 def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -350,8 +376,20 @@ def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _show_help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    print_help(chosen.topic)
-    return ""
+    commands, topic = commands_of("line"), chosen.topic
+    if topic is None:
+        return list_parser("line").format_help().rstrip()
+    if topic not in commands:
+        raise _explain_unknown(topic)
+    return parser(commands[topic], "line").format_help().rstrip()
+
+
+def _explain_unknown(word: str) -> ConfigError:
+    if word in session.agents or agent_files.has_file(word, session.defaults.get("agents_dir")):
+        hint = f"to run the agent, start a cell with %%axe {word} and put the prompt below it"
+    else:
+        hint = advise_command("line", word, commands_of("line"))
+    return UsageError(f"unknown command {quote(word)}", hint=hint)
 
 
 ACTIONS: Mapping[str, Action] = {

@@ -7,6 +7,7 @@ Source: product.md "Notebook"; jupyter-facts §6, §7.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from axe_nb.diffs.run_diff import RunDiff
     from axe_nb.grids.grid import Grid
     from axe_nb.inspection.sent import SentRequest
-    from axe_nb.nb.help import Topic
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
     from axe_nb.views.timeline import Timeline
@@ -38,16 +38,21 @@ OPTIONS = (
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def axe_magic(topic: Topic) -> Callable[[F], F]:
+def axe_magic(name: str) -> Callable[[F], F]:
     """Gives a magic its help page for `%%axe?`, and interrupts of one line.
 
     IPython passes it the option line as typed, and the local variables of the caller.
+
+    Args:
+        name: the cell magic; empty = `%axe`.
     """
 
     def page() -> str:
-        from axe_nb.nb.help import help_text
+        from axe_nb.commands.parser import list_parser, parser
+        from axe_nb.commands.table import commands_of
 
-        return help_text(topic)
+        made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")
+        return made.format_help().rstrip()
 
     def mark(function: F) -> F:
         @functools.wraps(function)
@@ -111,15 +116,14 @@ class AxeMagics(Magics):
     ).tag(config=True)
 
     @cell_magic
-    @axe_magic("cell")
+    @axe_magic("axe")
     def axe(
         self, line: str, cell: str, local_ns: Mapping[str, Any]
     ) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
         from axe_nb.commands.table import RUN
         from axe_nb.interpolation import prompt_of
-        from axe_nb.nb.cell_source import find_cell_source
-        from axe_nb.nb.option_line import read_words
+        from axe_nb.nb.option_line import find_cell_source, read_words
         from axe_nb.nb.run_cell import run_cell
         from axe_nb.pictures.parts import Illustrated
         from axe_nb.pictures.picture import Picture
@@ -139,7 +143,7 @@ class AxeMagics(Magics):
         return run_cell(self.shell, options, prompt, _print)
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
-    @axe_magic("line")
+    @axe_magic("")
     def axe_line(
         self, line: str, local_ns: Mapping[str, Any]
     ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
@@ -148,7 +152,7 @@ class AxeMagics(Magics):
         return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
 
     @cell_magic
-    @axe_magic("agent")
+    @axe_magic("axe_agent")
     def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
         from IPython.display import display
 
@@ -158,9 +162,9 @@ class AxeMagics(Magics):
         display(card.to_bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
     @cell_magic
-    @axe_magic("grid")
+    @axe_magic("axe_grid")
     def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
-        from axe_nb.commands.grid_command import GRID
+        from axe_nb.commands.table import GRID
         from axe_nb.nb.grid_cell import run_grid
         from axe_nb.nb.option_line import read_words
 
@@ -184,24 +188,31 @@ class AxeMagics(Magics):
         session.keeps_history = change["new"]
 
 
+def _note_cell(info: Any) -> None:
+    """Notes each cell that runs: a cassette tells the runs of different cells apart."""
+    home = sys.modules.get("axe_nb.session.session")  # else there is no cassette either
+    if home is not None and home.session.cassette is not None:
+        home.session.cassette.enter_cell(getattr(info, "cell_id", None))
+
+
 def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
     from axe_nb.agents.agent_files import advise
-    from axe_nb.nb import cells, complete
+    from axe_nb.nb import complete
 
     advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
     complete.install(shell)
-    cells.install(shell)
+    shell.events.register("pre_run_cell", _note_cell)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Removes the magics and their completion."""
     from axe_nb.agents.agent_files import advise
     from axe_nb.cell_display import display
-    from axe_nb.nb import cells, complete
+    from axe_nb.nb import complete
     from axe_nb.session.session import session
 
     advise()
@@ -220,5 +231,5 @@ def unload(shell: InteractiveShell) -> None:
     if magics in shell.configurables:
         shell.configurables.remove(magics)
     complete.uninstall(shell)
-    cells.uninstall(shell)
+    shell.events.unregister("pre_run_cell", _note_cell)
     display.uninstall(shell)

@@ -1,7 +1,8 @@
-"""Option lines with variables: `{expr}` and `$name` become values after the words are split.
+"""The text of a cell as it was typed: its option line with variables, and the lines below it.
 
-IPython would insert them before the split, so that the text of a model could add options. Here a
-value stays within its word, and is never read as an option.
+`{expr}` and `$name` become values after the words are split. IPython would insert them before, so
+that the text of a model could add options. Here a value stays within its word, and is never read as
+an option.
 Source: product.md "Notebook" (option line); issue "Safe by construction".
 """
 
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import DollarFormatter
 
 from axe_nb.commands.options import Face
@@ -30,6 +32,11 @@ COUNT = re.compile(r"\d+(,\d*)?|,\d+")
 
 Part: TypeAlias = tuple[str, str | None, str | None, str | None]
 """(text, expression, format, conversion): a text, then a value if there is an expression."""
+
+_PROMPTS = re.compile(
+    r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
+)
+"""Prompts that IPython may strip from the beginning of a line."""
 
 _PRIVATE_USE = range(0xE000, 0xF8FF)
 
@@ -100,3 +107,29 @@ def _fill(word: str, mark: str, values: Iterator[str]) -> str:
     typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
     key, first = typed.groups() if typed else ("", first)
     return key + DATA + first + "".join(next(values) + part for part in others)
+
+
+def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
+    """Returns (the body as typed, line number of the magic as an editor counts).
+
+    IPython strips `>>>` and `...` from the beginnings of lines, even within a prompt, and does not
+    report blank lines and other magics above. Blank lines at the end are left out: IPython adds
+    one, and its history has none.
+
+    Args:
+        magic: its name.
+        body: the body as IPython passes it, used if the magic was not typed in a cell.
+    """
+    history = shell.history_manager
+    raw = history.input_hist_raw[-1] if history is not None else ""
+    head = re.search(rf"^%%{magic}(?!\w).*(?:\n|\Z)", raw, re.MULTILINE)
+    if head is None:
+        return body.rstrip("\n"), 1
+    whole = raw[head.end() :]
+    if _strip_prompts(whole) != _strip_prompts(body):
+        return body.rstrip("\n"), 1
+    return whole.rstrip("\n"), raw.count("\n", 0, head.start()) + 1
+
+
+def _strip_prompts(text: str) -> str:
+    return _PROMPTS.sub("", text).rstrip()

@@ -13,7 +13,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, mcp_prompt
 from axe_nb.actions import format_tools
 from axe_nb.agents.config import config_path
-from axe_nb.doctor.finding import Finding
+from axe_nb.doctor.doctor import Finding
 from axe_nb.mcp_servers.listing import ListedTool, Listing
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
