@@ -251,8 +251,7 @@ def _check(chosen: argparse.Namespace) -> int:
 def _make_lesson(chosen: argparse.Namespace) -> int:
     from axe_nb.notebooks.files import find_notebooks
     from axe_nb.notebooks.lesson import write_student_copy
-    from axe_nb.notebooks.marking import mark_submissions
-    from axe_nb.notebooks.submission import choose_sandbox
+    from axe_nb.notebooks.marking import choose_sandbox, mark_submissions
 
     marks = chosen.submissions is not None
     options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}

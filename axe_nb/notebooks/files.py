@@ -1,4 +1,4 @@
-"""Notebook files: found, read and written.
+"""Notebook files: found, read and written; the marks of their cells, as nbval has them.
 
 Source: product.md "Cassettes" (`axe-nb freeze`, `axe-nb check`); D-68.
 """
@@ -6,9 +6,10 @@ Source: product.md "Cassettes" (`axe-nb freeze`, `axe-nb check`); D-68.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
@@ -16,6 +17,20 @@ from axe_nb.text import quote
 
 Book: TypeAlias = Any
 """A notebook as nbformat has it."""
+
+
+Mark = Literal["ignore output", "raises exception", "skip"]
+
+MARKS: dict[str, Mark] = {
+    "nbval-ignore-output": "ignore output",
+    "nbval-raises-exception": "raises exception",
+    "raises-exception": "raises exception",
+    "nbval-skip": "skip",
+    "skip-execution": "skip",
+}
+"""Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
+
+_COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
@@ -110,6 +125,20 @@ def is_output(output: Any) -> bool:
 def _is_text(value: Any) -> bool:
     """True for a text that can be sent to a kernel and written."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def marks_of(cell: Any) -> set[Mark]:
+    """Returns the marks of a cell."""
+    tags = cell.metadata.get("tags", ())
+    comments = (name.lower().replace("_", "-") for name in _COMMENT.findall(cell.source))
+    return {MARKS[name] for name in (*tags, *comments) if name in MARKS}
+
+
+def find_failure(cell: Any) -> Any:
+    """Returns the error output of a cell that should have none; else None."""
+    if cell.cell_type != "code" or "raises exception" in marks_of(cell):
+        return None
+    return next((one for one in cell.outputs if one.output_type == "error"), None)
 
 
 def write_notebook(path: Path, book: Book) -> None:

@@ -5,18 +5,23 @@ Source: product.md "Cassettes"; D-68.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path
-from axe_nb.notebooks.check import describe_problems
-from axe_nb.notebooks.compare import Problem, describe_failure, find_failure, find_problems
-from axe_nb.notebooks.files import Book, find_notebooks, read_notebook, write_notebook
+from axe_nb.notebooks.check import Problem, describe_failure, describe_problems, find_problems
+from axe_nb.notebooks.files import (
+    Book,
+    find_failure,
+    find_notebooks,
+    marks_of,
+    read_notebook,
+    write_notebook,
+)
 from axe_nb.notebooks.headless import HeadlessRun, run_headless
-from axe_nb.notebooks.left_behind import describe_written, find_written, list_files
-from axe_nb.notebooks.marks import marks_of
 from axe_nb.recording.modes import Mode
 
 MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
@@ -28,6 +33,15 @@ CONSTANT = "send models nothing that varies, such as the time; the notebook was 
 
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell that say when it ran."""
+
+
+MOST = 20_000
+"""Maximum number of files that are looked at."""
+
+MAX_NAMED = 5
+
+OURS = (".ipynb", ".axe", ".pyc", ".tmp")
+"""Endings of files that a run may write without being different for it."""
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
@@ -145,3 +159,42 @@ def _remove_varying(output: Any, twin: Any) -> None:
         del metadata[key]
     if output.output_type == "error" and output.traceback != twin.get("traceback"):
         output.traceback = [f"{output.ename}: {output.evalue}"]
+
+
+def list_files(folder: Path) -> Mapping[str, tuple[int, int]]:
+    """Returns the files below a folder, each with its time and size; hidden ones are left out."""
+    found: dict[str, tuple[int, int]] = {}
+    for above, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__"))]
+        for name in names:
+            path = Path(above, name)
+            if name.startswith(".") or name.endswith(OURS):
+                continue
+            try:
+                state = path.lstat()
+            except OSError:
+                continue
+            found[path.relative_to(folder).as_posix()] = state.st_mtime_ns, state.st_size
+            if len(found) >= MOST:
+                return found
+    return found
+
+
+def find_written(notebook: Path, before: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Returns the files beside a notebook that its runs have made or changed, as sorted paths."""
+    now = list_files(notebook.parent)
+    return sorted(name for name, state in now.items() if before.get(name) != state)
+
+
+def describe_written(written: Sequence[str]) -> list[str]:
+    """Returns the lines that name the files, and a cell that removes them."""
+    if not written:
+        return []
+    named = ", ".join(map(repr, written[:MAX_NAMED]))
+    cell = f"from pathlib import Path; [Path(name).unlink(missing_ok=True) for name in ({named},)];"
+    return [
+        "its runs leave files behind that the next run finds: "
+        + ", ".join(written[:MAX_NAMED])
+        + (f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""),
+        f"remove them in its first cell: {cell}",
+    ]

@@ -16,9 +16,7 @@ from typing import Any
 
 from axe_nb.agents.files import display_path
 from axe_nb.errors import ConfigError
-from axe_nb.notebooks.compare import find_failure
-from axe_nb.notebooks.files import Book, load
-from axe_nb.notebooks.marks import marks_of
+from axe_nb.notebooks.files import Book, find_failure, load, marks_of
 from axe_nb.recording.modes import MODE, Mode
 
 IN_KERNEL = "__import__('axe_nb.notebooks.in_kernel').notebooks.in_kernel"
@@ -80,8 +78,6 @@ def run_headless(
             client.timeout_func = lambda _: timeout
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
-                if cell.cell_type == "code":
-                    cell.outputs = join_streams(cell.outputs)
                 if find_failure(cell) and not goes_on:
                     break
             else:
@@ -106,44 +102,12 @@ def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
     client = load("nbclient").NotebookClient(
         prepare(book), timeout=None, kernel_name="python3",
         resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
-        allow_errors=True, record_timing=False, store_widget_state=False,
+        allow_errors=True, record_timing=False, store_widget_state=False, coalesce_streams=True,
     )  # fmt: skip
     load("ipykernel")
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
     return client
-
-
-def join_streams(outputs: Sequence[Any]) -> list[Any]:
-    """Returns outputs with what was printed in one piece each for stdout and stderr. Pure.
-
-    As `coalesce_streams` of nbclient, whose time is quadratic in the length of a line: a submission
-    that prints a megabyte without a line break would take hours.
-    """
-    joined: list[Any] = []
-    printed: dict[str, list[str]] = {}
-    for output in outputs:
-        if output.output_type != "stream":
-            joined.append(output)
-            continue
-        if output.name not in printed:
-            joined.append(output)
-            if output.name == "stdout" and len(joined) > 1 and "stderr" in printed:
-                before = joined[-2]
-                if before.output_type == "stream":  # stdout first, as their order is chance
-                    joined[-2:] = [output, before]
-        printed.setdefault(output.name, []).append(output.text)
-    for output in joined:
-        if output.output_type == "stream":
-            text = "".join(printed[output.name])
-            output.text = "\n".join(map(_overwrite, text.split("\n")))
-    return joined
-
-
-def _overwrite(line: str) -> str:
-    """Returns a line as it looks after its carriage returns; one at its end changes nothing."""
-    end = "\r" if line.endswith("\r") else ""
-    return line.removesuffix("\r").rpartition("\r")[2] + end
 
 
 def prepare(book: Book) -> Book:

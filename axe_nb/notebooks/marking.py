@@ -1,34 +1,40 @@
 """`axe-nb lesson --check`: a folder of submissions, run and marked.
 
-A submission is an untrusted program. docs/teaching.md says what is promised about its marks, and
-what is not.
+A submission is an untrusted program, and all that it reports is data of a stranger: bounded, and
+checked before it is used. docs/teaching.md says what is promised about its marks, and what is not.
+Source: D-82.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from axe_nb.agents.config import Config
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.notebooks.compare import describe_failure
-from axe_nb.notebooks.files import Book, find_notebooks, load, read_notebook
-from axe_nb.notebooks.headless import HeadlessRun
+from axe_nb.notebooks.check import describe_failure
+from axe_nb.notebooks.files import Book, find_notebooks, is_output, load, read_notebook
+from axe_nb.notebooks.headless import HeadlessRun, make_settings, prepare
+from axe_nb.notebooks.in_sandbox import READY
 from axe_nb.notebooks.lesson import TAG_CHECKS, find_exercises, id_of
-from axe_nb.notebooks.submission import run_submission
-from axe_nb.sandbox.find import Sandbox
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.launcher import REMOVE
+from axe_nb.sandbox.view import make_view
 from axe_nb.text import align_columns, one_line, plural, quote
 
 REMOVING = 60.0
@@ -40,10 +46,6 @@ TIMEOUT = 120.0
 MAX_BYTES = 32 * 1024 * 1024
 """Maximum size of a submission."""
 
-MAX_FILES = 2000
-MAX_FOLDER = 256 * 1024 * 1024
-"""Maximum number and size in bytes of the files of a lesson, which are copied for each run."""
-
 MAX_NAME = 80
 """Maximum length of the name of a submission in the report, in characters."""
 
@@ -52,6 +54,16 @@ MAX_HINT = 300
 
 FORMULA = ("=", "+", "-", "@")
 """First characters of a name that a spreadsheet would take for a formula."""
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
+
+PATIENCE = 5.0
+"""Seconds until everything that was killed has to be gone."""
+
+MAX_REPORT = 8 * 1024 * 1024
+"""Maximum size of the outputs of a submission in bytes; the rest is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +98,8 @@ def mark_submissions(
         sandbox: the sandbox of each of them.
 
     Raises:
-        ConfigError: there is no lesson or no submission, the lesson has no exercises, its folder
-            is too large, or the CSV file cannot be written.
+        ConfigError: there is no lesson or no submission, the lesson has no exercises, or the
+            CSV file cannot be written.
     """
     book = read_notebook(lesson)
     exercises = find_exercises(book, display_path(lesson))
@@ -173,30 +185,16 @@ def copy_folder(lesson: Path, target: Path, without: Path) -> None:
         without: a folder that is left out.
 
     Raises:
-        ConfigError: they are too many or too large, or cannot be copied.
+        ConfigError: they cannot be copied.
     """
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
-    count = size = 0
 
     def ignore(above: str, names: list[str]) -> set[str]:
         return patterns(above, names) | {n for n in names if Path(above, n).resolve() == left_out}
 
-    def copy(source: str, copied: str) -> str:
-        nonlocal count, size
-        count, size = count + 1, size + Path(source).lstat().st_size
-        if count > MAX_FILES or size > MAX_FOLDER:
-            raise ConfigError(
-                f"the folder of {display_path(lesson)} is too large to be copied for each run: "
-                f"more than {MAX_FILES:,} files or {MAX_FOLDER // 2**20} MiB",
-                hint="keep the lesson in a folder of its own, with the files that it uses",
-            )
-        return shutil.copy2(source, copied, follow_symlinks=False)
-
     try:
-        shutil.copytree(
-            lesson.parent.absolute(), target, symlinks=True, ignore=ignore, copy_function=copy
-        )
+        shutil.copytree(lesson.parent.absolute(), target, symlinks=True, ignore=ignore)
     except (OSError, shutil.Error) as error:
         why = reason(error) if not isinstance(error, shutil.Error) else "a file cannot be read"
         raise ConfigError(f"cannot copy the folder of {display_path(lesson)}: {why}") from None
@@ -297,3 +295,109 @@ def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) ->
 def _as_text(name: str) -> str:
     """Returns a name that no spreadsheet takes for a formula."""
     return f"'{name}" if name.startswith(FORMULA) else name
+
+
+def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
+    """Returns the sandbox of submissions, tried in an empty folder.
+
+    Args:
+        is_off: true if they are to run without one.
+        ask: prompts the person; None = no one can be prompted.
+
+    Raises:
+        ConfigError: none works here, and the user has not agreed to run without one.
+    """
+    is_required = Config.load().requires_sandbox
+    if is_off and is_required:
+        raise ConfigError(
+            "a sandbox is required, so --no-sandbox is not allowed", hint="remove the option"
+        )
+    with tempfile.TemporaryDirectory(prefix="axe-nb-") as folder:
+        view = make_view(Path(folder).resolve())
+        sandbox = find_sandbox("off" if is_off else "auto", view)
+    if sandbox.level != "none" or is_off:
+        return sandbox
+    risk = "no sandbox works here, and a submission can do anything you can"
+    answer = ask(f"{risk}; run them? [y/N] ") if ask and not is_required else ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise ConfigError(
+            risk, hint="install bubblewrap, or mark in a container, with --no-sandbox"
+        )
+    return sandbox
+
+
+def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
+    """Runs a notebook past cells that fail; of its outputs, only text and errors are kept.
+
+    Args:
+        book: the notebook; it is not changed.
+        path: its file, in a folder of its own; the folder around that is the workdir.
+        sandbox: the sandbox, with any view.
+        timeout: seconds for all cells; 0 = no limit.
+
+    Raises:
+        ConfigError: it cannot be started.
+        ValueError: its report is malformed; the message says it in words, maybe of its own.
+    """
+    book = prepare(book)
+    cells = list(_find_cells(book))
+    workdir = path.parent.parent
+    view = make_view(workdir)
+    sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
+    environment = {
+        **clean_environment(),
+        **make_settings(path, "replay"),
+        "AXE_NB_TRUST": "1",  # the agents are the teacher's
+        "IPYTHONDIR": str(workdir / "ipython"),
+    }
+    task = workdir / "task.json"
+    task.write_text(json.dumps([cell.source for cell in cells]))
+    words = [sys.executable, "-P", str(RUNNER), str(task), str(path.parent), sandbox.level]
+    with tempfile.TemporaryFile() as report:
+        number = os.dup(report.fileno())
+        process = sandbox.start(words, environment, (subprocess.DEVNULL, number, number))
+        try:
+            in_time = process.wait(timeout or None)
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+        report.seek(0)
+        before, begun, said = report.read(MAX_REPORT).partition(READY)
+    if in_time and process.code is None:
+        raise ConfigError(f"the submission cannot be started: {process.failure}")
+    if in_time and not begun:
+        last = before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        raise ValueError(f"its cells did not begin: {last}")
+    outputs = _read_outputs(said, len(cells))
+    for cell, found in zip(cells, outputs, strict=False):
+        cell.outputs = load("nbformat").from_dict(found)
+    stopped = "" if len(outputs) == len(cells) else "the kernel died"
+    if not in_time:
+        stopped = f"it did not finish within {timeout:g} s"
+    return HeadlessRun(book=book, stopped=stopped)
+
+
+def _find_cells(book: Book) -> Iterator[Any]:
+    """Yields the cells of a prepared notebook that are to run."""
+    for cell in book.cells:
+        is_skipped = "skip-execution" in cell.metadata.get("tags", ())
+        if cell.cell_type == "code" and cell.source.strip() and not is_skipped:
+            yield cell
+
+
+def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
+    """Returns the outputs of the cells that have run; the last line may not be complete.
+
+    Raises:
+        ValueError: the report is malformed.
+    """
+    lines = report.split(b"\n")[:-1]
+    try:
+        found = [json.loads(line) for line in lines[: most + 1]]
+        json.dumps(found, ensure_ascii=False).encode()  # no half characters
+    except (ValueError, RecursionError):
+        found = [None]
+    is_fine = all(isinstance(one, list) and all(map(is_output, one)) for one in found)
+    if not is_fine or len(found) > most:
+        raise ValueError("it sent outputs that cannot be read")
+    return found

@@ -8,8 +8,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from axe_nb.notebooks.check import describe_problems
-from axe_nb.notebooks.compare import Problem, find_problems
+from axe_nb.notebooks.check import Problem, describe_problems, find_problems
 from axe_nb.notebooks.freeze import normalize
 from axe_nb.notebooks.headless import HeadlessRun
 
