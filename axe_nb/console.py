@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
@@ -25,7 +25,6 @@ from axe_nb.views import axe_text
 from axe_nb.views.middle import draft_line, find_wait
 from axe_nb.views.shown import TreeFilter, show_run
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node
 
 LEAST_ROOM = 20
 """Columns of a terminal below which the status line shows nothing of what is written."""
@@ -140,6 +139,35 @@ class TextView:
             self._write(result.text)
 
 
+class TerminalLine:
+    """A line on a terminal, rewritten in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(one_line(text, _count_columns(self._stream) - 1), "")
+
+    def finish(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(text, "\n")
+
+    def clear(self) -> None:
+        """Clears the line."""
+        if self._width:
+            self._write("", "\r")
+            self._width = 0
+
+    def _write(self, text: str, end: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            width = count_columns(text)
+            self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
+            self._stream.flush()
+            self._width = width
+
+
 class StatusLine:
     """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
 
@@ -153,11 +181,11 @@ class StatusLine:
             pause: least seconds between two drawings.
         """
         self._stream = stream if stream is not None and stream.isatty() else None
+        self._line = TerminalLine(self._stream) if self._stream else None
         self._pause = pause
         self.streams = self._stream is not None
         self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
-        self._width = 0
 
     def event(self, event: Event) -> None:
         """Receives each event, without drawing."""
@@ -166,7 +194,7 @@ class StatusLine:
     def tick(self) -> None:
         """Redraws, unless it was drawn a moment ago."""
         now = time.monotonic()
-        if self._stream is None or now - self._drawn < self._pause:
+        if self._stream is None or self._line is None or now - self._drawn < self._pause:
             return
         self._drawn = now
         self._transcript.tick(now)
@@ -176,20 +204,16 @@ class StatusLine:
         turns = [turn for run in runs for turn in run.turns]
         calls = sum(call.times.started is not None for turn in turns for call in turn.calls)
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
-        seconds = int(now - self._started)
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
         columns = _count_columns(self._stream) - 1
-        line = one_line(f"{at_work} · {counts} · {seconds}s", columns)
+        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
         room = columns - count_columns(line) - len(" · ")
         drafts = [run.draft for run in runs if run.draft]
         if drafts and room >= LEAST_ROOM:
             line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
-        elif words := _find_wait(runs):
+        elif words := next(filter(None, map(find_wait, reversed(runs))), ""):
             line += cut_chars(f" · {words}", max(0, columns - count_columns(line)), "")
-        width = count_columns(line)
-        self._stream.write("\r" + line + " " * max(0, self._width - width))
-        self._stream.flush()
-        self._width = width
+        self._line.show(line)
 
     def finish(self, result: RunResult | None) -> None:
         """Clears the line."""
@@ -197,39 +221,8 @@ class StatusLine:
 
     def clear(self) -> None:
         """Clears the line."""
-        if self._stream is not None and self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
-            self._width = 0
-
-
-class TerminalLine:
-    """A line on a terminal, rewritten in place."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._width = 0
-
-    def show(self, text: str) -> None:
-        """See `session.view.Line`."""
-        self._write(text, "")
-
-    def finish(self, text: str) -> None:
-        """See `session.view.Line`."""
-        self._write(text, "\n")
-
-    def _write(self, text: str, end: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
-            text = text if end else one_line(text, _count_columns(self._stream) - 1)
-            width = count_columns(text)
-            self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
-            self._stream.flush()
-            self._width = width
-
-
-def _find_wait(runs: Sequence[Node]) -> str:
-    """The wait of the run that began last; empty if none waits."""
-    return next(filter(None, map(find_wait, reversed(runs))), "")
+        if self._line is not None:
+            self._line.clear()
 
 
 def _count_columns(stream: TextIO) -> int:

@@ -5,11 +5,9 @@ Source: product.md "Notebook" (`%%axe_agent`); D-26, D-27, D-41.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +34,6 @@ from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_card import AgentCard
 from axe_nb.views.agent_summary import draw_graph, list_abilities
 
-LONGEST_DIFFERENCE = 200
-"""Maximum number of lines shown."""
-
 
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:
     """Defines the agent for this session and returns the card that the cell shows.
@@ -55,7 +50,10 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     Raises:
         ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
     """
-    chosen = _parse_options(read_words(AGENT_CELL, "cell", line, names))
+    chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
+    check_name(chosen.agent)
+    if chosen.dir and not chosen.save:
+        parser(AGENT_CELL, "cell").error("--dir requires --save")
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, notes = _parse_agent(name, body, magic_line, agents_dir)
@@ -70,19 +68,6 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     graph = draw_graph(agent, lambda other: session.find(other, agents_dir or None))
     warnings = (*all_warnings(agent), *notes)
     return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
-
-
-def _parse_options(words: Sequence[str]) -> argparse.Namespace:
-    """The parsed words of the option line.
-
-    Raises:
-        UsageError: it is invalid.
-    """
-    chosen = parse(AGENT_CELL, "cell", words)
-    check_name(chosen.agent)
-    if chosen.dir and not chosen.save:
-        parser(AGENT_CELL, "cell").error("--dir requires --save")
-    return chosen
 
 
 def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
@@ -171,30 +156,23 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     Raises:
         ConfigError: the file cannot be read or written.
     """
-    before = _read_if_exists(path)
-    text = _format_file(name, body, before or "")
     called = format_path_or_name(path)
+    try:
+        before = read_text(path)
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise ConfigError(f"cannot read {called}: {reason(error)}") from None
+    text = _format_file(name, body, before or "")
     if text == before:
         return [f"{called} is unchanged"]
     trust_new_folder(path)
     write_whole(path, text)
     if before is None:
         return [f"written to {called}"]
-    return [f"written to {called}:", *_list_changes(before, text)]
-
-
-def _read_if_exists(path: Path) -> str | None:
-    """The file's text; None if there is no file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return read_text(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
+    lines = (before.splitlines(), text.splitlines())
+    changes = difflib.unified_diff(*lines, "before", "now", lineterm="")
+    return [f"written to {called}:", *changes]
 
 
 def _format_file(name: str, body: str, before: str) -> str:
@@ -204,12 +182,3 @@ def _format_file(name: str, body: str, before: str) -> str:
     ends = re.search(r"[\r\n]*\Z", before)
     text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")
     return text.replace("\n", "\r\n") if "\r\n" in before else text
-
-
-def _list_changes(before: str, after: str) -> Iterator[str]:
-    found = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), "before", "now", lineterm=""
-    )
-    yield from islice(found, LONGEST_DIFFERENCE)
-    if next(found, None) is not None:
-        yield "…"

@@ -5,8 +5,7 @@ Source: product.md "Cassettes"; D-68.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -27,21 +26,15 @@ from axe_nb.recording.modes import Mode
 MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
 """Modes of the cassette in the runs of a notebook that is frozen."""
 
-REMEDY = "avoid output that varies, or add the line # NBVAL_IGNORE_OUTPUT to the cell"
+REMEDY = (
+    "avoid output that varies, remove in the first cell the files that a run leaves behind, or add "
+    "the line # NBVAL_IGNORE_OUTPUT to the cell"
+)
 
 CONSTANT = "send models nothing that varies, such as the time; the notebook was not changed"
 
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell that say when it ran."""
-
-
-MOST = 20_000
-"""Maximum number of files that are looked at."""
-
-MAX_NAMED = 5
-
-OURS = (".ipynb", ".axe", ".pyc", ".tmp")
-"""Endings of files that a run may write without being different for it."""
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
@@ -77,7 +70,6 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         ConfigError: it is not a notebook, or it cannot be run or written.
     """
     book = read_notebook(path)
-    before = list_files(path.parent)
     runs: list[HeadlessRun] = []
     for mode in MODES:
         run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay", reports=True)
@@ -90,15 +82,12 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         lines = [f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}" for miss in missed]
         _write_all(lines, write)
         return False
-    written = find_written(path, before)
-    varying = list(find_problems(first.book, second.book))
-    if not varying and any(name not in before for name in written):
-        varying = list(find_problems(recorded.book, first.book))
+    varying = [*find_problems(first.book, second.book)] or [
+        *find_problems(recorded.book, first.book)
+    ]
     if varying:
         lines = describe_problems(path, first, varying)
-        remedy = "" if written else f"; {REMEDY}"
-        _write_all([f"{line} from run to run{remedy}" for line in lines], write)
-        _write_all(describe_written(written), write)
+        _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
         return False
     write_notebook(path, normalize(book, first.book, second.book))
     write(f"{display_path(path)}: frozen{_describe_recording(runs[0])}")
@@ -159,42 +148,3 @@ def _remove_varying(output: Any, twin: Any) -> None:
         del metadata[key]
     if output.output_type == "error" and output.traceback != twin.get("traceback"):
         output.traceback = [f"{output.ename}: {output.evalue}"]
-
-
-def list_files(folder: Path) -> Mapping[str, tuple[int, int]]:
-    """Returns the files below a folder, each with its time and size; hidden ones are left out."""
-    found: dict[str, tuple[int, int]] = {}
-    for above, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "__"))]
-        for name in names:
-            path = Path(above, name)
-            if name.startswith(".") or name.endswith(OURS):
-                continue
-            try:
-                state = path.lstat()
-            except OSError:
-                continue
-            found[path.relative_to(folder).as_posix()] = state.st_mtime_ns, state.st_size
-            if len(found) >= MOST:
-                return found
-    return found
-
-
-def find_written(notebook: Path, before: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Returns the files beside a notebook that its runs have made or changed, as sorted paths."""
-    now = list_files(notebook.parent)
-    return sorted(name for name, state in now.items() if before.get(name) != state)
-
-
-def describe_written(written: Sequence[str]) -> list[str]:
-    """Returns the lines that name the files, and a cell that removes them."""
-    if not written:
-        return []
-    named = ", ".join(map(repr, written[:MAX_NAMED]))
-    cell = f"from pathlib import Path; [Path(name).unlink(missing_ok=True) for name in ({named},)];"
-    return [
-        "its runs leave files behind that the next run finds: "
-        + ", ".join(written[:MAX_NAMED])
-        + (f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""),
-        f"remove them in its first cell: {cell}",
-    ]
