@@ -58,7 +58,7 @@ HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 """The header of a TOML table."""
 
 VALUE = re.compile(
-    r"\s*(?P<key>[\w.-]+)\s*=\s*(?P<list>\[)?(?:.*[,\s])?(?P<quote>[\"']?)(?P<word>[^\"'\[\],\s]*)"
+    r"\s*(?P<key>[\w.-]+)\s*=\s*(?:\[(?:.*,)?\s*)?(?P<quote>[\"']?)(?P<word>[^\"'\[\],\s]*)"
 )
 """A key of TOML and its value, up to the cursor."""
 

@@ -52,21 +52,16 @@ OFFERED = {
     ],
     "%%axe reader -o su": ["%%axe reader -o survey"],
     "%%axe reader --out s": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
-    "%%axe reader --out ": [
-        "%%axe reader --out second_survey", "%%axe reader --out survey", "%%axe reader --out told",
-    ],
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
-    "%%axe reader --param temp": ["%%axe reader --param temperature="],
     "%%axe reader --output T": ["%%axe reader --output Town"],
-    "%%axe reader --output list[T": ["%%axe reader --output list[Town]"],
     "%%axe_agent re": ["%%axe_agent reader"],
     "%%axe_agent reader --s": ["%%axe_agent reader --save"],
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "env", "usage", "budget", "expect",
-            "history", "cassette", "request", "diff", "time", "doctor", "trust", "undo",
-            "reset", "help",
+            "run", "list", "show", "init", "edit", "tools", "trust", "request", "diff", "time",
+            "expect", "history", "undo", "cassette", "usage", "budget", "env", "reset", "doctor",
+            "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
@@ -83,11 +78,12 @@ OFFERED = {
     "%axe time to": ["%axe time told"],
     "%axe diff told told@": ["%axe diff told told@0"],
     "%axe diff told 0": ["%axe diff told 0"],
-    "%axe cassette le": ["%axe cassette lesson.axe"],
     "%axe cassette x.axe --mode re": [
         "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",
     ],
     "%axe history pl": ["%axe history planner"],
+    "%%axe reader --break ag": [f"%%axe reader --break agent:{name}" for name in AGENTS],
+    "%axe help req": ["%axe help request"],
     "%axe expect told: plan": ["%axe expect told: planner"],
     "%axe expect turns <= 2; tok": ["%axe expect turns <= 2; tokens"],
     "%axe run rea": ["%axe run reader"],
