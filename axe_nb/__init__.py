@@ -146,7 +146,7 @@ _offer_magics()
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Adds the magics, for `%load_ext axe_nb`; prints nothing, and may be called twice."""
-    from axe_nb.nb.magics import load
+    from axe_nb.notebook.magics import load
 
     load(shell)
     _register_tree_display()
@@ -154,7 +154,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Removes the magics, for `%unload_ext axe_nb`."""
-    from axe_nb.nb.magics import unload
+    from axe_nb.notebook.magics import unload
 
     unload(shell)
     for name in _MAGICS:

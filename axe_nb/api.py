@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
-from axe_nb.commands.overrides import RunOptions, with_options_shown
 from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
@@ -24,6 +23,7 @@ from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
+from axe_nb.session.overrides import RunOptions, with_options_shown
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session

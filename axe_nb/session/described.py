@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.definitions import Definition, Definitions
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import AgentSource
 from axe_nb.outputs.output import Output, make_output
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.snapshot import Snapshot
 
 OUTPUT = "output"

@@ -22,8 +22,8 @@ from axe_nb.commands.parser import (
 )
 from axe_nb.commands.table import COMMANDS, RUN, Command, commands_of
 from axe_nb.expectations.language import parse as parse_expectations
-from axe_nb.nb.line_magic import RESULT
-from axe_nb.nb.option_line import read_words
+from axe_nb.notebook.line_magic import RESULT
+from axe_nb.notebook.option_line import read_words
 
 pytestmark = pytest.mark.req("B-12")
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb.commands.options import OPTIONS
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import DATA, Options, parse_run
 from axe_nb.errors import ConfigError
+from axe_nb.session.overrides import Overrides
 
 TEXT_FACES = ["cell", "line", "command"]
 

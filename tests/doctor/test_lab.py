@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.doctor.doctor import EXTENSION, SERVER_PID, Finding, check_lab
+from axe_nb.commands.doctor import EXTENSION, SERVER_PID, Finding, check_lab
 
 
 @pytest.fixture

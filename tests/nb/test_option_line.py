@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import Options, UsageError, parse, parse_run
 from axe_nb.commands.table import RUN
-from axe_nb.nb.option_line import read_words
+from axe_nb.notebook.option_line import read_words
+from axe_nb.session.overrides import Overrides
 from tests.nb.kernels import Kernel, Kernels, text
 
 HOSTILE = [

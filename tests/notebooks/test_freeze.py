@@ -15,9 +15,9 @@ import pytest
 import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
-from axe_nb.notebooks import in_kernel
-from axe_nb.notebooks.files import find_notebooks
-from axe_nb.notebooks.headless import make_environment
+from axe_nb.testing import in_kernel
+from axe_nb.testing.files import find_notebooks
+from axe_nb.testing.headless import make_environment
 
 GUIDE = """\
 name = "guide"

@@ -10,10 +10,10 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
-from axe_nb.notebooks import headless
-from axe_nb.notebooks.headless import HeadlessRun
-from axe_nb.notebooks.lesson import exercise_of, make_student_copy
-from axe_nb.notebooks.marking import copy_folder, format_csv, merge, read_marks
+from axe_nb.testing import headless
+from axe_nb.testing.headless import HeadlessRun
+from axe_nb.testing.lesson import exercise_of, make_student_copy
+from axe_nb.testing.marking import copy_folder, format_csv, merge, read_marks
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOLVED = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))

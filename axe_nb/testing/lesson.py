@@ -15,9 +15,9 @@ from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home
 from axe_nb.errors import ConfigError
-from axe_nb.notebooks.files import Book, read_notebook, write_notebook
-from axe_nb.notebooks.freeze import TIMES
-from axe_nb.notebooks.headless import name_cassette
+from axe_nb.testing.files import Book, read_notebook, write_notebook
+from axe_nb.testing.freeze import TIMES
+from axe_nb.testing.headless import name_cassette
 from axe_nb.text import plural, quote
 
 FOLDER = "student"

@@ -21,12 +21,12 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.variables import UnknownVariable, find_line
+from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
-from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import LEFT_OUT
-from axe_nb.nb.option_line import find_cell_source, read_words
+from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
 from axe_nb.toml_tables.parse import parse_toml

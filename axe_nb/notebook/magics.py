@@ -123,8 +123,8 @@ class AxeMagics(Magics):
         from axe_nb.commands.parser import parse_run
         from axe_nb.commands.table import RUN
         from axe_nb.interpolation import prompt_of
-        from axe_nb.nb.option_line import find_cell_source, read_words
-        from axe_nb.nb.run_cell import run_cell
+        from axe_nb.notebook.option_line import find_cell_source, read_words
+        from axe_nb.notebook.run_cell import run_cell
         from axe_nb.pictures.parts import Illustrated
         from axe_nb.pictures.picture import Picture
         from axe_nb.session.session import session
@@ -147,7 +147,7 @@ class AxeMagics(Magics):
     def axe_line(
         self, line: str, local_ns: Mapping[str, Any]
     ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
-        from axe_nb.nb.line_magic import run_command
+        from axe_nb.notebook.line_magic import run_command
 
         return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
 
@@ -156,7 +156,7 @@ class AxeMagics(Magics):
     def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
         from IPython.display import display
 
-        from axe_nb.nb.agent_cell import define
+        from axe_nb.notebook.agent_cell import define
 
         card = define(self.shell, line, cell, {**self.shell.user_ns, **local_ns})
         display(card.to_bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
@@ -165,8 +165,8 @@ class AxeMagics(Magics):
     @axe_magic("axe_grid")
     def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
         from axe_nb.commands.table import GRID
-        from axe_nb.nb.grid_cell import run_grid
-        from axe_nb.nb.option_line import read_words
+        from axe_nb.notebook.grid_cell import run_grid
+        from axe_nb.notebook.option_line import read_words
 
         names = {**self.shell.user_ns, **local_ns}
         return run_grid(self.shell, read_words(GRID, "cell", line, names), cell, names, _print)
@@ -200,7 +200,7 @@ def load(shell: InteractiveShell) -> None:
     if "AxeMagics" in shell.magics_manager.registry:
         return
     from axe_nb.agents.agent_files import advise
-    from axe_nb.nb import complete
+    from axe_nb.notebook import complete
 
     advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
@@ -212,7 +212,7 @@ def unload(shell: InteractiveShell) -> None:
     """Removes the magics and their completion."""
     from axe_nb.agents.agent_files import advise
     from axe_nb.cell_display import display
-    from axe_nb.nb import complete
+    from axe_nb.notebook import complete
     from axe_nb.session.session import session
 
     advise()

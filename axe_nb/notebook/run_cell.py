@@ -13,7 +13,6 @@ from collections.abc import Callable
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.actions import check_end, is_expected
 from axe_nb.cell_display.display import (
     ShownOnce,
     display_mode,
@@ -22,14 +21,15 @@ from axe_nb.cell_display.display import (
     remember,
 )
 from axe_nb.cell_display.view import CellDisplay, is_live
+from axe_nb.commands.actions import check_end, is_expected
+from axe_nb.commands.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.errors import AxeError, interrupted
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
 from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
-from axe_nb.nb.named_run import find_place
+from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive

@@ -14,7 +14,6 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import install
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import GRID
 from axe_nb.errors import ConfigError
@@ -23,8 +22,9 @@ from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
 from axe_nb.grids.page import NAME
 from axe_nb.interpolation import LEFT_OUT
-from axe_nb.nb.option_line import find_cell_source
+from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.outputs.find import find_named
+from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, format_path_or_name
@@ -22,6 +21,8 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
+from axe_nb.commands import actions
+from axe_nb.commands.doctor import Finding
 from axe_nb.commands.parser import (
     UsageError,
     advise_command,
@@ -32,12 +33,11 @@ from axe_nb.commands.parser import (
 )
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
-from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
-from axe_nb.nb.named_run import find_place, find_result, find_tree
-from axe_nb.nb.option_line import read_words
+from axe_nb.notebook.named_run import find_place, find_result, find_tree
+from axe_nb.notebook.option_line import read_words
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
@@ -84,7 +84,7 @@ def run_command(
     """
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
-        from axe_nb.nb.run_cell import run_cell
+        from axe_nb.notebook.run_cell import run_cell
 
         words = read_words(RUN, "line", rest, names)
         options = parse_run(words, "line", session.defaults, names)

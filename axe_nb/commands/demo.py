@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from axe_nb.agents.agent import Agent
-from axe_nb.console import StatusLine
+from axe_nb.commands.console import StatusLine
 from axe_nb.messages import Request, ToolCall, call
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import script
@@ -34,7 +34,7 @@ def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     from axe_nb.views.transcript import as_text
 
     session = Session()
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     for name, (file, _) in READERS.items():
         session.define(Agent(name=name, model=f"script/demo-{name}", files=(file,), workdir=here))
     lead = Agent(name="lead", model="script/demo-lead", sub_agents=tuple(READERS))

@@ -15,7 +15,7 @@ from axe_nb.agents.files import display_path, expand_home
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
 from axe_nb.agents.workdir import find_workdir
-from axe_nb.doctor.doctor import Finding, examine
+from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.make_provider import server
 from axe_nb.providers.listing import advice, has, models

@@ -29,7 +29,7 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
 from axe_nb.agents.servers import McpServer, parse_servers
 from axe_nb.agents.tables import DEFAULT_LIMITS
-from axe_nb.doctor.agent_problems import Problem, problems
+from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
 from axe_nb.mcp_servers.servers import Servers

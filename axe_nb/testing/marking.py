@@ -26,15 +26,15 @@ from typing import Any, Literal
 from axe_nb.agents.config import Config
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.notebooks.check import describe_failure
-from axe_nb.notebooks.files import Book, find_notebooks, is_output, load, read_notebook
-from axe_nb.notebooks.headless import HeadlessRun, make_settings, prepare
-from axe_nb.notebooks.in_sandbox import READY
-from axe_nb.notebooks.lesson import TAG_CHECKS, find_exercises, id_of
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.launcher import REMOVE
 from axe_nb.sandbox.view import make_view
+from axe_nb.testing.check import describe_failure
+from axe_nb.testing.files import Book, find_notebooks, is_output, load, read_notebook
+from axe_nb.testing.headless import HeadlessRun, make_settings, prepare
+from axe_nb.testing.in_sandbox import READY
+from axe_nb.testing.lesson import TAG_CHECKS, find_exercises, id_of
 from axe_nb.text import align_columns, one_line, plural, quote
 
 REMOVING = 60.0

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path
-from axe_nb.notebooks.check import Problem, describe_failure, describe_problems, find_problems
-from axe_nb.notebooks.files import (
+from axe_nb.recording.modes import Mode
+from axe_nb.testing.check import Problem, describe_failure, describe_problems, find_problems
+from axe_nb.testing.files import (
     Book,
     find_failure,
     find_notebooks,
@@ -20,8 +21,7 @@ from axe_nb.notebooks.files import (
     read_notebook,
     write_notebook,
 )
-from axe_nb.notebooks.headless import HeadlessRun, run_headless
-from axe_nb.recording.modes import Mode
+from axe_nb.testing.headless import HeadlessRun, run_headless
 
 MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
 """Modes of the cassette in the runs of a notebook that is frozen."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.files import display_path
-from axe_nb.notebooks.files import Book, find_failure, find_notebooks, marks_of, read_notebook
-from axe_nb.notebooks.headless import HeadlessRun, name_cassette, run_headless
 from axe_nb.recording.miss import describe_change
 from axe_nb.recording.modes import Mode
+from axe_nb.testing.files import Book, find_failure, find_notebooks, marks_of, read_notebook
+from axe_nb.testing.headless import HeadlessRun, name_cassette, run_headless
 from axe_nb.text import plural
 
 UNANSWERED = ("ProviderError: ", "ConfigError: no API key ")

@@ -16,10 +16,10 @@ from typing import Any
 
 from axe_nb.agents.files import display_path
 from axe_nb.errors import ConfigError
-from axe_nb.notebooks.files import Book, find_failure, load, marks_of
 from axe_nb.recording.modes import MODE, Mode
+from axe_nb.testing.files import Book, find_failure, load, marks_of
 
-IN_KERNEL = "__import__('axe_nb.notebooks.in_kernel').notebooks.in_kernel"
+IN_KERNEL = "__import__('axe_nb.testing.in_kernel').testing.in_kernel"
 
 TIMEOUT = 600.0
 """Seconds that a cell may take."""

@@ -20,7 +20,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
     """Completions at the cursor, if it is on the line of one of our magics or in its body."""
     if "%axe" not in context.full_text:
         return {"completions": []}
-    from axe_nb.nb.offers import list_offers
+    from axe_nb.notebook.offers import list_offers
 
     above = context.full_text.split("\n")[: context.cursor_line]
     offered = list_offers(above, context.text_until_cursor, context.full_text)
