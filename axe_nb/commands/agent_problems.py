@@ -7,6 +7,7 @@ Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,9 +53,12 @@ def problems(
         find: name -> agent. Raises ConfigError.
         scripts: folders to search for script models first.
     """
-    found = [
-        problem for check in _list_checks(agent, find, scripts) if (problem := _run_check(*check))
-    ]
+    found = []
+    for key, entry, is_mistake, check in _list_checks(agent, find, scripts):
+        try:
+            check()
+        except ConfigError as error:
+            found.append(Problem(key, entry, error, is_mistake))
     return sorted(found, key=lambda problem: not problem.is_mistake)
 
 
@@ -66,10 +70,13 @@ def _list_checks(
     agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...]
 ) -> Iterator[Check]:
     provider, _, name = agent.model.partition("/")
+    config = None
+    with suppress(ConfigError):  # of the settings, which has a row of its own
+        config = Config.load()
     yield ("model",), "", True, partial(parse_model, agent.model)
     if provider.strip() and name.strip():
-        check = partial(_check_provider, provider, name, scripts)
-        yield ("model",), "", _is_unknown(provider), check
+        is_unknown = config is not None and provider not in config.known
+        yield ("model",), "", is_unknown, partial(_check_provider, provider, name, scripts)
         yield ("params", THINKING), "", False, partial(_check_model, agent, check_agent_thinking)
         yield ("tools",), SEARCH, False, partial(_check_model, agent, check_search)
     yield ("system_prompt",), "", False, partial(fill_in, agent)
@@ -88,16 +95,6 @@ def _list_checks(
     yield ("skill",), "", False, partial(brief, replace(bare, skill=agent.skill))
     for name in agent.sub_agents:
         yield ("sub_agents",), name, False, partial(find, name)
-
-
-def _run_check(
-    key: tuple[str, ...], entry: str, is_mistake: bool, check: Callable[[], object]
-) -> Problem | None:
-    try:
-        check()
-    except ConfigError as error:
-        return Problem(key, entry, error, is_mistake)
-    return None
 
 
 def _check_tools(agent: Agent) -> None:
@@ -119,14 +116,5 @@ def _check_model(agent: Agent, check: Callable[[Agent, Provider], None]) -> None
     check(agent, provider)
 
 
-def _is_unknown(provider: str) -> bool:
-    """True if neither the package nor the settings define the provider."""
-    try:
-        return provider not in Config.load().known
-    except ConfigError:
-        return False  # the settings are invalid
-
-
 def _check_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
-    """Rejects a model whose key, base URL or script is missing."""
     provider_for(Config.load(), scripts)(provider, model)

@@ -7,6 +7,7 @@ Source: product.md "Notebook" (`%axe doctor`); B-3; D-50, D-51, D-56, D-83; jupy
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import re
@@ -119,7 +120,11 @@ async def examine(
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
     used = _group_models(agents)
     known = [info for info in config.known.values() if info.has_server]
-    names = [info.name for info in known if _is_worth_checking(info.name, used, config)]
+    names = [
+        info.name
+        for info in known
+        if info.name in used or info.name not in PROVIDERS or config.key_source(info.name)
+    ]
     async with asyncio.TaskGroup() as group:
         asked = [
             group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
@@ -136,9 +141,12 @@ async def examine(
 
 
 def _check_versions() -> Finding:
-    found = {name: _find_version(name) for name in PACKAGES}
-    missing = [name for name, version in found.items() if not version]
-    listed = (f"{name} {version or '(not installed)'}" for name, version in found.items())
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    missing = [name for name in PACKAGES if name not in found]
+    listed = (f"{name} {found.get(name, '(not installed)')}" for name in PACKAGES)
     message = ", ".join([f"Python {platform.python_version()}", *listed])
     if not missing:
         return Finding("right", "versions", message)
@@ -167,13 +175,6 @@ def _check_sandbox() -> Finding:
     return Finding("note", "sandbox", message, step)
 
 
-def _find_version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 def _check_settings() -> tuple[Config, Finding]:
     """Returns the settings, empty if they are invalid, and the finding."""
     path = config_path()
@@ -185,14 +186,11 @@ def _check_settings() -> tuple[Config, Finding]:
         return config, Finding(
             "note", "settings", f"{format_path(path)} does not exist; it is optional"
         )
-    if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
+    has_keys = any(table.get("api_key") for table in config.providers.values())
+    if os.name == "posix" and path.stat().st_mode & 0o077 and has_keys:
         message = f"{format_path(path)} contains keys and is readable by other users"
         return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
     return config, Finding("right", "settings", format_path(path))
-
-
-def _has_keys(config: Config) -> bool:
-    return any(table.get("api_key") for table in config.providers.values())
 
 
 def _check_agents(
@@ -215,10 +213,12 @@ def _check_agents(
         agents.append(agent)
         notes = (*all_warnings(agent), *_list_reach(agent))
         findings += [Finding("note", f"agent {name}", note) for note in notes]
+        info = config.known.get(agent.model.partition("/")[0])
+        has_rows = info is not None and info.has_server  # of its own, for its key and server
         findings += [
             _make_problem_finding(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)
-            if not _is_reported_elsewhere(problem, agent, config)
+            if not (has_rows and problem.key == ("model",) and not problem.is_mistake)
         ]
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
@@ -237,12 +237,6 @@ def _make_problem_finding(what: str, problem: Problem) -> Finding:
     is_script = problem.key == ("model",) and not problem.is_mistake
     is_note = is_script or problem.key in (("sub_agents",), ("system_prompt",))
     return replace(found, state="note") if is_note else found
-
-
-def _is_reported_elsewhere(problem: Problem, agent: Agent, config: Config) -> bool:
-    """True if the rows of keys and servers report the same problem."""
-    info = config.known.get(agent.model.partition("/")[0])
-    return problem.key == ("model",) and not problem.is_mistake and bool(info and info.has_server)
 
 
 def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
@@ -264,12 +258,6 @@ def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
                 needed = f"{message}, needed by {_format_agents({model: agents})}"
                 findings.append(Finding("note", f"model {provider}/{model}", needed, step))
     return findings
-
-
-def _is_worth_checking(provider: str, used: Mapping[str, Models], config: Config) -> bool:
-    """True for a server that an agent uses, that has a key, or that the settings define."""
-    is_named = provider not in PROVIDERS
-    return is_named or provider in used or bool(config.key_source(provider))
 
 
 async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:

@@ -1,6 +1,6 @@
 """The command table: one row for each command of the cell magics, `%axe` and `axe-nb`.
 
-Rows are implemented by the entry of their name in `ACTIONS` of `notebook/line_magic.py` or `cli.py`.
+Rows are implemented by the entry of their name in `ACTIONS`: `notebook/line_magic.py` or `cli.py`.
 Source: product.md "Notebook", "Command line" and "Exploring"; B-12.
 """
 

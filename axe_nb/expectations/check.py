@@ -214,11 +214,6 @@ def _walk(
 
 
 def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
-    """Decides one expectation.
-
-    Raises:
-        ConfigError: it names something unknown, or cannot be decided.
-    """
     if clause.measure is None:
         return _count(clause, tree, names)
     if clause.measure.kind == "data":
