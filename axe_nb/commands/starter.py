@@ -11,10 +11,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from axe_nb.agents.agent_files import first_model, scaffold
 from axe_nb.agents.files import display_path, write_new
@@ -25,123 +24,8 @@ from axe_nb.text import quote
 AGENT = "greeter"
 AGENT_FILE = Path("axe", "agents", f"{AGENT}.toml")
 
-RULES = '''\
-# The model script/greeter: rules in place of a language model. The first rule whose `when` is found
-# in the prompt answers. Change a text here and run a cell again.
-
-[[rule]]
-when = { agent = "host", turn = 1, last = '(?P<a>\\w+), (?P<b>\\w+) and (?P<c>\\w+)' }
-calls = [
-  { tool = "call_agent", arguments = { agent = "greeter", task = "My name is {a}." } },
-  { tool = "call_agent", arguments = { agent = "greeter", task = "My name is {b}." } },
-  { tool = "call_agent", arguments = { agent = "greeter", task = "My name is {c}." } },
-]
-
-[[rule]]
-when = { agent = "host", turn = 1 }
-text = "Name three guests, such as: Ada, Ben and Cleo."
-
-[[rule]]
-when = { agent = "host" }
-text = "{results}"
-
-[[rule]]
-when = '(?i)my name is (?P<name>\\w+)'
-text = "Good morning, {name}!"
-
-[[rule]]
-when = { turn = 1, last = '(?i)which file' }
-text = "For that I need the tool read_file."
-calls = [{ tool = "read_file", arguments = { path = "axe/agents/greeter.toml" } }]
-
-[[rule]]
-when = 'model = '
-text = """
-I am this file:
-
-```toml
-{results}
-```"""
-
-[[rule]]
-text = "I am a few rules, not a language model. Tell me: My name is Ada."
-'''
-"""The file of rules."""
-
-CELLS = (
-    """\
-# A first agent
-
-An **agent** is a TOML file: `axe/agents/greeter.toml`. A `%%axe` cell runs it. Run the cells from
-top to bottom (Shift+Enter).
-
-**No language model is used here**, so you need no key and no network: the rules in
-`axe/scripts/greeter.toml` answer in its place. To use a real model instead, set its key before you
-start Jupyter, and remove the `#` in the next cell.""",
-    """\
-%load_ext axe_nb
-# %config AxeMagics.model_all = MODEL""",
-    """\
-## Ask it
-
-The body of the cell is the prompt. The answer comes first; click the line below it to see the run.
-`-o hello` keeps the result in a variable.
-
-**Try:** write your own name.""",
-    """\
-%%axe greeter -o hello
-Hello! My name is Ada.""",
-    """\
-## Give it a tool
-
-An agent has no tools unless you give it some. In this cell it may read files, and reads its own.
-
-**Try:** remove `--tools read_file` and run the cell again.""",
-    """\
-%%axe greeter --tools read_file
-Which file are you made of?""",
-    """\
-## Let another agent use it
-
-`%%axe_agent` defines an agent in a cell; `sub_agents` names the agents that it may call.
-
-**Try:** add `--save` to the first line. It writes `axe/agents/host.toml`.""",
-    """\
-%%axe_agent host
-model = "script/greeter"
-sub_agents = ["greeter"]""",
-    """\
-Three greeters run at the same time. Each knows its own task and nothing else.
-
-**Try:** name other guests.""",
-    """\
-%%axe host
-Welcome Ada, Ben and Cleo.""",
-    """\
-## From Python
-
-A run is an object: its text, tokens, turns and sub-agents.
-
-**Try:** `hello.total_usage` in a new cell.""",
-    """\
-import axe_nb
-
-again = axe_nb.run("greeter", "My name is Ben.")
-print(hello.text, again.text, again.status)""",
-    """\
-## Next steps
-
-- `%axe help` lists the commands of a notebook; `%axe doctor` shows what you still need to
-  use a real model.
-- `%axe init NAME` writes another agent. In a terminal, `axe-nb run greeter "My name is Ada."` runs
-  this one.
-- Save this notebook after a run: `axe-nb check NOTEBOOK` runs it again, without a key, and lists
-  the cells that differ.""",
-)
-"""The texts of the cells: Markdown, or code if it begins like `CODE`."""
-
-CODE = re.compile("%|import ")
-"""Beginning of a cell of code."""
+TEMPLATES = Path(__file__).parent / "first"
+"""The notebook and the rules of its model; MODEL and NOTEBOOK stand for their names."""
 
 
 def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> int:
@@ -172,34 +56,14 @@ def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> i
 
 
 def _make_files(notebook: str) -> Mapping[Path, str]:
+    book = (TEMPLATES / "first.ipynb").read_text("utf-8")
+    for mark, text in (("MODEL", quote(first_model())), ("NOTEBOOK", shlex.quote(notebook))):
+        book = book.replace(mark, json.dumps(text, ensure_ascii=False)[1:-1])
     return {
         AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
-        Path("axe", "scripts", f"{AGENT}.toml"): RULES,
-        Path(notebook): json.dumps(_make_notebook(notebook), indent=1, ensure_ascii=False) + "\n",
+        Path("axe", "scripts", f"{AGENT}.toml"): (TEMPLATES / "greeter.toml").read_text("utf-8"),
+        Path(notebook): book,
     }
-
-
-def _make_notebook(notebook: str) -> Mapping[str, Any]:
-    """Returns the notebook as nbformat 4.5 has it; its library may not be installed."""
-    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-    return {
-        "cells": list(_make_cells(notebook)),
-        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-
-
-def _make_cells(notebook: str) -> Iterator[Mapping[str, Any]]:
-    for number, text in enumerate(CELLS):
-        source = text.replace("MODEL", quote(first_model())).replace(
-            "NOTEBOOK", shlex.quote(notebook)
-        )
-        cell = {"id": f"first-{number}", "metadata": {}, "source": source.splitlines(keepends=True)}
-        if CODE.match(text):
-            yield {"cell_type": "code", "execution_count": None, "outputs": [], **cell}
-        else:
-            yield {"cell_type": "markdown", **cell}
 
 
 def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
