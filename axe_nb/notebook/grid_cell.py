@@ -60,13 +60,15 @@ def run_grid(
     if "output" in given:
         given["output"] = find_named(given["output"], names)
     common = given.pop("params", None)
+    counts = {"repeats": 1, "concurrency": 8}
+    counts |= {name: chosen[name] for name in counts if chosen[name] is not None}
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
     runner = make_runner(
         _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
         inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
-        params=_look_up("params", found.variants, names), repeats=found.repeats or 1,
+        params=_look_up("params", found.variants, names),
         expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,
-        concurrency=found.concurrency or 8, budget=found.budget, resume=found.resume,
+        budget=found.budget, resume=found.resume, **counts,
         executor=_look_up("executor", found.executor, names),
         options={**given, "params": common}, names=names,
         first_line=magic_line + 1, is_dry=bool(found.dry_run),

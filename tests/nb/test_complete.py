@@ -55,6 +55,8 @@ OFFERED = {
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --output T": ["%%axe reader --output Town"],
     "%%axe_agent re": ["%%axe_agent reader"],
+    "%%axe_grid rea": ["%%axe_grid reader"],
+    "%%axe_grid reader --rep": ["%%axe_grid reader --repeats"],
     "%%axe_agent reader --s": ["%%axe_agent reader --save"],
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
