@@ -613,3 +613,21 @@ class Terminal(io.StringIO):
 def test_a_prompt_with_an_equals_sign_is_sent_as_it_is_after_a_parameter(tree: Path, axe) -> None:
     ran = axe("run", "echo", "--param", "temperature=0", "x=1 is that right?")
     assert (ran.code, ran.out) == (0, "x=1 is that right?\n")
+
+
+@pytest.mark.req("D-61")
+def test_the_history_lists_runs_and_forgets_one(
+    tree: Path, axe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    for name in ("echo", "helper"):
+        assert axe("run", name, "-p", f"words for {name}").code == 0
+    shown = axe("history").out
+    assert "words for echo" in shown
+    assert "words for helper" in shown
+    assert "words for helper" not in axe("history", "echo").out
+    assert axe("history", "--delete", "1").out == "run 1 deleted from the history\n"
+    assert "words for echo" not in axe("history").out
+    gone = axe("history", "--delete", "1")
+    assert (gone.code, gone.out) == (2, "")
+    assert gone.err.startswith("error: the history has no run with the id 1")
