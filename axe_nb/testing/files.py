@@ -6,14 +6,16 @@ Source: product.md "Cassettes" (`axe-nb freeze`, `axe-nb check`); D-68.
 from __future__ import annotations
 
 import glob
+import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote
+from axe_nb.text import one_line, quote
 
 Book: TypeAlias = Any
 """A notebook as nbformat has it."""
@@ -29,6 +31,9 @@ MARKS: dict[str, Mark] = {
     "skip-execution": "skip",
 }
 """Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
+
+MAX_FAULT = 200
+"""Characters of what is wrong with a file."""
 
 _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
@@ -75,56 +80,29 @@ def read_notebook(path: Path) -> Book:
     """
     nbformat = load("nbformat")
     try:
-        book = nbformat.read(path, as_version=4)
+        with warnings.catch_warnings(action="ignore"):  # of cells without ids, which get them
+            book = nbformat.read(path, as_version=4)
+            check_valid(book)
     except OSError as error:
         raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
-    except Exception:  # of nbformat, which has no class for them
-        raise ConfigError(f"{display_path(path)} is not a notebook") from None
-    # nbformat reports some of what is wrong, and only to its log
-    cells = book.get("cells")
-    if not (isinstance(cells, list) and isinstance(book.get("metadata"), dict)):
-        raise ConfigError(f"{display_path(path)} is not a notebook")
-    for number, cell in enumerate(cells, 1):
-        if fault := _find_fault(cell):
-            raise ConfigError(
-                f"{display_path(path)}, cell {number}: {fault}",
-                hint="open the notebook in Jupyter and save it, or repair the file",
-            )
+    except Exception as error:  # of nbformat, which has no class for all of them
+        fault = one_line(getattr(error, "message", "") or str(error), MAX_FAULT)
+        raise ConfigError(
+            f"{display_path(path)} is not a notebook: {fault}",
+            hint="open the notebook in Jupyter and save it, or repair the file",
+        ) from None
     return book
 
 
-def _find_fault(cell: Any) -> str:
-    """Returns the fault of a cell, as far as it is read here; empty if it has none."""
-    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
-        return "it is not a cell"
-    if not _is_text(cell.get("source")):
-        return "its source is not text"
-    metadata = cell.get("metadata")
-    tags = metadata.get("tags", []) if isinstance(metadata, dict) else None
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return "its metadata is malformed"
-    if cell["cell_type"] != "code":
-        return ""
-    outputs = cell.get("outputs")
-    is_fine = isinstance(outputs, list) and all(map(is_output, outputs))
-    return "" if is_fine else "its outputs are malformed"
+def check_valid(part: Any, ref: str | None = None) -> None:
+    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs what is wrong.
 
-
-def is_output(output: Any) -> bool:
-    """True for a well-formed output of a cell."""
-    match output:
-        case {"output_type": "stream", "name": str(), "text": text}:
-            return _is_text(text)
-        case {"output_type": "error", "ename": str(), "evalue": str(), "traceback": list(lines)}:
-            return all(isinstance(line, str) for line in lines)
-        case {"output_type": "display_data" | "execute_result", "data": dict()}:
-            return isinstance(output.get("metadata", {}), dict)
-    return False
-
-
-def _is_text(value: Any) -> bool:
-    """True for a text that can be sent to a kernel and written."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    Raises:
+        ValueError, nbformat.ValidationError: it is malformed.
+    """
+    json.dumps(part, ensure_ascii=False).encode()  # no half characters
+    version = {"version": 4, "version_minor": 5} if ref else {}
+    load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
 
 
 def marks_of(cell: Any) -> set[Mark]:

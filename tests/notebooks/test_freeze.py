@@ -174,7 +174,7 @@ def test_what_is_no_notebook_is_an_error_of_one_line(
 ) -> None:
     Path("a.ipynb").write_text("{}", "utf-8")
     assert main([command, "a.ipynb"]) == 2
-    assert capsys.readouterr().err == "error: a.ipynb is not a notebook\n"
+    assert capsys.readouterr().err.startswith("error: a.ipynb is not a notebook: ")
     assert main([command, "b*.ipynb"]) == 2
     assert capsys.readouterr().err.startswith('error: no notebook found: "b*.ipynb"\n')
 
