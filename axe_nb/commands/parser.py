@@ -73,12 +73,18 @@ class Parser(argparse.ArgumentParser):
     elsewhere: Mapping[str, str] = MappingProxyType({})
     """Flag of other interfaces → the equivalent here, or the reason for none."""
 
-    def __init__(self, program: str, *, add_help: bool) -> None:
-        """Makes a parser without options; its page has the examples of the program."""
+    def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
+        """Makes a parser without options; its page has the examples of the program.
+
+        Args:
+            program: what its usage line begins with.
+            add_help: if true, it has `--help`.
+            about: what it is for, unless `ABOUT` says it at length.
+        """
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
         super().__init__(
             program, formatter_class=_Formatter, allow_abbrev=False,
-            description="\n\n".join(map(fold.fill, ABOUT.get(program, ()))),
+            description="\n\n".join(map(fold.fill, ABOUT.get(program, (about,)))),
             epilog=f"Examples:\n{textwrap.indent(EXAMPLES[program], '  ')}", add_help=add_help,
         )  # fmt: skip
         self.color = False  # from Python 3.14 on it would colour usage lines of errors too
@@ -110,8 +116,8 @@ class Parser(argparse.ArgumentParser):
 
 def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
-    made = Parser(command.program(face), add_help=face == "command")
-    made.description = made.description or f"{command.help[:1].upper()}{command.help[1:]}."
+    about = f"{command.help[:1].upper()}{command.help[1:]}."
+    made = Parser(command.program(face), add_help=face == "command", about=about)
     elsewhere = {
         flag: _format_reason(option.instead[face])
         for option in command.options
@@ -194,7 +200,8 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
         UsageError: no such command; the hint is the usage line.
         SystemExit: help was requested, or words are missing.
     """
-    if list(words) in (["--version"], ["-V"], ["-v"]):
+    words = list(words)
+    if words in (["--version"], ["-V"], ["-v"]):
         words = ["version"]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]

@@ -33,7 +33,7 @@ MARKS: dict[str, Mark] = {
 """Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
 
 MAX_FAULT = 200
-"""Characters of what is wrong with a file."""
+"""Characters of the fault of a file in a message."""
 
 _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
@@ -95,7 +95,7 @@ def read_notebook(path: Path) -> Book:
 
 
 def check_valid(part: Any, ref: str | None = None) -> None:
-    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs what is wrong.
+    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs a fault.
 
     Raises:
         ValueError, nbformat.ValidationError: it is malformed.

@@ -13,6 +13,7 @@ from axe_nb.expectations.measures import FORMS, MEASURES
 from axe_nb.text import clean
 from tests.expectations.test_check import DATA, priced, survey
 
+PLAIN = "write it without a unit, as in 5000"
 FORM = "expected NAME, no NAME, or NAME OPERATOR VALUE"
 ONE_OF = "expected one of == != < <= > >="
 COUNTED = "`parallel` follows a count of an agent or a tool | write researcher, parallel"
@@ -38,11 +39,11 @@ def test_the_example_of_a_measure_is_about_it() -> None:
     [
         ("", "no expectation given | for example turns <= 6; no write_file"),
         (" ; ", "no expectation given | for example turns <= 6; no write_file"),
-        ("a; turns <= six", "`turns <= six`: expected a number"),
-        ("turns <=", "`turns <=`: expected a number"),
-        ("tokens < 5,000", "`tokens < 5,000`: expected a number"),
-        ("tokens < 5k", "`tokens < 5k`: expected a number"),
-        ("a >= 2, paralel", "`a >= 2, paralel`: expected a number"),
+        ("a; turns <= six", f"`turns <= six`: expected a number | {PLAIN}"),
+        ("turns <=", f"`turns <=`: expected a number | {PLAIN}"),
+        ("tokens < 5,000", f"`tokens < 5,000`: expected a number | {PLAIN}"),
+        ("tokens < 5k", f"`tokens < 5k`: expected a number | {PLAIN}"),
+        ("a >= 2, paralel", f"`a >= 2, paralel`: expected a number | {PLAIN}"),
         ("a => 2", f"`a => 2`: {ONE_OF} | did you mean >=?"),
         ("a = 2", f"`a = 2`: {ONE_OF} | did you mean ==?"),
         ("txt ~ /x/", f"`txt ~ /x/`: {ONE_OF}"),
