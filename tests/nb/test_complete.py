@@ -69,7 +69,7 @@ OFFERED = {
     "%axe show lead": ["%axe show lead-writer"],
     "%axe show lead-writer --a": ["%axe show lead-writer --agents-dir"],
     "%axe reset --": ["%axe reset --agents"],
-    "%axe request sur": ["%axe request survey"],
+    "%axe request to": ["%axe request told"],
     "%axe request survey --protocol o": [
         "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
     ],

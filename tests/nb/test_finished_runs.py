@@ -91,7 +91,7 @@ def test_two_runs_are_compared_as_text_and_html_the_same_every_time(cells: Kerne
     assert set(shown["data"]) == {"text/html", "text/plain"}
     assert cells.run("%axe diff first second")[0]["data"] == shown["data"]
     lines = shown["data"]["text/plain"].splitlines()
-    assert lines[0] == "≠ lead: 4 changes, first at 0/1, different path"
+    assert lines[0] == "≠ lead: 3 changes, first at 0/1, different path"
     assert lines[1].split() == ["first", "second", "change"]
     assert lines[2].split() == ["turns", "5", "4", "−1"]
     call = 'call 2, only in first: [-call_agent {"agent": "helper", "task": "two"}-]'
@@ -105,7 +105,7 @@ def test_two_runs_are_compared_as_text_and_html_the_same_every_time(cells: Kerne
     assert head(cells, "%axe diff @0.1 @0.2") == head(cells, "%axe diff 0.1 0.2") == wanted
     assert head(cells, "%axe diff first@0 first") == "= lead: no differences"
     assert head(cells, "d = %axe diff first second\nd") == head(cells, "%axe diff first second")
-    assert text(cells.run("print(d.first, d.same_path, len(d.changes))")) == "0/1 False 4\n"
+    assert text(cells.run("print(d.first, d.same_path, len(d.changes))")) == "0/1 False 3\n"
 
 
 def test_the_times_of_a_run_are_shown_with_bars_by_its_name_or_for_the_last_one(
@@ -161,7 +161,9 @@ def test_a_cell_forks_a_run_at_a_place(cells: Kernel) -> None:
     assert asked(cells) == "0.1/1", "its answer was the same"
     cells.run("%%axe other --from second@0.2/1 -q\n \n")
     assert asked(cells) == "0.2/1 0/2"
-    assert text(cells.run("print(axe_nb.last().text)")).startswith("Task: three by other")
+    assert text(cells.run("print(axe_nb.last().text)")) == (
+        "Task: one by helper\n\nTask: three by other; 2 done\n"
+    )
     cells.run("%config AxeMagics.model = 'script/nobody'")
     cells.run("%axe run --from second@0/2 -q")
     cells.run("%config AxeMagics.model = ''")
