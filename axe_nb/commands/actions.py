@@ -22,7 +22,7 @@ from axe_nb.providers.listing import advice, has, models
 from axe_nb.results import RunResult
 from axe_nb.run_history.history import delete_run, list_history
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.question import WIDTH
+from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
 from axe_nb.text import fold, printable, quote, reveal
 from axe_nb.views import agent_summary

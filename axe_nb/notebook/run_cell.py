@@ -32,10 +32,9 @@ from axe_nb.front_end import find_approver
 from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.session.view import NullView, View
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",

@@ -12,7 +12,7 @@ import pytest
 
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
