@@ -19,7 +19,7 @@ ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors", "globs",
     "patterns", "descriptors",
     "links", "frames", "wire_log", "usage", "pictures",
-    "server_calls", "messages", "answer_tool", "reports", "spelled",
+    "server_calls", "messages", "answer_tool",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "results", "events", "interpolation",

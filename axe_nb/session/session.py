@@ -49,7 +49,7 @@ from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
-from axe_nb.traces.context import find_context, with_spans
+from axe_nb.traces import find_context, with_spans
 from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:
