@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
-from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError, interrupted
 from axe_nb.front_end import find_variable, make_table
@@ -39,6 +38,7 @@ from axe_nb.maps.prompts import Prompts, Task
 from axe_nb.maps.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.session.drive import Line
+from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.text import list_some

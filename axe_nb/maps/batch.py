@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
@@ -25,6 +24,7 @@ from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.found import split_prompt
 from axe_nb.results import RunResult, Status, name_run
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
 

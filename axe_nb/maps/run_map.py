@@ -11,7 +11,6 @@ from contextlib import aclosing, closing
 from typing import Any, Literal, Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.front_end import make_line
@@ -25,6 +24,7 @@ from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Source
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
+from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.values.numbers import as_count
