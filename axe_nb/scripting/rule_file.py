@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -154,31 +153,12 @@ class _Place:
 
     def _find_line(self, key: tuple[str, ...]) -> int | None:
         """Line of the key, else of the table that contains it."""
-        lines = [f"{line}\n" for line in self.text.split("\n")]
-        above = self._find_header(lines) - 1 if self.rule else 0
         path = ("rule", *key) if self.rule else key
         while path:
-            line = line_of("".join(lines[above:]), path)
-            if line:
-                return above + line
+            if line := line_of(self.text, path, number=self.rule):
+                return line
             path = path[:-1]
-        return None
-
-    def _find_header(self, lines: list[str]) -> int:
-        """Line of this rule's own `[[rule]]`; 1 if rules are written in another way."""
-        below = 0
-        for _ in range(self.rule):
-            line = line_of("".join(lines[below:]), ("rule",))
-            while line and not _HEADER.match(lines[below + line - 1]):
-                below += line  # a table within the rule before
-                line = line_of("".join(lines[below:]), ("rule",))
-            if not line:
-                return 1
-            below += line
-        return below
-
-
-_HEADER = re.compile(r"\s*\[\[\s*rule\s*\]\]")
+        return line_of(self.text, ("rule",)) if self.rule else None
 
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
