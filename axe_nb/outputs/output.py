@@ -23,8 +23,7 @@ from axe_nb.outputs.schema import (
 )
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
-from axe_nb.tools.json_types import is_record, is_type, shape
-from axe_nb.tools.shapes import Mistakes
+from axe_nb.tools.json_types import Mistakes, is_record, is_type, shape
 
 SECONDS_PER_BYTE = 1e-5
 """Time that a check may take for each character of an answer, besides `MAX_SECONDS`."""

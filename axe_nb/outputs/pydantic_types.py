@@ -14,8 +14,7 @@ from typing import Any
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.text import one_line
-from axe_nb.tools.json_types import is_record
-from axe_nb.tools.shapes import Mistakes, note
+from axe_nb.tools.json_types import Mistakes, is_record, note
 
 
 def is_used(given: Any) -> bool:

@@ -1,25 +1,32 @@
-"""Python types as JSON Schema; JSON values as values of those types, or their mistakes.
+"""Python types as JSON Schema; JSON values as values of those types, or all their mistakes.
 
-Source: product.md "Python" (`@axe_nb.tool`), A-1.2, A-2.2, X-38.
+For arguments of tools and structured output. Files of our own are read by `records`, which knows
+types that contain themselves, and TOML by `toml_tables`, which names lines.
+Source: product.md "Python" (`@axe_nb.tool`, `output=`), A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import json
 import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
+from uuid import UUID
 
 from axe_nb.errors import ConfigError
-from axe_nb.messages import dump
-from axe_nb.text import plural
-from axe_nb.tools.docstring import parse_docstring, type_hints
-from axe_nb.tools.shapes import Mistakes, Parameter, Shape, fields, note, note_wrong
-from axe_nb.tools.text_types import TEXT_TYPES
+from axe_nb.messages import ToolParameter, dump
+from axe_nb.text import cut_chars, plural, quote, suggestion
+from axe_nb.values.data import to_data
 from axe_nb.values.opened import key_of
+from axe_nb.values.render import LONGEST_DATA
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
@@ -30,6 +37,122 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
 """Type that is a JSON array → function that makes one from a list."""
 
 DICTS = (dict, abc.Mapping, abc.MutableMapping)
+
+
+MAX_MISTAKES = 8
+"""Maximum number of mistakes in one answer."""
+
+MAX_SHOWN = 60
+"""Maximum length of a quoted wrong value in characters."""
+
+MAX_TOLD = 400
+"""Maximum length of one mistake in characters."""
+
+Mistakes: TypeAlias = list[str]
+Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
+"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Python type as JSON."""
+
+    schema: Mapping[str, Any]
+    """JSON Schema of its values."""
+    wanted: str
+    """The expected kind of value in words: `an integer`."""
+    read: Read
+
+    def accepts(self, value: object) -> bool:
+        """True if a JSON value is valid without conversion."""
+        mistakes: Mistakes = []
+        self.read(value, "", mistakes, False)
+        return not mistakes
+
+    def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
+        """Returns the value as this type, read strictly or leniently.
+
+        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
+        text (D-11).
+        """
+        if not kindly or value is None or self.accepts(value):
+            return self.read(value, at, mistakes, False)
+        try:
+            other = json.loads(value) if isinstance(value, str) else dump(value).decode()
+        except (ValueError, RecursionError):
+            other = None
+        mine: Mistakes = []
+        result = self.read(other, at, mine, True)
+        return self.read(value, at, mistakes, True) if mine or other is None else result
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function, or one field of a dataclass."""
+
+    shape: Shape
+    description: str = ""
+    required: bool = True
+    default: object = None
+    """Shown to the model; None if there is none."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the accepted values."""
+        schema = dict(self.shape.schema)
+        if self.description:
+            schema["description"] = self.description
+        if self.default is not None:
+            schema["default"] = to_data(self.default, LONGEST_DATA)
+        return schema
+
+    @property
+    def spec(self) -> ToolParameter:
+        """The parameter as described to the model; without null if omitting it means null."""
+        schema = self.schema
+        schema.pop("description", None)
+        if not self.required and self.default is None and "anyOf" in schema:
+            members = [member for member in schema["anyOf"] if member != {"type": "null"}]
+            schema = {"anyOf": members} if len(members) > 1 else dict(members[0])
+        return ToolParameter(schema.pop("type", ""), self.description, self.required, schema)
+
+
+def note(mistakes: Mistakes, text: str) -> None:
+    """Adds a mistake, unless the list is full."""
+    if len(mistakes) <= MAX_MISTAKES:
+        mistakes.append(text[:MAX_TOLD])
+
+
+def note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
+    if len(mistakes) > MAX_MISTAKES:
+        return
+    shown = dump(value).decode()
+    note(mistakes, f'"{at}" must be {wanted}, not {cut_chars(shown, MAX_SHOWN, "…")}')
+
+
+def fields(
+    given: Mapping[str, Any],
+    wanted: Mapping[str, Parameter],
+    at: str,
+    mistakes: Mistakes,
+    kindly: bool = True,
+) -> dict[str, Any]:
+    """Returns an object's values by name; null counts as absent if it is not a valid value."""
+    for name in given:
+        if name not in wanted:
+            names = ", ".join(map(quote, wanted)) or "nothing"
+            remark = suggestion(name, wanted) or f"expected {names}"
+            note(mistakes, f'unexpected "{at}{name[:MAX_SHOWN]}" ({remark})')
+    values: dict[str, Any] = {}
+    for name, parameter in wanted.items():
+        if name not in given and not parameter.required:
+            continue
+        value = given.get(name)
+        if value is not None or parameter.shape.accepts(None):
+            values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
+        elif parameter.required:
+            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
+    return values
 
 
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
@@ -119,32 +242,46 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     )
 
 
-def _make_scalar(
-    schema: Mapping[str, Any],
-    wanted: str,
-    fits: Callable[[Any], bool],
-    make: Callable[[Any], Any],
-) -> Shape:
+def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
+    """A type of single values; `make` raises an exception for JSON values that do not fit."""
+
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        return make(value) if fits(value) else note_wrong(mistakes, at, wanted, value)
+        try:
+            return make(value)
+        except (TypeError, ValueError, ArithmeticError):
+            return note_wrong(mistakes, at, wanted, value)
 
     return Shape(schema, wanted, read)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _make_exact(kind: type) -> Callable[[Any], Any]:
+    def make(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return make
 
 
-def _is_whole(value: Any) -> bool:
-    return _is_number(value) and (isinstance(value, int) or value.is_integer())
-
-
-def _fits_float(value: Any) -> bool:
-    return isinstance(value, float) or (_is_number(value) and abs(value) < 2**1023)
-
-
-def _keep(value: Any) -> Any:
+def _make_number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
     return value
+
+
+def _make_int(value: Any) -> int:
+    number = _make_number(value)
+    if isinstance(number, float) and not number.is_integer():
+        raise ValueError
+    return int(number)
+
+
+def _make_decimal(value: Any) -> Decimal:
+    is_text = isinstance(value, str)
+    number = Decimal(value if is_text else repr(value))  # the digits that were sent, 0.1 too
+    if not number.is_finite():
+        raise ValueError
+    return number
 
 
 LITERALS: Mapping[type, str] = {
@@ -152,19 +289,40 @@ LITERALS: Mapping[type, str] = {
 }  # fmt: skip
 """Type of a literal value → its JSON Schema type."""
 
-NULL = _make_scalar({"type": "null"}, "null", lambda value: value is None, _keep)
+EXACT = r"^-?[0-9]+(\.[0-9]+)?$"
+"""Pattern of a number that is a text, which keeps its last zeros."""
 
-ANY = _make_scalar({}, "any value", lambda value: True, _keep)
+NULL = _make_scalar({"type": "null"}, "null", _make_exact(type(None)))
+
+ANY = _make_scalar({}, "any value", _make_exact(object))
 
 SCALARS: Mapping[object, Shape] = {
-    str: _make_scalar({"type": "string"}, "a string", lambda value: isinstance(value, str), _keep),
-    bool: _make_scalar({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _keep),
-    int: _make_scalar({"type": "integer"}, "an integer", _is_whole, int),
-    float: _make_scalar({"type": "number"}, "a number", _fits_float, float),
+    str: _make_scalar({"type": "string"}, "a string", _make_exact(str)),
+    bool: _make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
+    int: _make_scalar({"type": "integer"}, "an integer", _make_int),
+    float: _make_scalar({"type": "number"}, "a number", lambda v: float(_make_number(v))),
     type(None): NULL,
     Any: ANY,
     object: ANY,
-    **TEXT_TYPES,
+    date: _make_scalar(
+        {"type": "string", "format": "date"}, "a date (as in 2026-11-23)", date.fromisoformat
+    ),
+    datetime: _make_scalar(
+        {"type": "string", "format": "date-time"},
+        "a date and time (as in 2026-11-23T09:30:00Z)",
+        datetime.fromisoformat,
+    ),
+    time: _make_scalar(
+        {"type": "string", "format": "time"}, "a time (as in 09:30:00)", time.fromisoformat
+    ),
+    Decimal: _make_scalar(
+        {"anyOf": [{"type": "string", "pattern": EXACT}, {"type": "number"}]},
+        "a number",
+        _make_decimal,
+    ),
+    UUID: _make_scalar(
+        {"type": "string", "format": "uuid"}, "a UUID", lambda v: UUID(_make_exact(str)(v))
+    ),
 }
 """Type → its shape."""
 
@@ -319,3 +477,34 @@ def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> S
         "additionalProperties": False,
     }
     return Shape(schema, "an object", read)
+
+
+def type_hints(thing: Any, where: str) -> dict[str, Any]:
+    """Returns the type hints of a function or a class by name.
+
+    Raises:
+        ConfigError: they cannot be resolved.
+    """
+    try:
+        return typing.get_type_hints(thing)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"the type hints of {where} cannot be read: {error}") from None
+
+
+def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
+    """Returns (first paragraph, name → description) of a docstring in any of the usual styles."""
+    import docstring_parser  # on first use: most processes make no tool
+
+    text = inspect.getdoc(thing) or ""
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return " ".join(text.partition("\n\n")[0].split()), {}
+    more = "" if found.blank_after_short_description else found.long_description or ""
+    first = f"{found.short_description or ''}\n{more}".partition("\n\n")[0]
+    descriptions = {
+        name.strip().lstrip("*"): " ".join((param.description or "").split())
+        for param in found.params
+        for name in param.arg_name.split(",")  # NumPy: `x, y : float`
+    }
+    return " ".join(first.split()), descriptions

@@ -7,8 +7,8 @@ Source: product.md "Models can do more than text" (values).
 from __future__ import annotations
 
 import json
-import struct
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -82,16 +82,9 @@ def _is_number(value: object) -> bool:
 def _shorten_float(value: float) -> float:
     for digits in range(5, 9):
         short = float(f"{value:.{digits}g}")
-        if _pack(short) == _pack(value):
+        if array("f", [short]) == array("f", [value]):
             return short
     return value
-
-
-def _pack(value: float) -> bytes:
-    try:
-        return struct.pack("f", value)
-    except OverflowError:
-        return b""
 
 
 def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
@@ -117,13 +110,13 @@ def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
     return Instead(value.item())
 
 
-def _read_array(array: Any) -> Iterator[Any]:
-    if array.ndim > 1:
-        yield from (array[row] for row in range(len(array)))
+def _read_array(items: Any) -> Iterator[Any]:
+    if items.ndim > 1:
+        yield from (items[row] for row in range(len(items)))
         return
-    is_plain = array.dtype.kind in "biu" or array.dtype == "f8" or hasattr(array, "mask")
-    for start in range(0, len(array), BLOCK):
-        block = array[start : start + BLOCK]
+    is_plain = items.dtype.kind in "biu" or items.dtype == "f8" or hasattr(items, "mask")
+    for start in range(0, len(items), BLOCK):
+        block = items[start : start + BLOCK]
         yield from block.tolist() if is_plain else block
 
 

@@ -16,11 +16,12 @@ from enum import Enum
 from types import NoneType, SimpleNamespace
 from typing import Any
 
+from axe_nb.pictures.found import METHODS, find_figure
+from axe_nb.pictures.header import find_format
 from axe_nb.text import plural
 from axe_nb.values.libraries import get_attributes, open_foreign
 from axe_nb.values.own_text import describe, own_text, remove_addresses, type_name
 from axe_nb.values.parts import Entries, Instead, Items, Leaf, Opened, Table
-from axe_nb.values.pictures import find_picture
 
 MOST_BITS = 13_000
 """Size of the largest integer that is written; Python refuses one of 4,300 digits."""
@@ -30,6 +31,15 @@ MOST_STEPS = 10
 
 SIMPLE = (str, int, float, bool, NoneType)
 """Types of JSON's single values."""
+
+
+def find_picture(value: object) -> str:
+    """Returns the kind of picture that a value is, as in `PNG` or `Figure`; empty for all else."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return find_format(bytes(value[:16]))
+    kind = type(value)
+    shows_itself = any(callable(getattr(kind, name, None)) for name in METHODS)
+    return kind.__name__ if shows_itself or find_figure(value) is not None else ""
 
 
 def open_value(value: Any) -> Leaf | Items | Entries | Table:
