@@ -17,7 +17,7 @@ from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.front_end import is_notebook
 from axe_nb.inspection.sent import find_request
 from axe_nb.pictures.found import split_prompt
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session

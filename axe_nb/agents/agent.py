@@ -40,8 +40,7 @@ from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, tru
 from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
-from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.lines import parse_toml, toml_hint
 from axe_nb.toml_tables.table import (
     Source,
     WrongValue,

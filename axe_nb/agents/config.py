@@ -28,8 +28,7 @@ from axe_nb.provider_table import (
     make_key_command,
 )
 from axe_nb.text import nearest, quote
-from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.lines import parse_toml, toml_hint
 from axe_nb.toml_tables.table import Source, WrongValue
 
 PROJECT_AGENTS = Path("axe") / "agents"

@@ -92,7 +92,7 @@ class Overrides:
 
     def __post_init__(self) -> None:
         if self.output is not None:
-            from axe_nb.outputs.find import find_output
+            from axe_nb.outputs.output import find_output
 
             object.__setattr__(self, "output", find_output(self.output))
         for name, (wanted, fits) in _CHECKS.items():

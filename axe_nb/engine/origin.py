@@ -13,7 +13,7 @@ from typing import Protocol
 from axe_nb.agents.agent import Agent
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult, Status
 from axe_nb.tools.tool import Job
 

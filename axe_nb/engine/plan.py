@@ -29,8 +29,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
 from axe_nb.outputs.output import Output, make_output
-from axe_nb.pictures.parts import Illustrated
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long

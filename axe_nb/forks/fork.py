@@ -19,7 +19,7 @@ from axe_nb.forks.moved import move_run
 from axe_nb.forks.point import ForkPoint
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import INTERRUPTED, Message, Request, ToolCall, ToolResult
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.place import run_of, turn_of
 from axe_nb.recording.shared_file import digest

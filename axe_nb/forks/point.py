@@ -13,7 +13,7 @@ from axe_nb.engine.given import make_reply
 from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run

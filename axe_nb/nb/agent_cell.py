@@ -32,7 +32,7 @@ from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.lines import parse_toml
 from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_card import AgentCard
 from axe_nb.views.agent_summary import draw_graph, list_abilities

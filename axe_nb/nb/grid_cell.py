@@ -24,7 +24,7 @@ from axe_nb.grids.inputs import FILES
 from axe_nb.grids.page import NAME
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
-from axe_nb.outputs.find import find_named
+from axe_nb.outputs.output import find_named
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}

@@ -31,7 +31,7 @@ from axe_nb.nb import env_line
 from axe_nb.nb.help import print_help, unknown_command
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult

@@ -121,8 +121,7 @@ class AxeMagics(Magics):
         from axe_nb.nb.cell_source import find_cell_source
         from axe_nb.nb.option_line import read_words
         from axe_nb.nb.run_cell import run_cell
-        from axe_nb.pictures.parts import Illustrated
-        from axe_nb.pictures.picture import Picture
+        from axe_nb.pictures.picture import Illustrated, Picture
         from axe_nb.session.session import session
 
         words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})

@@ -16,8 +16,7 @@ from axe_nb.messages import ToolCall
 from axe_nb.patterns import compile_pattern
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
-from axe_nb.toml_tables.lines import line_of, toml_hint
-from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.lines import line_of, parse_toml, toml_hint
 
 if TYPE_CHECKING:
     import regex

@@ -17,7 +17,7 @@ from types import NoneType, SimpleNamespace
 from typing import Any
 
 from axe_nb.pictures.found import METHODS, find_figure
-from axe_nb.pictures.header import find_format
+from axe_nb.pictures.picture import find_format
 from axe_nb.text import plural
 from axe_nb.values.libraries import get_attributes, open_foreign
 from axe_nb.values.own_text import describe, own_text, remove_addresses, type_name
