@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import RunOptions, with_options_shown
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
@@ -27,7 +28,6 @@ from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import quote, suggestion
-from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette

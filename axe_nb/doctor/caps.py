@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.providers.connections import most_in_flight
-from axe_nb.toml_tables.table import toml_fields
 
 
 def find_lifted_caps(agent: Agent) -> str:

@@ -10,10 +10,10 @@ from axe_nb.engine.incomplete import tell_incomplete
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import RunError
 from axe_nb.messages import Response, dump
-from axe_nb.outputs.output import Answer, Output, WrongOutput
 from axe_nb.results import Asked
 from axe_nb.text import cut_chars, one_line
 from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Answer, Output, WrongOutput
 
 MAX_SHOWN_SCHEMA = 8000
 """Characters of the schema in a question; a provider that reads it has it beside the question."""

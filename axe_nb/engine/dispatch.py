@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from axe_nb.conversion.jsonable import copy_json
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.ask_person import find_person
 from axe_nb.engine.authorize import Authorizer, Permit
@@ -21,7 +22,6 @@ from axe_nb.engine.plan import Plan
 from axe_nb.engine.stepping import CallStep, step_call
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
-from axe_nb.jsonable import copy_json
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Message, ToolCall, ToolResult, dump
 from axe_nb.results import RunResult

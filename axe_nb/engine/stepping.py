@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from axe_nb.conversion.json_schema import clean_schema, find_mistakes
 from axe_nb.engine.ask_person import ask_person
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.step import Decision, Step
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response, ToolCall
-from axe_nb.outputs.schema import clean_schema, find_mistakes
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool, ToolOutput

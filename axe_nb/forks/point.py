@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.given import make_reply
 from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
@@ -20,7 +21,6 @@ from axe_nb.results import RunResult, name_run
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
 from axe_nb.tools.tool import ToolError, ToolOutput, fault_text
-from axe_nb.values.own_text import shown_value
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
 """Keywords of a fork beside the options of a run."""

@@ -25,6 +25,8 @@ from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.variables import UnknownVariable, find_line
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
+from axe_nb.conversion.toml_tables import Source
+from axe_nb.conversion.toml_text import parse_toml
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import LEFT_OUT
@@ -32,8 +34,6 @@ from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.toml_tables.lines import parse_toml
-from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_card import AgentCard
 from axe_nb.views.agent_summary import draw_graph, list_abilities
 

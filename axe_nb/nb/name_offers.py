@@ -19,13 +19,13 @@ from axe_nb.errors import ConfigError
 from axe_nb.expectations.table import MEASURES
 from axe_nb.interpolation import LONGEST_EXPRESSION
 from axe_nb.nb import offers
-from axe_nb.outputs.output import may_be_output
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.toolbox import REGISTRY
+from axe_nb.tools.output_form import may_be_output
 
 _IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
 """An expression whose braces are open at the end of a text."""

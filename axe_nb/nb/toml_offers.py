@@ -16,11 +16,11 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.servers import TRANSPORTS, McpServer
 from axe_nb.agents.tables import MODES, Ask
+from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.errors import ConfigError
 from axe_nb.nb import name_offers
 from axe_nb.nb.toml_spot import Path, Spot, find_paths, find_spot, split_key
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import nested_table, toml_fields
 from axe_nb.tools.tool import Verdict
 
 _VARIABLE = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")

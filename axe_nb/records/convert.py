@@ -1,6 +1,6 @@
 """Dataclasses as JSON data and back, by their own type hints, without loss.
 
-A new field is kept without a change here. `tools/json_types.py` is not used because it serves
+A new field is kept without a change here. `conversion/json_types.py` is not used because it serves
 models: it parses leniently, refuses unknown keys, describes each type in a schema and knows none
 that contains itself. msgspec reads but does not write what is needed: half characters, defaults
 left out, errors, texts filtered on the way.

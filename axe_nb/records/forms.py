@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.redaction import Filter
 from axe_nb.text import cut_chars, quote
 

@@ -15,11 +15,11 @@ from dataclasses import MISSING, fields
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, get_args
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.data_files import VERSIONS, format_header
 from axe_nb.errors import AxeError, Category, ConfigError
 from axe_nb.events import Event
 from axe_nb.exchanges import Cut, Exchange
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import (
     Delta,
     DeltaKind,

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.toml_text import line_of, parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.patterns import compile_pattern
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
-from axe_nb.toml_tables.lines import line_of, parse_toml, toml_hint
 
 if TYPE_CHECKING:
     import regex

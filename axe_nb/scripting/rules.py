@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.errors import ProviderError
-from axe_nb.jsonable import change_texts, jsonable
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.text import format_seconds, one_line, quote
 

@@ -12,8 +12,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import AgentSource
-from axe_nb.outputs.output import Output, make_output
 from axe_nb.session.snapshot import Snapshot
+from axe_nb.tools.output_form import Output, make_output
 
 OUTPUT = "output"
 """Key of `Definitions.memory`: the form of the answer, with the type that it becomes."""

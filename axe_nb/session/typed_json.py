@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from axe_nb.conversion.json_schema import find_mistakes
 from axe_nb.messages import Response, ToolCall
-from axe_nb.outputs.schema import find_mistakes
 from axe_nb.providers.wire import check_nesting
 from axe_nb.scripting.rules import stop_reason
 from axe_nb.text import list_some, quote

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.errors import ConfigError
-from axe_nb.tools.json_types import (
+from axe_nb.conversion.json_types import (
     MAX_MISTAKES,
     Mistakes,
     Parameter,
@@ -22,6 +21,7 @@ from axe_nb.tools.json_types import (
     shape,
     type_hints,
 )
+from axe_nb.errors import ConfigError
 from axe_nb.tools.tool import ToolContext, ToolError
 
 

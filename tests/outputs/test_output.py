@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.outputs.output import Output, WrongOutput, make_output
+from axe_nb.tools.output_form import Output, WrongOutput, make_output
 
 
 class Kind(Enum):
@@ -163,7 +163,7 @@ def test_an_output_is_used_as_it_is() -> None:
 
 def test_neither_library_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, axe_nb; from axe_nb.outputs.output import make_output; "
+        "import sys, axe_nb; from axe_nb.tools.output_form import make_output; "
         "print('jsonschema' in sys.modules, 'pydantic' in sys.modules); make_output(int); "
         "print('jsonschema' in sys.modules, 'pydantic' in sys.modules)"
     )

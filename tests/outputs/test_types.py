@@ -16,8 +16,8 @@ import typing_extensions
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, script
-from axe_nb.outputs.output import WrongOutput, make_output, may_be_output
 from axe_nb.providers.output_schema import make_closed, make_strict
+from axe_nb.tools.output_form import WrongOutput, make_output, may_be_output
 
 T = TypeVar("T")
 ID = UUID("12345678-1234-5678-1234-567812345678")

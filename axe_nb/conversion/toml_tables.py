@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from axe_nb.conversion.toml_text import line_of, parse_toml
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import is_secret_name
 from axe_nb.text import list_choices, one_line, quote, suggestion
-from axe_nb.toml_tables.lines import line_of, parse_toml
 
 T = TypeVar("T")
 

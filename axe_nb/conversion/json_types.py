@@ -21,12 +21,12 @@ from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
 from uuid import UUID
 
+from axe_nb.conversion.bounded_json import to_data
+from axe_nb.conversion.opened import key_of
+from axe_nb.conversion.value_text import LONGEST_DATA
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import cut_chars, plural, quote, suggestion
-from axe_nb.values.data import to_data
-from axe_nb.values.opened import key_of
-from axe_nb.values.render import LONGEST_DATA
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),

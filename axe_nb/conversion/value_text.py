@@ -14,11 +14,17 @@ from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from axe_nb.conversion.bounded_json import (
+    TooLarge,
+    count_columns_within,
+    encode,
+    to_data,
+    to_whole_data,
+)
+from axe_nb.conversion.opened import find_picture, open_value
+from axe_nb.conversion.own_text import describe, type_name
+from axe_nb.conversion.parts import Entries, Items, Leaf, Table
 from axe_nb.text import count_bytes, cut_chars, one_line, plural
-from axe_nb.values.data import TooLarge, count_columns_within, encode, to_data, to_whole_data
-from axe_nb.values.opened import find_picture, open_value
-from axe_nb.values.own_text import describe, type_name
-from axe_nb.values.parts import Entries, Items, Leaf, Table
 
 LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""

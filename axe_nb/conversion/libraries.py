@@ -10,11 +10,12 @@ import json
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
-from axe_nb.values.own_text import own_text
-from axe_nb.values.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
+from axe_nb.conversion.own_text import own_text
+from axe_nb.conversion.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
 
 _SHORT_FLOATS = {"float16", "float32", "float", "halffloat", "float[pyarrow]", "halffloat[pyarrow]"}
 """Data types of numpy, pandas, polars and pyarrow, in lower case, with at most 32 bits."""
@@ -277,3 +278,19 @@ _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
     "fractions": _open_fraction,
 }
 """Module → function that opens its values."""
+
+
+def as_number(value: object) -> object:
+    """Returns the int or float that a value is; anything else, bools included, as it is."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+def as_count(value: object) -> int | None:
+    """Returns the positive whole number that a value is; None if it is none."""
+    number = as_number(value)
+    is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number if is_count else None  # type: ignore[return-value]

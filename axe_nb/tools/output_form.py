@@ -18,9 +18,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.output_file import read_schema_file
-from axe_nb.errors import ConfigError, words
-from axe_nb.messages import dump
-from axe_nb.outputs.schema import (
+from axe_nb.conversion.json_schema import (
     DEFINITIONS,
     MAX_MISTAKES,
     MAX_SECONDS,
@@ -28,9 +26,11 @@ from axe_nb.outputs.schema import (
     clean_schema,
     find_mistakes,
 )
+from axe_nb.conversion.json_types import Mistakes, is_record, is_type, note, shape
+from axe_nb.errors import ConfigError, words
+from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote, suggestion
-from axe_nb.tools.json_types import Mistakes, is_record, is_type, note, shape
 
 
 def uses_pydantic(given: Any) -> bool:

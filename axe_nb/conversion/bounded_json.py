@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from axe_nb.conversion.opened import open_safely
+from axe_nb.conversion.own_text import type_name
+from axe_nb.conversion.parts import Entries, Items, Leaf, Table
 from axe_nb.text import count_bytes, cut_bytes, one_line
-from axe_nb.values.opened import open_safely
-from axe_nb.values.own_text import type_name
-from axe_nb.values.parts import Entries, Items, Leaf, Table
 
 MAX_DEPTH = 100
 """Maximum nesting; what lies deeper is left out."""

@@ -16,12 +16,12 @@ from enum import Enum
 from types import NoneType, SimpleNamespace
 from typing import Any
 
+from axe_nb.conversion.libraries import get_attributes, open_foreign
+from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
+from axe_nb.conversion.parts import Entries, Instead, Items, Leaf, Opened, Table
 from axe_nb.pictures.found import METHODS, find_figure
 from axe_nb.pictures.picture import find_format
 from axe_nb.text import plural
-from axe_nb.values.libraries import get_attributes, open_foreign
-from axe_nb.values.own_text import describe, own_text, remove_addresses, type_name
-from axe_nb.values.parts import Entries, Instead, Items, Leaf, Opened, Table
 
 MOST_BITS = 13_000
 """Size of the largest integer that is written; Python refuses one of 4,300 digits."""
