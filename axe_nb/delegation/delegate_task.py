@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_arg
 NAME = "delegate_task"
 
 MAX_SUBTASKS = 5
+
+OMITTED = "be omitted in the first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +136,13 @@ def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome])
     parts = ["\n".join(lines)]
     for number, subtask in enumerate(subtasks):
         outcome = outcomes.get(number)
-        report = (
-            "not run"
-            if outcome is None
-            else block(outcome)
-            if isinstance(outcome, RunResult)
-            else format_failure(str(outcome)).content
-        )
+        match outcome:
+            case None:
+                report = "not run"
+            case RunResult():
+                report = block(outcome)
+            case _:
+                report = format_failure(str(outcome)).content
         parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{report}")
     return "\n\n".join(parts)
 
@@ -151,10 +154,8 @@ def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
         ToolError: there are none or too many, or one of them is invalid (D-21).
     """
     if isinstance(given, str):
-        try:
+        with suppress(ValueError, RecursionError):
             given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise ToolError("subtasks must be a list of objects with a task") from None
     if isinstance(given, Mapping):
         given = [given]
     if not isinstance(given, list) or not given:
@@ -170,13 +171,9 @@ def _parse_subtask(number: int, given: object) -> Subtask:
     if not task.strip():
         raise ToolError(f"subtask {number}: task is required")
     wish = entry.get("depends_on")
-    if wish is None or wish == "":
-        return Subtask(task, text_argument(entry, "scope"), None)
-    before = whole_number(wish)
-    if before is None or not 0 <= before < number:
-        must = (
-            f"name an earlier subtask, 0 to {number - 1}" if number else "be omitted in the first"
-        )
+    before = None if wish in (None, "") else whole_number(wish)
+    if wish not in (None, "") and (before is None or not 0 <= before < number):
+        must = f"name an earlier subtask, 0 to {number - 1}" if number else OMITTED
         raise ToolError(f"subtask {number}: depends_on must {must}")
     return Subtask(task, text_argument(entry, "scope"), before)
 

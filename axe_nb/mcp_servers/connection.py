@@ -8,6 +8,7 @@ Source: product.md "Models can do more than text" (MCP); D-46, D-82; library-fac
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +18,8 @@ from typing import Any, TypeVar
 from axe_nb.agents.servers import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
-from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
-from axe_nb.text import format_seconds, quote
+from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
@@ -252,3 +252,46 @@ def _describe_client() -> Any:
     except metadata.PackageNotFoundError:
         version = "0"
     return Implementation(name="axe-nb", version=version)
+
+
+INSTALL = "pip install 'axe-nb[mcp]'"
+
+MAX_PROBLEM = 300
+"""Characters of an error that are quoted."""
+
+
+def check_library() -> None:
+    """Imports the package.
+
+    Raises:
+        ConfigError: it is not installed, or too old.
+    """
+    # what a server does wrong is reported by its calls, and its words are not for the notebook
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+    try:
+        from mcp import Client  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise ConfigError("MCP servers require the mcp package", hint=INSTALL) from None
+    except ImportError:
+        raise ConfigError(
+            "MCP servers require version 2.3 or newer of the mcp package",
+            hint=f"{INSTALL} --upgrade",
+        ) from None
+
+
+def describe(error: BaseException) -> str:
+    """Returns the first cause of an error of the package, on one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    words = one_line(str(error), MAX_PROBLEM)
+    return words or type(error).__name__
+
+
+def is_closed(error: BaseException) -> bool:
+    """True if an error of the package says that the connection has ended."""
+    import mcp_types
+
+    code: Any = getattr(getattr(error, "error", None), "code", None)
+    return bool(code == mcp_types.CONNECTION_CLOSED)

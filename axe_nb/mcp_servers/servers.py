@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import json
 import os
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import RESOURCE
@@ -26,13 +29,6 @@ from axe_nb.tools.tool import Tool, ToolError
 
 if TYPE_CHECKING:
     from axe_nb.mcp_servers.connection import Connection
-
-
-import contextlib
-import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import Any
 
 T = TypeVar("T")
 

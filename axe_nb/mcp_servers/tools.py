@@ -5,22 +5,18 @@ Source: product.md "Models can do more than text" (MCP); D-19.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import base64
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.mcp_servers.listing import ListedTool
+from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
+from axe_nb.text import one_line
+from axe_nb.tools.output import as_text
 from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput
 
 if TYPE_CHECKING:
     from axe_nb.mcp_servers.connection import Connection
-
-
-import base64
-from collections.abc import Iterable
-
-from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
-from axe_nb.text import one_line
-from axe_nb.tools.output import as_text
 
 Run = Callable[[Any], Awaitable[Any]]
 """(coroutine) → its result, from the loop of the servers."""
