@@ -229,11 +229,9 @@ def _sort(items: Items) -> Iterator[Any]:
     is_ordered = kinds <= {str} or kinds <= {int, bool}
     if not is_ordered and items.size > MOST_COMPARED:
         return iter(())
-    return iter(sorted(members, key=None if is_ordered else _make_sort_key))
-
-
-def _make_sort_key(member: Any) -> str:
-    return encode([to_data(member, LONGEST_COMPARED), type_name(member)])
+    if is_ordered:
+        return iter(sorted(members))
+    return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_COMPARED), type_name(m)])))
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:

@@ -184,8 +184,8 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
-    if hint not in inside and (make := _find_maker(origin)):
-        return make(origin, arguments, (*inside, hint))
+    if hint not in inside and is_record(hint):
+        return _make_record(origin, arguments, (*inside, hint))
     if _is_alias(hint) and hint not in inside:
         return shape(hint.__value__, where, (*inside, hint))
     problem = "contains itself" if hint in inside else "has no JSON equivalent"
@@ -200,7 +200,11 @@ def is_type(given: Any) -> bool:
 
 def is_record(given: Any) -> bool:
     """True for a dataclass, a NamedTuple or a TypedDict, also a generic one with its arguments."""
-    return _find_maker(typing.get_origin(given) or given) is not None
+    kind = typing.get_origin(given) or given
+    if not isinstance(kind, type):
+        return False
+    is_named = issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
+    return is_named or dataclasses.is_dataclass(kind) or _is_typed_dict(kind)
 
 
 def _is_alias(given: Any) -> bool:
@@ -221,16 +225,9 @@ def _find_bare(hint: Any) -> Any:
             return hint
 
 
-def _find_maker(kind: Any) -> Callable[[Any, tuple[Any, ...], tuple[Any, ...]], Shape] | None:
-    """Returns what describes records of a class; None if it is not one of records."""
-    if not isinstance(kind, type):
-        return None
-    if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
-        return _make_typed_dict  # `typing.is_typeddict` knows none of typing_extensions
-    is_record = dataclasses.is_dataclass(kind) or (
-        issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
-    )
-    return _make_record if is_record else None
+def _is_typed_dict(kind: Any) -> bool:
+    """As `typing.is_typeddict`, which knows none of typing_extensions."""
+    return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
 def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
@@ -401,49 +398,35 @@ def _make_dict(item: Shape) -> Shape:
     return Shape({"type": "object", **schema}, "an object", read)
 
 
-def _make_record(kind: type, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
-    """A dataclass or a NamedTuple."""
-    types_of, descriptions = _find_types(kind, arguments), parse_docstring(kind)[1]
+def _make_record(kind: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
+    """A dataclass, a NamedTuple or a TypedDict, whose keys may be `NotRequired`."""
+    values = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+    hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted = {}
-    for name, required, default in _list_fields(kind):
-        member = shape(types_of.get(name, Any), f'"{name}" of {kind.__name__}', inside)
+    for name, required, default in _list_fields(kind, hints):
+        hint = _fill_in(hints.get(name, Any), values)
+        member = shape(hint, f'"{name}" of {kind.__name__}', inside)
         wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
-    return _make_object(wanted, kind)
+    return _make_object(wanted, dict if _is_typed_dict(kind) else kind)
 
 
-def _list_fields(kind: Any) -> Iterator[tuple[str, bool, object]]:
+def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
     """Yields name, whether it is required, and default of each field."""
-    if not dataclasses.is_dataclass(kind):
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            yield name, is_usual or mark is typing.Required, None
+    elif not dataclasses.is_dataclass(kind):
         for name in kind._fields:
             yield name, name not in kind._field_defaults, kind._field_defaults.get(name)
-        return
-    for field in dataclasses.fields(kind):
-        if field.init:
-            has_default = field.default is not dataclasses.MISSING
-            is_fresh = field.default_factory is not dataclasses.MISSING
-            yield field.name, not (has_default or is_fresh), field.default if has_default else None
-
-
-def _make_typed_dict(kind: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
-    """A TypedDict; keys may be `NotRequired`."""
-    types_of, descriptions = _find_types(kind, arguments), parse_docstring(kind)[1]
-    marked = typing.get_type_hints(kind, include_extras=True)
-    wanted = {}
-    for name, hint in types_of.items():
-        mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
-        required = mark is not typing.NotRequired and name in kind.__required_keys__
-        member = shape(hint, f'"{name}" of {kind.__name__}', inside)
-        wanted[name] = Parameter(
-            member, descriptions.get(name, ""), required or mark is typing.Required
-        )
-    return _make_object(wanted, dict)
-
-
-def _find_types(kind: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns the types of a record's fields; of a generic one, for these arguments."""
-    values = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
-    hints = type_hints(kind, kind.__name__)
-    return {name: _fill_in(hint, values) for name, hint in hints.items()}
+    else:
+        for field in dataclasses.fields(kind):
+            if field.init:
+                has_default = field.default is not dataclasses.MISSING
+                is_required = not has_default and field.default_factory is dataclasses.MISSING
+                yield field.name, is_required, field.default if has_default else None
 
 
 def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:

@@ -73,11 +73,10 @@ def _shorten(values: Iterable[Any], dtype: object) -> Sequence[Any]:
     """Removes the digits that a number of 32 bits only seems to have in 64."""
     if str(dtype).lower() not in _SHORT_FLOATS:
         return list(values)
-    return [_shorten_float(float(value)) if _is_number(value) else value for value in values]
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(type(value), "__float__")
+    return [
+        _shorten_float(float(value)) if hasattr(type(value), "__float__") else value
+        for value in values
+    ]
 
 
 def _shorten_float(value: float) -> float:
@@ -129,17 +128,13 @@ def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:
     extensions = sys.modules.get("pandas.api.extensions", pandas)
     if _is(value, pandas, "Index") or _is(value, extensions, "ExtensionArray"):
         return Items(_read_slices(value, lambda block: _shorten(block, value.dtype)), len(value))
-    if _is_missing(value, pandas):
+    if any(value is getattr(pandas, name, None) for name in ("NaT", "NA")):
         return Leaf(None)
     if _is(value, pandas, "Timestamp"):
         return Leaf(value.isoformat())
     if _is(value, pandas, "Timedelta", "Period", "Interval"):
         return Leaf(str(value))
     return None
-
-
-def _is_missing(value: object, pandas: ModuleType) -> bool:
-    return any(value is getattr(pandas, name, None) for name in ("NaT", "NA"))
 
 
 def _read_slices(value: Any, read: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
@@ -255,16 +250,11 @@ def _open_attrs(attr: ModuleType, value: Any) -> Opened | None:
     return Entries(get_attributes(value, [field.name for field in fields]), len(fields))
 
 
-def _open_decimal(decimal: ModuleType, value: Any) -> Opened | None:
-    if not _is(value, decimal, "Decimal"):
-        return None
-    return Leaf(None if value.is_nan() else decimal.Decimal.__str__(value))
-
-
-def _open_fraction(fractions: ModuleType, value: Any) -> Opened | None:
-    if not _is(value, fractions, "Fraction"):
-        return None
-    return Leaf(fractions.Fraction.__str__(value))
+def _open_exact(module: ModuleType, value: Any) -> Opened | None:
+    """Opens a decimal or a fraction, whose text has all its digits."""
+    if _is(value, module, "Decimal"):
+        return Leaf(None if value.is_nan() else module.Decimal.__str__(value))
+    return Leaf(module.Fraction.__str__(value)) if _is(value, module, "Fraction") else None
 
 
 _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
@@ -274,8 +264,8 @@ _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
     "pyarrow": _open_pyarrow,
     "pydantic": _open_pydantic,
     "attr": _open_attrs,
-    "decimal": _open_decimal,
-    "fractions": _open_fraction,
+    "decimal": _open_exact,
+    "fractions": _open_exact,
 }
 """Module → function that opens its values."""
 

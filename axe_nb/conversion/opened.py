@@ -81,8 +81,11 @@ def _open(value: Any) -> Opened:
     for base in (str, int, float):
         if issubclass(kind, base):
             return _open_simple(_EXACT[base](value))
-    if issubclass(kind, bytes | bytearray | memoryview) or find_picture(value):
-        return Leaf(_describe_data(value))
+    if picture := find_picture(value):
+        return Leaf(f"<a picture: {picture}>")
+    if issubclass(kind, bytes | bytearray | memoryview):
+        size = value.nbytes if kind is memoryview else kind.__len__(value)
+        return Leaf(f"<{plural(size, 'byte')}>")
     for base, open_ in _OPENERS.items():
         if issubclass(kind, base):
             return open_(value)
@@ -100,17 +103,6 @@ def _open_simple(value: Any) -> Leaf:
     if type(value) is int and value.bit_length() > MOST_BITS:
         return Leaf(f"<an integer of {value.bit_length():,} bits>")
     return Leaf(value)
-
-
-def _describe_data(value: Any) -> str:
-    if picture := find_picture(value):
-        return f"<a picture: {picture}>"
-    size = value.nbytes if isinstance(value, memoryview) else type(value).__len__(value)
-    return f"<{plural(size, 'byte')}>"
-
-
-def _open_number(value: Any) -> Instead:
-    return Instead(int(value) if isinstance(value, numbers.Integral) else float(value))
 
 
 def _open_tuple(value: tuple[Any, ...]) -> Items | Entries:
@@ -147,7 +139,9 @@ _OPENERS: Mapping[Any, Callable[[Any], Opened]] = {
     datetime: lambda value: Leaf(datetime.isoformat(value)),
     date: lambda value: Leaf(date.isoformat(value)),
     time: lambda value: Leaf(time.isoformat(value)),
-    numbers.Real: _open_number,
+    numbers.Real: lambda value: Instead(
+        int(value) if isinstance(value, numbers.Integral) else float(value)
+    ),
     dict: _open_dict,
     list: lambda value: Items(list.__iter__(value), list.__len__(value)),
     tuple: _open_tuple,

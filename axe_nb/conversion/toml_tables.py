@@ -12,8 +12,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 from axe_nb.conversion.toml_text import line_of, parse_toml
 from axe_nb.errors import ConfigError
@@ -112,24 +112,24 @@ def clear_arguments(cls: type[T]) -> type[T]:
             try:
                 expected.bind(self, *given, **named)
             except TypeError as error:
-                raise _argument_error(cls, named, error) from None
+                known = [field.name for field in toml_fields(cls)]
+                for name in named:
+                    if name not in known:
+                        step = advise_keyword(name, cls)
+                        raise ConfigError(
+                            f"{cls.__name__} has no {quote(name)}", hint=step
+                        ) from None
+                step = f"it takes {', '.join(known)}"
+                raise ConfigError(f"{cls.__name__}(…): {error}", hint=step) from None
             raise
 
     cls.__init__ = checked  # type: ignore[assignment]  # same arguments
     return cls
 
 
-def _argument_error(cls: type, named: Mapping[str, Any], error: TypeError) -> ConfigError:
-    known = [field.name for field in toml_fields(cls)]
-    unknown = next((name for name in named if name not in known), "")
-    if not unknown:
-        return ConfigError(f"{cls.__name__}(…): {error}", hint=f"it takes {', '.join(known)}")
-    return ConfigError(f"{cls.__name__} has no {quote(unknown)}", hint=advise_keyword(unknown, cls))
-
-
 def advise_keyword(key: str, cls: type) -> str:
     """As `advise_key`, for an argument in Python."""
-    if key in _list_advice(cls):
+    if key in getattr(cls, "advice", {}):
         return advise_key(key, cls)
     match _find_home(key, cls):
         case (table,):
@@ -145,26 +145,17 @@ def advise_key(key: str, cls: type, root: type | None = None) -> str:
     Args:
         root: the class of the whole file, where the key may have its place.
     """
-    if step := _list_advice(cls).get(key):
+    if step := str(getattr(cls, "advice", {}).get(key, "")):
         return step
     known = [field.name for field in toml_fields(cls)]
-    near = suggestion(key, known) or _suggest_holding(key, known)
+    holding = [name for name in known if key in name.split("_")]  # system_prompt for prompt
+    near = suggestion(key, known) or (holding and suggestion(holding[0], holding[:1]))
     if near:
         return near
     found = _find_home(key, root or cls)
     if found is None:
         return f"known keys: {', '.join(known)}"
     return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
-
-
-def _list_advice(cls: type) -> Mapping[str, str]:
-    advice: Mapping[str, str] = getattr(cls, "advice", {})
-    return advice
-
-
-def _suggest_holding(word: str, names: list[str]) -> str:
-    """Suggests a name of which the word is a part: `system_prompt` for `prompt`."""
-    return next((suggestion(name, [name]) for name in names if word in name.split("_")), "")
 
 
 def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...] | None:
@@ -248,22 +239,16 @@ def read(
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
-            raise _make_unknown_key_error((*at, key), advise_key(key, cls, root), source)
+            line, dotted = source.line((*at, key)), quote(".".join((*at, key)))
+            unknown = f"unknown key {dotted}" + (f" (line {line})" if line else "")
+            error = ConfigError(unknown, hint=advise_key(key, cls, root))
+            error.place = f"in {source.file}" if source.file else ""
+            raise error
         nested = nested_table(keys[key])
         if nested:
             value = build(nested, value, source, (*at, key), root or cls)
         values[key] = value
     return values
-
-
-def _make_unknown_key_error(key: tuple[str, ...], hint: str, source: Source) -> ConfigError:
-    line = source.line(key)
-    error = ConfigError(
-        f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
-        hint=hint,
-    )
-    error.place = f"in {source.file}" if source.file else ""
-    return error
 
 
 def check_types(value: Any) -> None:
@@ -361,8 +346,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Annotation of a field → name of its type for messages, and the check of a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(NamedTuple):
     """The check of one field."""
 
     default: Any
@@ -371,17 +355,21 @@ class _Check:
     fits: Callable[[Any], bool]
 
 
+def _is_a(kind: type, value: object) -> bool:
+    return isinstance(value, kind)
+
+
 @cache
 def _list_checks(cls: Any) -> Mapping[str, _Check]:
-    return {field.name: _make_check(field) for field in toml_fields(cls)}
-
-
-def _make_check(field: dataclasses.Field[Any]) -> _Check:
-    nested = nested_table(field)
-    if nested is None:
-        return _Check(field.default, *_KINDS[str(field.type)])
-    called = f"a dict or an axe_nb.{nested.__name__}"
-    return _Check(field.default, called, lambda v: isinstance(v, nested))
+    checks = {}
+    for field in toml_fields(cls):
+        if nested := nested_table(field):
+            called = f"a dict or an axe_nb.{nested.__name__}"
+            check = _Check(field.default, called, partial(_is_a, nested))
+        else:
+            check = _Check(field.default, *_KINDS[str(field.type)])
+        checks[field.name] = check
+    return checks
 
 
 _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|secs?|seconds?)?", re.ASCII)
