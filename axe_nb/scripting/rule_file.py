@@ -144,50 +144,21 @@ class _Place:
         return table
 
     def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
-        """Formats a message with the file, the line and the number of the rule."""
-        line = self._find_line(key)
+        """Formats a message with the file, the rule, and the line of the key or of its table."""
+        line = line_of(self.text, ("rule",)) if self.rule else None
+        path = ("rule", *key) if self.rule else key
+        while path:
+            if found := line_of(self.text, path, number=self.rule):
+                line = found
+                break
+            path = path[:-1]
         at = f"{self.file}, line {line}" if line else self.file
         of = f"rule {self.rule}: " if self.rule else ""
         return ConfigError(f"{at}: {of}{message}", hint=hint)
 
-    def _find_line(self, key: tuple[str, ...]) -> int | None:
-        """Line of the key, else of the table that contains it."""
-        path = ("rule", *key) if self.rule else key
-        while path:
-            if line := line_of(self.text, path, number=self.rule):
-                return line
-            path = path[:-1]
-        return line_of(self.text, ("rule",)) if self.rule else None
-
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     values = place.check(table, _RULE)
-    _check_purpose(values, place)
-    when = values.get("when", {})
-    when = place.check({"last": when} if isinstance(when, str) else when, _WHEN, "when")
-    calls = tuple(_make_call(entry, place) for entry in values.get("calls", ()))
-    return Rule(
-        last=_compile_regex(when["last"], place) if "last" in when else None,
-        turn=when.get("turn", 0),
-        agent=when.get("agent", ""),
-        reasoning=values.get("reasoning", ""),
-        text=values.get("text", ""),
-        data=values.get("data"),
-        calls=calls,
-        stop_reason=values.get("stop_reason", ""),
-        usage=place.check(values.get("usage", {}), _USAGE, "usage"),
-        delay=values.get("delay", 0.0),
-        stream=values["stream"],
-        fault=_make_fault(values, place),
-    )
-
-
-def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
-    """Rejects a rule that neither answers nor fails, or whose answer is complete and fails.
-
-    Raises:
-        ConfigError: names the keys.
-    """
     answers = [key for key in ("stop_reason", "usage") if key in values]
     fails = [key for key in ("status", "error") if key in values]
     if answers and fails:
@@ -196,13 +167,30 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
         raise place.error("text and data cannot be combined", "data")
     if not fails and not {"text", "data", "calls"} & values.keys():
         raise place.error("has no reply", hint="add text, data, calls, status or error")
-
-
-def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
-    values = place.check(table, _CALL, "calls")
-    if "tool" not in values:
-        raise place.error("each entry of `calls` needs a tool", "calls")
-    return ToolCall("", values["tool"], values.get("arguments", {}))
+    if fails == ["error"] and values["error"] not in FAULTS:
+        named = ", ".join(FAULTS)
+        raise place.error(f"error must be one of {named}, unless `status` is set", "error")
+    when = values.get("when", {})
+    when = place.check({"last": when} if isinstance(when, str) else when, _WHEN, "when")
+    calls = []
+    for entry in values.get("calls", ()):
+        if "tool" not in place.check(entry, _CALL, "calls"):
+            raise place.error("each entry of `calls` needs a tool", "calls")
+        calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
+    return Rule(
+        last=_compile_regex(when["last"], place) if "last" in when else None,
+        turn=when.get("turn", 0),
+        agent=when.get("agent", ""),
+        reasoning=values.get("reasoning", ""),
+        text=values.get("text", ""),
+        data=values.get("data"),
+        calls=tuple(calls),
+        stop_reason=values.get("stop_reason", ""),
+        usage=place.check(values.get("usage", {}), _USAGE, "usage"),
+        delay=values.get("delay", 0.0),
+        stream=values["stream"],
+        fault=Fault(values.get("error", ""), values.get("status", 0)) if fails else None,
+    )
 
 
 def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
@@ -216,14 +204,3 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     if taken:
         raise place.error(f"a group cannot be named {quote(taken[0])}", "when", "last")
     return compiled
-
-
-def _make_fault(values: Mapping[str, Any], place: _Place) -> Fault | None:
-    status, message = values.get("status", 0), values.get("error", "")
-    if not status and "error" not in values:
-        return None
-    if not status and message not in FAULTS:
-        raise place.error(
-            f"error must be one of {', '.join(FAULTS)}, unless `status` is set", "error"
-        )
-    return Fault(message, status)
