@@ -75,49 +75,32 @@ async def _run_subtasks(
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}
 
-    async def one(number: int) -> None:
-        outcomes[number] = await _run_subtask(ctx, plan, subtasks, number, outcomes)
+    async def run_one(number: int, subtask: Subtask) -> None:
+        more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
+        earlier = outcomes.get(-1 if subtask.depends_on is None else subtask.depends_on)
+        if isinstance(earlier, RunResult):  # (O-29)
+            state = "" if earlier.ok else f" ({OF_OPTA[earlier.status]})"
+            report = earlier.text.strip() or "(no text)"
+            more.append(f"Result of subtask {subtask.depends_on}{state}:\n{report}")
+        name, limits = f"subtask {number}", granted_limits(ctx)
+        work = job(ctx, name, subtask.task, subtask.scope, limits, more="\n\n".join(more))
+        try:
+            outcomes[number] = await ctx.start(replace(work, key=number))
+        except (AxeError, ToolError) as error:
+            outcomes[number] = error
 
     while len(outcomes) < len(subtasks) and not any(map(_is_error, outcomes.values())):
         ready = [
-            number
+            (number, subtask)
             for number, subtask in enumerate(subtasks)
             if number not in outcomes
             and (subtask.depends_on is None or subtask.depends_on in outcomes)
         ]
         with without_group():
             async with asyncio.TaskGroup() as group:
-                for number in ready[:width]:
-                    group.create_task(one(number))
+                for number, subtask in ready[:width]:
+                    group.create_task(run_one(number, subtask))
     return outcomes
-
-
-async def _run_subtask(
-    ctx: ToolContext,
-    plan: str,
-    subtasks: Sequence[Subtask],
-    number: int,
-    earlier: Mapping[int, Outcome],
-) -> Outcome:
-    subtask = subtasks[number]
-    more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
-    if subtask.depends_on is not None:
-        more.append(_format_earlier(subtask.depends_on, earlier[subtask.depends_on]))
-    work = job(
-        ctx, f"subtask {number}", subtask.task, subtask.scope, granted_limits(ctx),
-        more="\n\n".join(more),
-    )  # fmt: skip
-    try:
-        return await ctx.start(replace(work, key=number))
-    except (AxeError, ToolError) as error:
-        return error
-
-
-def _format_earlier(number: int, outcome: Outcome) -> str:
-    """Formats the report of an earlier subtask for a later one (O-29)."""
-    assert isinstance(outcome, RunResult)
-    state = "" if outcome.ok else f" ({OF_OPTA[outcome.status]})"
-    return f"Result of subtask {number}{state}:\n{outcome.text.strip() or '(no text)'}"
 
 
 def _is_error(outcome: Outcome) -> bool:

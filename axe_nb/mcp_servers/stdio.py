@@ -147,7 +147,8 @@ class _Process:
                 pass
 
     async def _deliver(self, message: Any) -> bool:
-        self._asked += _is_request(message)
+        is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
+        self._asked += is_request
         if self._asked > MAX_ASKED:
             self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
@@ -163,7 +164,7 @@ class _Process:
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await in_thread(self._pipe.write, line.encode() + b"\n")
-                self._asked -= _is_answer(message)
+                self._asked -= not hasattr(message.message, "method")
         await self._end()
 
     async def _watch(self) -> None:
@@ -206,14 +207,6 @@ def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
                 continue
             message = _make_unreadable(int(found[1]))
         yield SessionMessage(message)
-
-
-def _is_request(message: Any) -> bool:
-    return hasattr(message.message, "method") and hasattr(message.message, "id")
-
-
-def _is_answer(message: Any) -> bool:
-    return not hasattr(message.message, "method")
 
 
 def _make_unreadable(number: int) -> Any:
