@@ -155,52 +155,39 @@ def fields(
     return values
 
 
-Find: TypeAlias = Callable[[Any], "Shape | None"]
-"""(type) → its shape, if it has another one than usual."""
-
-
-def shape(
-    hint: Any, where: str, inside: tuple[Any, ...] = (), find: Find = lambda _: None
-) -> Shape:
+def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     """A type as JSON.
 
     Args:
         where: what has this type, for the error.
         inside: the types that are being described already.
-        find: asked first.
 
     Raises:
         ConfigError: JSON has no such type.
     """
-
-    def part(member: Any) -> Shape:
-        return shape(member, where, inside, find)
-
     hint = _find_bare(hint)
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if not isinstance(origin, abc.Hashable):
         raise _make_type_error(hint, where, "is not a type")
-    if found := find(hint):
-        return found
     if origin in SCALARS:
         return SCALARS[origin]
     if origin is Literal and all(type(value) in LITERALS for value in arguments):
         return _make_choice([(value, value) for value in arguments], arguments)
     if origin in (Union, types.UnionType):
-        return _make_union([*map(part, arguments)])
+        return _make_union([shape(member, where, inside) for member in arguments])
     if origin is tuple and arguments and arguments[-1] is not ...:
-        return _make_tuple([*map(part, arguments)])
+        return _make_tuple([shape(member, where, inside) for member in arguments])
     if origin in LISTS:
-        return make_list(part((*arguments, Any)[0]), LISTS[origin])
+        return _make_list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
     if origin in DICTS and arguments[:1] in ((), (str,)):
-        return _make_dict(part((*arguments, Any, Any)[1]))
+        return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
     if hint not in inside and is_record(hint):
         return _make_record(origin, arguments, (*inside, hint))
     if _is_alias(hint) and hint not in inside:
-        return shape(hint.__value__, where, (*inside, hint), find)
+        return shape(hint.__value__, where, (*inside, hint))
     problem = "contains itself" if hint in inside else "has no JSON equivalent"
     raise _make_type_error(hint, where, problem)
 
@@ -252,7 +239,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     )
 
 
-def make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
+def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
     """A type of single values; `make` raises an exception for JSON values that do not fit."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
@@ -302,35 +289,35 @@ LITERALS: Mapping[type, str] = {
 EXACT = r"^-?[0-9]+(\.[0-9]+)?$"
 """Pattern of a number that is a text, which keeps its last zeros."""
 
-NULL = make_scalar({"type": "null"}, "null", _make_exact(type(None)))
+NULL = _make_scalar({"type": "null"}, "null", _make_exact(type(None)))
 
-ANY = make_scalar({}, "any value", _make_exact(object))
+ANY = _make_scalar({}, "any value", _make_exact(object))
 
 SCALARS: Mapping[object, Shape] = {
-    str: make_scalar({"type": "string"}, "a string", _make_exact(str)),
-    bool: make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
-    int: make_scalar({"type": "integer"}, "an integer", _make_int),
-    float: make_scalar({"type": "number"}, "a number", lambda v: float(_make_number(v))),
+    str: _make_scalar({"type": "string"}, "a string", _make_exact(str)),
+    bool: _make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
+    int: _make_scalar({"type": "integer"}, "an integer", _make_int),
+    float: _make_scalar({"type": "number"}, "a number", lambda v: float(_make_number(v))),
     type(None): NULL,
     Any: ANY,
     object: ANY,
-    date: make_scalar(
+    date: _make_scalar(
         {"type": "string", "format": "date"}, "a date (as in 2026-11-23)", date.fromisoformat
     ),
-    datetime: make_scalar(
+    datetime: _make_scalar(
         {"type": "string", "format": "date-time"},
         "a date and time (as in 2026-11-23T09:30:00Z)",
         datetime.fromisoformat,
     ),
-    time: make_scalar(
+    time: _make_scalar(
         {"type": "string", "format": "time"}, "a time (as in 09:30:00)", time.fromisoformat
     ),
-    Decimal: make_scalar(
+    Decimal: _make_scalar(
         {"anyOf": [{"type": "string", "pattern": EXACT}, {"type": "number"}]},
         "a number",
         _make_decimal,
     ),
-    UUID: make_scalar(
+    UUID: _make_scalar(
         {"type": "string", "format": "uuid"}, "a UUID", lambda v: UUID(_make_exact(str)(v))
     ),
 }
@@ -373,7 +360,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
     return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
 
 
-def make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
+def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list):
             return note_wrong(mistakes, at, "a list", value)
