@@ -1,14 +1,8 @@
 """The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
 
-from axe_nb.tools.registry import ToolModules
+from axe_nb.tools.registry import ToolTable
 
-SOURCE = ToolModules(
-    "axe_nb.delegation",
-    {
-        "call_agent": "call_agent",
-        "subagent": "subagent",
-        "spawn_agent": "spawn_agent",
-        "delegate_task": "delegate_task",
-    },
-)
-"""Tool → its module in this package."""
+NAMES = ("call_agent", "subagent", "spawn_agent", "delegate_task")
+
+SOURCE = ToolTable({name: f"axe_nb.delegation.{name}" for name in NAMES})
+"""Tool → its module."""
