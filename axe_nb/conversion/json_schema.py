@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from axe_nb.conversion.json_types import MAX_MISTAKES, MAX_TOLD
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.patterns import compile_pattern
@@ -33,15 +35,6 @@ MAX_SECONDS = 1.0
 
 MAX_PATTERN_SECONDS = 0.2
 """Longest search for one pattern in one text."""
-
-MAX_MISTAKES = 8
-"""Mistakes that are told to a model."""
-
-MAX_TOLD = 300
-"""Characters of one of them."""
-
-MAX_SHOWN = 60
-"""Characters of a wrong value that a mistake quotes."""
 
 UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
 """Keywords whose time cannot be limited from outside."""

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from axe_nb.conversion.bounded_json import to_data
 from axe_nb.conversion.opened import key_of
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.value_text import LONGEST_DATA
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
@@ -41,9 +42,6 @@ DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 MAX_MISTAKES = 8
 """Maximum number of mistakes in one answer."""
-
-MAX_SHOWN = 60
-"""Maximum length of a quoted wrong value in characters."""
 
 MAX_TOLD = 400
 """Maximum length of one mistake in characters."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.toml_text import line_of, parse_toml
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import is_secret_name
@@ -22,9 +23,6 @@ from axe_nb.text import list_choices, one_line, quote, suggestion
 
 T = TypeVar("T")
 
-
-MAX_SHOWN = 60
-"""Characters of a wrong value that a message quotes."""
 
 QUOTED = ("must be ", "cannot exceed ")
 """Beginnings of problems that the value itself explains."""

@@ -20,13 +20,20 @@ from axe_nb.agents.files import expand_home
 from axe_nb.agents.output_file import read_schema_file
 from axe_nb.conversion.json_schema import (
     DEFINITIONS,
-    MAX_MISTAKES,
     MAX_SECONDS,
-    MAX_TOLD,
     clean_schema,
     find_mistakes,
 )
-from axe_nb.conversion.json_types import Mistakes, is_record, is_type, note, shape
+from axe_nb.conversion.json_types import (
+    MAX_MISTAKES,
+    MAX_TOLD,
+    Mistakes,
+    is_record,
+    is_type,
+    note,
+    shape,
+)
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError, words
 from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
@@ -86,9 +93,6 @@ def _format_place(steps: tuple[int | str, ...]) -> str:
 
 SECONDS_PER_BYTE = 1e-5
 """Time that a check may take for each character of an answer, besides `MAX_SECONDS`."""
-
-MAX_QUOTED = 60
-"""Characters of an answer without data that the error quotes."""
 
 VALUE = "value"
 """Key of data that is not an object, which some providers accept at the top only."""
@@ -229,7 +233,7 @@ def _tell_no_json(bare: str, error: ValueError) -> str:
     if not bare:
         return "it is empty"
     if getattr(error, "pos", None) == 0:
-        return f"it is not JSON, but the text {quote(one_line(bare, MAX_QUOTED))}"
+        return f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
     return f"it is not JSON: {error}"
 
 
