@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors", "globs",
     "patterns", "descriptors",
-    "links", "frames", "wire_log", "usage", "pictures",
+    "links", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "conversion", "records", "provider_table", "agents",

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
 from axe_nb.conversion.own_text import own_text
 from axe_nb.conversion.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
+from axe_nb.errors import ConfigError
+from axe_nb.text import clean
 
 _SHORT_FLOATS = {"float16", "float32", "float", "halffloat", "float[pyarrow]", "halffloat[pyarrow]"}
 """Data types of numpy, pandas, polars and pyarrow, in lower case, with at most 32 bits."""
@@ -284,3 +286,26 @@ def as_count(value: object) -> int | None:
     number = as_number(value)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
     return number if is_count else None  # type: ignore[return-value]
+
+
+def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+    """Returns rows as a pandas DataFrame, with texts as a notebook shows them.
+
+    Args:
+        rows: column → value.
+        columns: names in their order.
+
+    Raises:
+        ConfigError: pandas is not installed.
+    """
+    try:
+        from pandas import DataFrame  # type: ignore[import-untyped]
+    except ImportError:
+        hint = "install it: pip install pandas"
+        raise ConfigError("to_frame needs pandas", hint=hint) from None
+    # pandas refuses halves of characters
+    shown = [
+        {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return DataFrame(shown, columns=columns)

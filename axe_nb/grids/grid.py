@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.frames import make_frame
+from axe_nb.conversion.libraries import make_frame
 from axe_nb.front_end import find_variable
 from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
