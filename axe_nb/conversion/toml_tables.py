@@ -111,14 +111,11 @@ def clear_arguments(cls: type[T]) -> type[T]:
                 expected.bind(self, *given, **named)
             except TypeError as error:
                 known = [field.name for field in toml_fields(cls)]
-                for name in named:
-                    if name not in known:
-                        step = advise_keyword(name, cls)
-                        raise ConfigError(
-                            f"{cls.__name__} has no {quote(name)}", hint=step
-                        ) from None
-                step = f"it takes {', '.join(known)}"
-                raise ConfigError(f"{cls.__name__}(…): {error}", hint=step) from None
+                message, step = f"{cls.__name__}(…): {error}", f"it takes {', '.join(known)}"
+                if unknown := [name for name in named if name not in known]:
+                    message = f"{cls.__name__} has no {quote(unknown[0])}"
+                    step = advise_keyword(unknown[0], cls)
+                raise ConfigError(message, hint=step) from None
             raise
 
     cls.__init__ = checked  # type: ignore[assignment]  # same arguments
@@ -299,6 +296,17 @@ def type_name(field: dataclasses.Field[Any]) -> str:
     return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 
+def is_number(value: object) -> bool:
+    """True for a finite number."""
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)  # type: ignore[arg-type]  # a number
+
+
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
+    """True for an integer within bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _are_texts(values: Iterable[object]) -> bool:
     for value in values:  # noqa: SIM110 - every agent that is made waits for it; `all` takes longer
         if not isinstance(value, str):
@@ -306,40 +314,33 @@ def _are_texts(values: Iterable[object]) -> bool:
     return True
 
 
+def _is_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and _are_texts(value)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, (dict, Mapping)) and _are_texts(value)
+
+
+_TEXT = ("a string", lambda v: isinstance(v, str))
+
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("a string", lambda v: isinstance(v, str)),
-    "Mode": ("a string", lambda v: isinstance(v, str)),
-    "Ask": ("a string", lambda v: isinstance(v, str)),
+    **dict.fromkeys(("str", "Mode", "Ask"), _TEXT),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
-    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    "int | None": (
-        "a whole number",
-        lambda v: v is None or (isinstance(v, int) and not isinstance(v, bool)),
-    ),
-    "float": (
-        "a number",
-        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v),
-    ),
-    "tuple[str, ...]": (
-        "a list of strings",
-        lambda v: isinstance(v, (list, tuple)) and _are_texts(v),
-    ),
+    "int": ("a whole number", is_whole),
+    "int | None": ("a whole number", lambda v: v is None or is_whole(v)),
+    "float": ("a number", is_number),
+    "tuple[str, ...]": ("a list of strings", _is_texts),
     "bool | tuple[str, ...]": (
         "true, false or a list of strings",
-        lambda v: isinstance(v, bool) or (isinstance(v, (list, tuple)) and _are_texts(v)),
+        lambda v: isinstance(v, bool) or _is_texts(v),
     ),
     "tuple[Any, ...] | Mapping[str, Any]": (
         "a list of strings, or tables",
         lambda v: isinstance(v, (list, tuple, Mapping)),
     ),
-    "Mapping[str, Any]": (
-        "a table",
-        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v),
-    ),
-    "Mapping[str, str]": (
-        "a table of strings",
-        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v) and _are_texts(v.values()),
-    ),
+    "Mapping[str, Any]": ("a table", _is_table),
+    "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
 

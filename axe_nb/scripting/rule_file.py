@@ -6,11 +6,11 @@ Source: product.md "Providers"; D-27.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.toml_tables import is_number, is_whole
 from axe_nb.conversion.toml_text import line_of, parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
@@ -55,14 +55,6 @@ _Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
 """Key → name of its type for messages, and the check of a value."""
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
 def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
@@ -77,7 +69,7 @@ def _is_json(value: Any) -> bool:
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
-_TOKENS = ("a whole number, 0 or more", lambda v: _is_whole(v, 0))
+_TOKENS = ("a whole number, 0 or more", lambda v: is_whole(v, 0))
 
 _TOP: _Shape = {
     "rule": ("a list of tables, each headed [[rule]]", _is_tables),
@@ -94,14 +86,14 @@ _RULE: _Shape = {
     "usage": (
         "a table of input_tokens and output_tokens", lambda v: isinstance(v, dict),
     ),
-    "delay": ("a number of seconds, 0 or more", lambda v: _is_number(v) and v >= 0),
+    "delay": ("a number of seconds, 0 or more", lambda v: is_number(v) and v >= 0),
     "stream": _SWITCH,
-    "status": ("an HTTP status from 400 to 599", lambda v: _is_whole(v, 400, 599)),
+    "status": ("an HTTP status from 400 to 599", lambda v: is_whole(v, 400, 599)),
     "error": _TEXT,
 }  # fmt: skip
 _WHEN: _Shape = {
     "last": _TEXT,
-    "turn": ("a whole number, 1 or more", lambda v: _is_whole(v, 1)),
+    "turn": ("a whole number, 1 or more", lambda v: is_whole(v, 1)),
     "agent": _TEXT,
 }
 _CALL: _Shape = {
