@@ -26,15 +26,9 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Malformed
-from tests.protocols import PROTOCOLS, as_body, provider_of
+from tests.protocols import PROTOCOLS, provider_of
+from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually
-
-PATHS = {
-    "anthropic": "/v1/messages",
-    "openai": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "ollama": "/api/chat",
-}
 
 RULES = """
 [[rule]]
@@ -102,16 +96,6 @@ def scripts(project: Path) -> Iterator[None]:
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
     yield
     functions.clear()
-
-
-def body(text: str, **more: Any) -> dict[str, Any]:
-    return {"model": "lead", "messages": [{"role": "user", "content": text}],
-            "stream": False, **more}  # fmt: skip
-
-
-def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
-    url = server.base_url + PATHS[server.protocol]
-    return httpx.post(url, json=as_body(server.protocol, body(text, **more)), timeout=10)
 
 
 def test_anthropic_answers_as_its_server_does() -> None:
