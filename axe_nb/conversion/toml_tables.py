@@ -1,4 +1,4 @@
-"""Converts TOML tables to dataclasses and back; errors name the key and the line.
+"""Converts TOML tables to dataclasses and back; errors name the key, the line and the next step.
 
 Source: D-27, D-36; B-1.
 """

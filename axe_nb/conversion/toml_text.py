@@ -1,4 +1,4 @@
-"""Line numbers in TOML text, for error messages (D-27, D-41), and hints for common mistakes."""
+"""TOML text as tables, its line numbers for errors (D-27, D-41), hints for common mistakes."""
 
 from __future__ import annotations
 

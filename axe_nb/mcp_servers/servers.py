@@ -1,5 +1,8 @@
 """The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
+Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
+and calls from another loop hang.
+
 Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-82; O-5.
 """
 

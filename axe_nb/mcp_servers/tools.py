@@ -1,4 +1,4 @@
-"""The tools of an MCP server, as tools of an agent.
+"""The tools of an MCP server as tools of an agent, and its content as text and pictures.
 
 Source: product.md "Models can do more than text" (MCP); D-19.
 """

@@ -1,4 +1,7 @@
-"""One picture, or a document that models read as one.
+"""Pictures, and documents that models read as one: known by their bytes, placed in texts by marks.
+
+Names and declared types may lie, so that format and size are read from the bytes alone. A mark in a
+text is the place of a picture; one that somebody else has written moves a picture at most.
 
 Source: product.md "Models can do more than text" (pictures).
 """

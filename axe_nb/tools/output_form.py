@@ -79,16 +79,13 @@ def _read_pydantic(
             return adapter.validate_json(dump(data))
         except pydantic.ValidationError as error:
             for mistake in error.errors(include_url=False, include_context=False):
-                note(mistakes, f"{_format_place(mistake['loc'])}: {mistake['msg']}")
+                steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in mistake["loc"])
+                note(mistakes, f"data{''.join(steps)}: {mistake['msg']}")
         except Exception as error:  # a validator of the user's own
             note(mistakes, f"data: {one_line(str(error), 200)}")
         return None
 
     return schema, convert
-
-
-def _format_place(steps: tuple[int | str, ...]) -> str:
-    return "data" + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
 
 
 SECONDS_PER_BYTE = 1e-5
@@ -138,7 +135,10 @@ class Output:
         try:
             data = loads(bare, strict=True)
         except ValueError as error:
-            raise WrongOutput(_tell_no_json(bare, error)) from None
+            problem = f"it is not JSON: {error}" if bare else "it is empty"
+            if bare and getattr(error, "pos", None) == 0:
+                problem = f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
+            raise WrongOutput(problem) from None
         seconds = MAX_SECONDS + len(bare) * SECONDS_PER_BYTE
         is_whole = not self.is_wrapped or (isinstance(data, dict) and data.keys() == {VALUE})
         mistakes = find_mistakes(self.sent, data, seconds=seconds) if is_whole else []
@@ -227,14 +227,6 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
         **defined,
     }
     return Output(sent, is_wrapped=True, convert=convert)
-
-
-def _tell_no_json(bare: str, error: ValueError) -> str:
-    if not bare:
-        return "it is empty"
-    if getattr(error, "pos", None) == 0:
-        return f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
-    return f"it is not JSON: {error}"
 
 
 def _take_out(text: str) -> str:
