@@ -1,7 +1,7 @@
 """Values of numpy, pandas, polars, pyarrow, pydantic and attrs, decimals and fractions.
 
-None of them is imported, but pandas for `to_frame`: a value of a library exists only if the user has
-imported it.
+None of them is imported, but pandas for `to_frame`: a value of a library exists only if the user
+has imported it.
 Source: product.md "Models can do more than text" (values).
 """
 

@@ -1,7 +1,7 @@
 """The program or address of a server: how it is opened, and how its end is reported.
 
-An address comes from the user's settings or from an agent that the user trusts. A redirect to another
-host is refused.
+An address comes from the user's settings or from an agent that the user trusts. A redirect to
+another host is refused.
 
 Source: product.md "Models can do more than text" (MCP); D-43, D-82.
 """
