@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,11 +126,12 @@ class Connection:
 
     async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
         try:
             return await question(life.session)
         except MCPError as error:
-            if not (is_closed(error) or life.is_over):
+            if error.error.code != CONNECTION_CLOSED and not life.is_over:
                 raise ToolError(describe(error)) from None
         except ToolError:
             raise
@@ -201,8 +204,12 @@ class Connection:
     async def _own(self, life: _Life, ready: asyncio.Future[Listing]) -> None:
         """Opens the connection, waits, and closes it: all in one task."""
         from mcp import Client
+        from mcp_types import Implementation
 
         over = asyncio.Event()
+        version = ""
+        with suppress(PackageNotFoundError):
+            version = metadata.version("axe-nb")
 
         def lose() -> None:
             life.is_over = True
@@ -216,7 +223,7 @@ class Connection:
             async with Client(
                 self._endpoint.open(lose),
                 message_handler=hear,
-                client_info=_describe_client(),
+                client_info=Implementation(name="axe-nb", version=version or "0"),
                 cache=None,
             ) as client:
                 listing = await list_tools(client.session)
@@ -239,19 +246,6 @@ class Connection:
             life.owner.cancel()
             await asyncio.wait([life.owner], timeout=CLOSING)
             life.owner = None
-
-
-@cache
-def _describe_client() -> Any:
-    from importlib import metadata
-
-    from mcp_types import Implementation
-
-    try:
-        version = metadata.version("axe-nb")
-    except metadata.PackageNotFoundError:
-        version = "0"
-    return Implementation(name="axe-nb", version=version)
 
 
 INSTALL = "pip install 'axe-nb[mcp]'"
@@ -287,11 +281,3 @@ def describe(error: BaseException) -> str:
         error = error.exceptions[0]
     words = one_line(str(error), MAX_PROBLEM)
     return words or type(error).__name__
-
-
-def is_closed(error: BaseException) -> bool:
-    """True if an error of the package says that the connection has ended."""
-    import mcp_types
-
-    code: Any = getattr(getattr(error, "error", None), "code", None)
-    return bool(code == mcp_types.CONNECTION_CLOSED)
