@@ -170,7 +170,7 @@ async def _read_parts(
     """Yields the checked parts of a generator; sync generators run in threads.
 
     Raises:
-        ProviderError: a piece is no part of a reply.
+        ProviderError: a piece cannot be part of a reply.
     """
     try:
         while True:
