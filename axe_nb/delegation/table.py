@@ -2,7 +2,12 @@
 
 from axe_nb.tools.registry import ToolTable
 
-NAMES = ("call_agent", "subagent", "spawn_agent", "delegate_task")
-
-SOURCE = ToolTable({name: f"axe_nb.delegation.{name}" for name in NAMES})
+SOURCE = ToolTable(
+    {
+        "call_agent": "axe_nb.delegation.call_agent",
+        "subagent": "axe_nb.delegation.subagent",
+        "spawn_agent": "axe_nb.delegation.spawn_agent",
+        "delegate_task": "axe_nb.delegation.delegate_task",
+    }
+)
 """Tool → its module."""
