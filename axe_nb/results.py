@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +21,13 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import UNASKED, Exchange, drop_spelled
+from axe_nb.exchanges import UNASKED, Exchange
 from axe_nb.exchanges import Asked as Asked
 from axe_nb.exchanges import Turn as Turn
 from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.records.convert import from_json, to_json
-from axe_nb.redaction import Filter, find_filter, redact
+from axe_nb.records import from_json, to_json
+from axe_nb.redaction import find_filter, redact
 from axe_nb.result_actions import Difference, Sent, Undone, find_actions
 from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
@@ -337,13 +337,7 @@ class RunResult:
 
     def to_dict_without_secrets(self) -> dict[str, Any]:
         """Returns the result in the form that `from_dict` reads, without secrets (D-60)."""
-        clean = find_filter()
-        return to_json(self._drop_spelled(clean), clean)
-
-    def _drop_spelled(self, clean: Filter) -> RunResult:
-        exchanges = tuple(drop_spelled(exchange, clean) for exchange in self.exchanges)
-        children = tuple(child._drop_spelled(clean) for child in self.children)
-        return replace(self, exchanges=exchanges, children=children)
+        return to_json(self, find_filter())
 
     def to_json(self) -> str:
         """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""

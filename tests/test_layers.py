@@ -19,7 +19,7 @@ ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors", "globs",
     "patterns", "descriptors",
     "links", "wire_log", "usage", "pictures",
-    "server_calls", "messages", "answer_tool", "reports", "spelled",
+    "server_calls", "messages", "answer_tool",
     "exchanges", "times",
     "conversion", "records", "provider_table", "agents",
     "data_files", "endings", "result_actions", "results", "events", "interpolation",

@@ -24,12 +24,7 @@ _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 
 def without_seconds(result: ToolResult) -> str:
     """Returns the text of a result without what differs between equal runs."""
-    return mask_seconds(result.name, result.content)
-
-
-def mask_seconds(tool: str, text: str) -> str:
-    """Returns the text of a tool's result without what differs between equal runs."""
-    return CLOCK.sub("…s", text) if tool in REPORTING else text
+    return CLOCK.sub("…s", result.content) if result.name in REPORTING else result.content
 
 
 def find_reports(tool: str, text: str) -> list[str]:
