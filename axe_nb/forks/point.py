@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import count, takewhile
 from typing import Any
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_reply
 from axe_nb.errors import ConfigError, words
@@ -24,7 +25,6 @@ from axe_nb.results import RunResult, Turn, name_run
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
 from axe_nb.tools.tool import Opening, ToolError, ToolOutput, fault_text
-from axe_nb.conversion.own_text import shown_value
 
 
 @dataclass(eq=False)

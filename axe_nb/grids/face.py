@@ -12,6 +12,8 @@ from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps
+from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable, make_table
@@ -25,8 +27,6 @@ from axe_nb.maps.budget import BudgetOption
 from axe_nb.maps.kept import Resume
 from axe_nb.session.drive import Line
 from axe_nb.session.session import session
-from axe_nb.conversion.libraries import as_count
-from axe_nb.conversion.own_text import shown_value
 
 OWN = {"model": "models"}
 """Option of a run → that of a grid in its place."""

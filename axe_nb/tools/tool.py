@@ -17,8 +17,7 @@ from axe_nb.errors import AxeError, words
 from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
-from axe_nb.pictures.picture import Illustrated
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.results import RunResult
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
