@@ -11,7 +11,6 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.conversion.libraries import as_count
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
@@ -26,6 +25,7 @@ from axe_nb.grids.variants import make_variants
 from axe_nb.maps.budget import BudgetOption
 from axe_nb.maps.kept import Resume
 from axe_nb.session.drive import Line
+from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.session import session
 
 OWN = {"model": "models"}
