@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError, interrupted
 from axe_nb.front_end import find_variable, make_table
@@ -42,7 +43,6 @@ from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.text import list_some
-from axe_nb.values.own_text import shown_value
 
 GRACE = 0.3
 """Seconds after an interrupt for the scores of runs that had ended."""

@@ -21,12 +21,12 @@ from axe_nb.maps.own_session import MapSession
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.prompts import Task
 from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
-from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.found import split_prompt
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
+from axe_nb.tools.output_form import WrongOutput
 
 Keep = Literal["results", "summaries", "nothing"]
 

@@ -21,6 +21,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.maps.batch import Batch
 from axe_nb.maps.local import Runs
@@ -29,7 +30,6 @@ from axe_nb.maps.worker import Job, Reply, check_worker, dump_by_value, make_par
 from axe_nb.recording.modes import find_mode
 from axe_nb.redaction import find_filter, is_secret_name
 from axe_nb.threads import in_thread
-from axe_nb.values.own_text import shown_value
 
 HERE = "in this process, because a cassette is in use"
 

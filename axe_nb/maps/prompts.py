@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
-from axe_nb.values.own_text import shown_value
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
 """Prompts: texts, or lists of texts and pictures."""

@@ -28,17 +28,17 @@ from typing import Any, BinaryIO, NoReturn
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import display_path, expand_home, reason
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.toml_tables import make_table
 from axe_nb.data_files import check_header, format_header
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.jsonable import jsonable
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_words import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line
-from axe_nb.toml_tables.table import make_table
-from axe_nb.values.own_text import shown_value
 
 if sys.platform == "win32":
     import msvcrt

@@ -11,6 +11,8 @@ from contextlib import aclosing, closing
 from typing import Any, Literal, Unpack
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.front_end import make_line
@@ -27,8 +29,6 @@ from axe_nb.session.drive import Line
 from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.values.numbers import as_count
-from axe_nb.values.own_text import shown_value
 
 LEFT = "the loop over it was left"
 """The reason of a map whose results were not all asked for."""

@@ -24,8 +24,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.jsonable import jsonable
 from axe_nb.make_provider import provider_for
 from axe_nb.maps.batch import Asking, Batch, Keep
 from axe_nb.maps.driver import Driver
