@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
+    from axe_nb.providers.connections import use_http_client as use_http_client
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
@@ -95,6 +96,7 @@ _HOMES = {
     "tool": "toolbox",
     "ToolContext": "tools.tool",
     "ToolError": "tools.tool",
+    "use_http_client": "providers.connections",
 }
 """Public name → its module."""
 
@@ -137,6 +139,7 @@ __all__ = [
     "script_server",
     "stream",
     "tool",
+    "use_http_client",
 ]
 
 

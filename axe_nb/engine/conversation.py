@@ -22,7 +22,6 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
-    WireCache,
     close_open_calls,
     dump,
 )
@@ -45,7 +44,6 @@ class Conversation:
         self._model = ModelClient(plan)
         self._plan = plan
         self.messages = close_open_calls(plan.job.history)
-        self._wire = WireCache()
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -193,7 +191,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, wire=self._wire, log=WireLog(),
+            system_ends=plan.briefing.system_ends, log=WireLog(),
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

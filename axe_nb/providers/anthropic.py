@@ -9,8 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from itertools import accumulate
 from typing import Any
 
 from axe_nb.answer_tool import with_answer_tool
@@ -19,14 +18,13 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usag
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.parts import split_parts
 from axe_nb.pictures.picture import Picture
-from axe_nb.provider_table import PROVIDERS, ProviderInfo
+from axe_nb.provider_table import PROMPT_CACHE, PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.anthropic_stream import GAP, STREAMING, ends_work
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
+from axe_nb.providers.history import encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
-from axe_nb.providers.prompt_cache import ROLE, Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.thinking import for_anthropic
@@ -34,6 +32,11 @@ from axe_nb.providers.thinking import for_anthropic
 PATH = "/v1/messages"
 
 THINKING = ("thinking", "redacted_thinking")
+
+LEAST = 4096
+"""Bytes; shorter beginnings of a request have fewer than the 1024 tokens that the API caches."""
+
+EPHEMERAL = {"type": "ephemeral"}
 
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
@@ -119,31 +122,76 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
-    if form is None:
-        request = with_answer_tool(request)
-    past = () if request.tools else wire.list_past_tools(request)
-    tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
-    system = request.system if request.system.strip() else ""
-    turns = _encode_turns(request, b"\n".join([*tools, dump(system)]))
-    prefix = mark_prefix(request, Prefix(tools, system, turns))
+    request, tools, system = _begin(request)
+    before = (*tools, system) if _binds_thinking(request) else None
+    turns = _merge(encode_messages(request, encode, before))
     params = for_anthropic(request.model, wire.own_params(request))
     fields = {
         "model": request.model,
         "max_tokens": params.pop("max_tokens"),
         **params,
         **streaming,
-        **({"tool_choice": {"type": "none"}} if past else {}),
+        **({"tool_choice": {"type": "none"}} if tools and not request.tools else {}),
         **_encode_output(request, form, wire.table(params.get("output_config"))),
-        **({"system": prefix.system} if prefix.system else {}),
+        **({"system": system} if system else {}),
     }
-    return wire.envelope(fields, prefix.tools, prefix.turns)
+    if _is_worth_caching(request, (*tools, system, *turns)):
+        _mark(fields, tools, turns)
+    return wire.write_body(fields, tools, turns)
 
 
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
+    """Returns the request as it is sent, with its tools and system prompt, which come first."""
+    if request.output is None or make_closed(request.output) is None:
+        request = with_answer_tool(request)
+    tools = list(map(_encode_tool, request.tools or wire.list_past_tools(request)))
+    return request, tools, request.system if request.system.strip() else ""
+
+
+def _binds_thinking(request: Request) -> bool:
+    """True unless the model has a budget for thinking.
+
+    Such models do not bind it to what stood before it, and demand it back.
+    """
+    return find_facts("", request.model).thinking != "budget"
+
+
+def find_bound_prefix(request: Request) -> str:
+    """Returns the digest of what a reply's thinking is bound to; empty if to nothing (D-78)."""
+    request, tools, system = _begin(request)
+    return find_prefix(request, encode, (*tools, system)) if _binds_thinking(request) else ""
+
+
+def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
+    """True if a request is likely to be continued, and long enough for the API's prompt cache.
+
+    What was read before costs a tenth; writing costs a quarter more.
+    """
+    goes_on = bool(request.tools) or any(m.role == "assistant" for m in request.messages)
+    is_wanted = request.params.get(PROMPT_CACHE) is not False
+    if not (is_wanted and goes_on) or "cache_control" in request.params:
+        return False
+    return any(size >= LEAST for size in accumulate(len(dump(part)) for part in prefix))
+
+
+def _mark(
+    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
+) -> None:
+    """Marks what the prompt cache is to keep, in four places at most.
+
+    These are the ends of the tools, of the system prompt, of the latest message, which the next
+    request finds again, and of the user's before it, which the API may look for in vain behind more
+    than 20 blocks of results.
+    """
+    if tools:
+        tools[-1]["cache_control"] = EPHEMERAL
+    if system := fields.get("system"):
+        fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
+    for turn in [turn for turn in turns[-3:] if turn["role"] == "user"][-2:]:
+        turn["content"][-1]["cache_control"] = EPHEMERAL
 
 
 def _encode_output(
@@ -170,33 +218,15 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
 
-def _encode_turns(request: Request, before: bytes) -> list[bytes]:
-    """Encodes the messages as turns; the older ones are one part.
-
-    Models with a budget for thinking do not bind it to what stood before it, and demand it back.
-    """
-    is_bound = find_facts("", request.model).thinking != "budget"
-    bound_to = before if is_bound else None
-    older, recent = write_messages(request, "anthropic", encode, _join_turns, bound_to)
-    return list(filter(None, [older, *_merge(recent)]))
-
-
-def _join_turns(messages: Iterable[bytes]) -> bytes:
-    return b",".join(_merge(messages))
-
-
-def _merge(messages: Iterable[bytes]) -> list[bytes]:
+def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merges consecutive messages of one role, such as user text after tool results."""
-    turns = list(filter(None, messages))
-    roles = bytes([turn[ROLE] for turn in turns])
-    if b"uu" in roles or b"aa" in roles:
-        return [_merge_turns(list(group)) for _, group in groupby(turns, itemgetter(ROLE))]
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if turns and turns[-1]["role"] == message["role"]:
+            turns[-1]["content"] += message["content"]
+        else:
+            turns.append(message)
     return turns
-
-
-def _merge_turns(turns: Sequence[bytes]) -> bytes:
-    start = turns[0].index(b"[") + 1
-    return turns[0][:start] + b",".join(turn[start:-2] for turn in turns) + b"]}"
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -331,8 +361,8 @@ class Anthropic:
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
         return await exchange(
-            self, PATH, write_body, parse, request, STREAMING, on_delta,
-            takes_form=lambda form: make_closed(form) is not None,
+            self, PATH, body, parse, request, STREAMING, on_delta,
+            takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -83,12 +83,13 @@ _remembering = threading.Lock()
 async def exchange(
     server: Server,
     path: str,
-    encode: Callable[[Request, Mapping[str, Any]], Sequence[bytes]],
+    encode: Callable[[Request, Mapping[str, Any]], bytes],
     parse: Callable[[Mapping[str, Any]], Response],
     request: Request,
     streaming: Streaming,
     on_delta: OnDelta | None,
     takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True,
+    find_prefix: Callable[[Request], str] = lambda request: "",
 ) -> Response:
     """Sends a request and returns the answer, streamed or whole.
 
@@ -99,12 +100,13 @@ async def exchange(
     Args:
         server: the server.
         path: below its base URL.
-        encode: (request, fields that ask for a stream) -> body in pieces.
+        encode: (request, fields that ask for a stream) -> body.
         parse: reads the object of a whole reply.
         request: the request.
         streaming: how the protocol streams.
         on_delta: takes the pieces; None = a whole reply is asked for.
         takes_form: True if the protocol can ask for an answer of this schema without a tool.
+        find_prefix: digest of what the reply's own parts are bound to; empty = to nothing (D-78).
 
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
@@ -134,18 +136,14 @@ async def exchange(
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
             refusals.add_ignored()
-        return _mark(take_answer(request, response), request)
-
-
-def _mark(response: Response, request: Request) -> Response:
-    """Notes the server of the parts that it wants back, and what they followed (D-78)."""
-    if not response.echo:
+        response = take_answer(request, response)
+        if response.echo:  # who is given it again, behind which beginning (D-78)
+            if request.log:
+                request.log.server = request.server
+            marks = {SERVER: request.server, PREFIX: find_prefix(asked)}
+            echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+            response = replace(response, echo=echo)
         return response
-    if request.log:
-        request.log.server = request.server
-    marks = {SERVER: request.server, PREFIX: request.wire.get(PREFIX)}
-    marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
-    return replace(response, echo=marked)
 
 
 def _find_server(server: Server, request: Request) -> str:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
+from axe_nb.providers.history import encode_messages
 from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
@@ -89,7 +89,7 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -109,14 +109,9 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         **({"options": options} if options else {}),
         **({"format": dict(request.output)} if request.output is not None else {}),
     }
-    system = {"role": "system", "content": request.system}
-    head = dump(system) if request.system.strip() else b""
-    older, recent = write_messages(request, "ollama", encode)
-    return wire.envelope(fields, wire.function_tools(request.tools), [head, older, *recent])
-
-
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    messages = [*system, *encode_messages(request, encode)]
+    return wire.write_body(fields, wire.function_tools(request.tools), messages)
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -170,7 +165,7 @@ class Ollama:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        response = await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
         check(request, response)
         return response
 

@@ -5,7 +5,6 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,7 @@ from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
+from axe_nb.providers.history import encode_messages
 from axe_nb.providers.openai_stream import STREAMING
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
@@ -36,9 +35,6 @@ FILTERED = "content_filter"
 
 MALFORMED = "function_call_filter"
 """Beginning of Gemini's finish reason for a call that it could not read."""
-
-_USER, _ASSISTANT = b'{"role":"user"', b'{"role":"assistant"'
-"""Beginnings of messages as they are written; no text has them, as quotes are escaped there."""
 
 SIGNED = "extra_content"
 """Key with Gemini's signature of a call; the server rejects the call without it."""
@@ -100,7 +96,7 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
     ]
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -119,51 +115,34 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
     if "stream_options" in streaming:
         fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
-    system = {"role": "system", "content": request.system}
-    head = dump(system) if request.system.strip() else b""
-    older, recent = write_messages(request, "openai", encode, _join_turns)
-    messages = [head, older, *_merge_users(recent)]
-    return wire.envelope(fields, wire.function_tools(request.tools or past), messages)
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    messages = [*system, *_merge_users(encode_messages(request, encode))]
+    return wire.write_body(fields, wire.function_tools(request.tools or past), messages)
 
 
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
-
-
-def _join_turns(messages: Iterable[bytes]) -> bytes:
-    return b",".join(_merge_users(messages))
-
-
-def _merge_users(messages: Iterable[bytes]) -> list[bytes]:
+def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merges consecutive messages of the user's: templates of many models refuse them.
 
     They follow one another where an empty answer is left out, and after pictures of results.
     """
-    messages = [written for written in messages if written]
-    if not any(written.startswith(_USER) for written in messages[1:]):
-        return messages
-    merged: list[bytes] = []
-    for written in messages:
-        before = merged[-1] if merged and written.startswith(_USER) else b""
-        # what a server wants back in the assistant's messages may look like anything
-        at = -1 if before.startswith(_ASSISTANT) else before.rfind(_USER)
-        if at < 0:
-            merged.append(written)
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if merged and message["role"] == "user" == merged[-1]["role"]:
+            content = _join_contents([merged[-1]["content"], message["content"]])
+            merged[-1] = {"role": "user", "content": content}
         else:
-            merged[-1] = before[:at] + _merge_two(before[at:], written)
+            merged.append(message)
     return merged
 
 
-def _merge_two(first: bytes, second: bytes) -> bytes:
-    contents = [json.loads(message)["content"] for message in (first, second)]
+def _join_contents(contents: Sequence[Any]) -> Any:
     if all(isinstance(content, str) for content in contents):
-        return dump({"role": "user", "content": "\n\n".join(filter(None, contents))})
-    parts = [
+        return "\n\n".join(filter(None, contents))
+    return [
         part
         for content in contents
         for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
     ]
-    return dump({"role": "user", "content": parts})
 
 
 def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,7 +294,7 @@ class OpenAI:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = OpenAI

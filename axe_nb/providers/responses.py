@@ -20,7 +20,7 @@ from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
-from axe_nb.providers.history import write_messages
+from axe_nb.providers.history import encode_messages
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
@@ -132,7 +132,7 @@ def _match_calls(
     return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its instructions.
 
     Args:
@@ -155,13 +155,8 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "name": request.must_call}
-    tools = wire.write_tools(request.tools or past, "responses", _encode_tool)
-    older, recent = write_messages(request, "responses", encode)
-    return wire.envelope(fields, tools, [older, *recent], key="input")
-
-
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+    tools = list(map(_encode_tool, request.tools or past))
+    return wire.write_body(fields, tools, encode_messages(request, encode), key="input")
 
 
 def _make_params(request: Request) -> dict[str, Any]:
@@ -322,7 +317,7 @@ class Responses:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = Responses

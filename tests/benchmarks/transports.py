@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.transports`: CPU per request of our transport, beside others.
+"""`python -m tests.benchmarks.transports`: CPU per request with our free list, beside others.
 
-The same requests over plain http, TLS, a proxy and as a stream, by httpx with our transport, httpx
-with its own, and httpx over aiohttp if `httpx-aiohttp` is installed. The server is a process of its
-own. Contenders take turns; the least of the rounds counts.
+The same requests over plain http, TLS, a proxy and as a stream, by httpx with our free list, with
+its own pool, and over aiohttp if `httpx-aiohttp` is installed. The server is a process of its own.
+Contenders take turns; the least of the rounds counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import httpx
 
-from axe_nb.providers.transport import Transport
+from axe_nb.providers.transport import FreeList
 from tests.benchmarks.http_server import HttpServer
 from tests.providers.conftest import make_ca
 
@@ -81,8 +81,15 @@ def list_contenders() -> dict[str, Callable[[str], httpx.AsyncBaseTransport]]:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
         return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy or None)
 
+    def free(proxy: str) -> httpx.AsyncBaseTransport:
+        context = httpx.create_ssl_context()
+        limits = httpx.Limits(max_connections=1)
+        return FreeList(
+            lambda: httpx.AsyncHTTPTransport(context, limits=limits, proxy=proxy or None), [], 1000
+        )
+
     found: dict[str, Callable[[str], httpx.AsyncBaseTransport]] = {
-        "ours": lambda _: Transport(max_open=1000),
+        "ours": free,
         "httpx": stock,
     }
     try:

