@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -65,19 +63,11 @@ _NO_STREAM = re.compile(
 )
 """Phrases of a server that refuses to stream, with any status."""
 
-MAX_REMEMBERED = 500
-"""Servers whose refusals are remembered; one that is forgotten is found out again."""
-
 Place: TypeAlias = "tuple[str, ...]"
 """Provider, URL of requests and model; a fourth part narrows it to one form of answers."""
 
-NONE: frozenset[str] = frozenset()
-
-_refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
-"""Fields that a server is known to refuse, the most recently used last."""
-
-_remembering = threading.Lock()
-"""Held to read or change `_refused`: event loops of several threads send requests."""
+_refusals: dict[Place, frozenset[str]] = {}
+"""Fields that servers are known to refuse."""
 
 
 async def exchange(
@@ -114,10 +104,13 @@ async def exchange(
     request = replace(request, server=_find_server(server, request))
     if request.log and any(message.echo for message in request.messages):
         request.log.server = request.server
-    refusals = _Refusals(server, request)
+    wide, narrow = _find_places(server, request)
+    refused = {*_refusals.get(wide, ()), *_refusals.get(narrow, ())}
+    if request.log and request.log.recorded is not None:
+        refused = set(request.log.refused)
+    found: list[tuple[Place, str]] = []
     needs_tool = request.output is not None and not takes_form(request.output)
     while True:
-        refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = leave_out(request, {*refused, OUTPUT} if needs_tool else refused)
         body = encode(asked, fields)
@@ -127,15 +120,18 @@ async def exchange(
         try:
             data = await post(server, path, body, asked, streaming, on_delta if fields else None)
         except ProviderError as error:
-            if field := _find_refused(error, asked, fields):
-                refusals.add(field, error)
-                continue
-            if error.status in REFUSALS:
-                refusals.forget()  # the field was perhaps not what was wrong
-            raise
+            field = _find_refused(error, asked, fields)
+            if not field:
+                raise
+            refused.add(field)
+            is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
+            found.append((narrow if field == OUTPUT and is_of_this_one else wide, field))
+            continue
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
-            refusals.add_ignored()
+            found.append((wide, OUTPUT))
+        for place, field in found:  # only now: a field was perhaps not what was wrong
+            _refusals[place] = _refusals.get(place, frozenset()) | {field}
         response = take_answer(request, response)
         if response.echo:  # who is given it again, behind which beginning (D-78)
             if request.log:
@@ -154,51 +150,19 @@ def _find_server(server: Server, request: Request) -> str:
     return hashlib.sha256(place).hexdigest()[:16]
 
 
-class _Refusals:
-    """Fields that a server refuses, in any request or in those for one form of answers."""
+def _find_places(server: Server, request: Request) -> tuple[Place, Place]:
+    """Returns what refusals are known for: the model of a server, and there this form of answers.
 
-    def __init__(self, server: Server, request: Request) -> None:
-        """Recalls what is known; of a recorded reply, what its request shows."""
-        url = server.base_url + server.info.chat_path
-        self._wide: Place = (server.info.name, url, request.model)
-        self._narrow: Place = self._wide
-        if request.output is not None:
-            self._narrow = (*self._wide, _identify_form(request))
-        both = (self._wide, self._narrow)
-        with _remembering:
-            known: dict[Place, frozenset[str]] = {p: _refused[p] for p in both if p in _refused}
-        self._known = known
-        for place, fields in known.items():
-            _remember(place, fields)
-        self._found = dict(known)
-        if request.log and request.log.recorded is not None:
-            self._found = dict.fromkeys(both, request.log.refused)
-
-    @property
-    def all(self) -> frozenset[str]:
-        """The fields that this request must not have."""
-        return NONE.union(*self._found.values())
-
-    def add(self, field: str, error: ProviderError) -> None:
-        """Remembers a field that the server has refused by an error."""
-        is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
-        place = self._narrow if field == OUTPUT and is_of_this_one else self._wide
-        self._found[place] = self._found.get(place, NONE) | {field}
-        _remember(place, self._found[place])
-
-    def add_ignored(self) -> None:
-        """Remembers that the server takes the form of an answer, but does not keep to it."""
-        self._found[self._wide] = self._found.get(self._wide, NONE) | {OUTPUT}
-        _remember(self._wide, self._found[self._wide])
-
-    def forget(self) -> None:
-        """Removes what this request has added."""
-        for place, fields in self._found.items():
-            if (known := self._known.get(place, NONE)) != fields:
-                _remember(place, known)
+    The form is the same with and without tools for most servers, but not for all.
+    """
+    wide = (server.info.name, server.base_url + server.info.chat_path, request.model)
+    if request.output is None:
+        return wide, wide
+    form = dump([dict(request.output), bool(request.tools)])
+    return wide, (*wide, hashlib.sha256(form).hexdigest())
 
 
-def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, Any]:
+def _find_fields(streaming: Streaming, refused: Set[str]) -> Mapping[str, Any]:
     """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
@@ -218,22 +182,6 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
     if name == SUMMARY:
         return SUMMARY not in asked.refused and asks_for_summary(asked.params)
     return bool(asked.must_call) if name == FORCED else name in fields
-
-
-def _identify_form(request: Request) -> str:
-    """A text that is the same for all requests for one form of answers, with or without tools."""
-    form = dump([dict(request.output or {}), bool(request.tools)])
-    return hashlib.sha256(form).hexdigest()
-
-
-def _remember(place: Place, refused: frozenset[str]) -> None:
-    """Notes what a server refuses; of too many servers, the one asked longest ago is forgotten."""
-    with _remembering:
-        _refused.pop(place, None)
-        if refused:
-            _refused[place] = refused
-        if len(_refused) > MAX_REMEMBERED:
-            _refused.popitem(last=False)
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:

@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
+from axe_nb.providers.assembly import Deltas, append_text, check_parts
 from axe_nb.providers.connections import show_server
+from axe_nb.providers.decoders import NDJSONDecoder
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import encode_messages
-from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
+from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import for_ollama
 
 PATH = "/api/chat"
@@ -149,6 +151,65 @@ def check(request: Request, response: Response) -> None:
         raise ProviderError(
             "server", "response contains no content", hint="try again, or use another model"
         )
+
+
+class OllamaAssembly:
+    """The lines of one reply; the last one has `done: true`."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._top: dict[str, Any] = {}
+        self._message: dict[str, Any] | None = None
+        self._calls: list[dict[str, Any]] = []
+
+    def end(self) -> None:
+        """Notes the end mark of another protocol, which means nothing here."""
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds a line."""
+        self._top.update(data)
+        message = data.get("message")
+        if isinstance(message, dict):
+            self._message = self._message or {}
+            for key, value in message.items():
+                self._add_value(self._message, key, value)
+        if data.get("done"):
+            self.is_complete = self.has_ended = True
+
+    def _add_value(self, message: dict[str, Any], key: str, value: object) -> None:
+        if key == "tool_calls":
+            self._add_calls(value)
+        elif key in ("content", "thinking") and isinstance(value, str):
+            append_text(message, key, value)
+            self._deltas.add(value, "text" if key == "content" else "reasoning")
+        elif value is not None:
+            message[key] = value
+
+    def _add_calls(self, value: object) -> None:
+        for call in wire.tables(value, "tool_calls"):
+            check_parts(len(self._calls) + 1)
+            function = wire.table(call.get("function"))
+            self._deltas.begin_call(len(self._calls), function.get("name"))
+            if arguments := function.get("arguments"):
+                text = arguments if isinstance(arguments, str) else dump(arguments).decode()
+                self._deltas.add(text, "arguments", len(self._calls))
+            self._calls.append(call)
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has."""
+        if self._message is None:
+            return self._top
+        calls = {"tool_calls": self._calls} if self._calls else {}
+        return {**self._top, "message": {**self._message, **calls}}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True},),
+    decoder=NDJSONDecoder,
+    assembly=OllamaAssembly,
+)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +21,8 @@ from axe_nb.providers.anthropic import Anthropic
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
-from tests.providers.raw_server import HELLO, always, raw_server, reply
+from tests.providers.raw_server import HELLO, Peer, always, raw_server, reply
+from tests.providers.test_proxies import pump
 
 STREAM = (
     b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
@@ -131,3 +137,85 @@ def test_each_provider_sends_its_own_headers() -> None:
 
 def server_port(address: str) -> str:
     return address.rpartition(":")[2]
+
+
+@pytest.fixture
+def own_client() -> Iterator[None]:
+    """Whatever a test sets as its own client ends with it."""
+    yield
+    axe_nb.use_http_client(None)
+
+
+def test_requests_go_over_a_client_of_the_users_own(
+    own_client: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    asked: list[httpx.Request] = []
+    made: list[httpx.AsyncClient] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=HELLO)
+
+    def make() -> httpx.AsyncClient:
+        transport = httpx.MockTransport(answer)
+        made.append(httpx.AsyncClient(transport=transport, headers={"x-team": "seven"}))
+        return made[-1]
+
+    axe_nb.use_http_client(make)
+    assert send(HOST, f"{HOST}/other") == ["hello", "hello"]
+    assert [client.is_closed for client in made] == [True], "one for each loop, closed with it"
+    assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+    assert asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert asked[0].headers["x-team"] == "seven"
+    assert asked[0].extensions["timeout"]["read"] == 120
+    axe_nb.use_http_client(None)
+    with respx.mock:
+        respx.post(CHAT).mock(httpx.Response(418))
+        assert "418" in send(HOST)[0]
+
+
+def test_a_client_of_the_users_own_presents_its_certificate(
+    own_client: None, own_ca: OwnCA, tmp_path: Path
+) -> None:
+    pem = tmp_path / "me.pem"
+    own_ca.ca.issue_cert("me@example.org").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    context = own_ca.server()
+    context.verify_mode = ssl.CERT_REQUIRED
+    own_ca.ca.configure_trust(context)
+    own = ssl.create_default_context(cafile=str(own_ca.file))
+    own.load_cert_chain(pem)
+    with raw_server(always(reply()), context) as server:
+        assert "client certificate" in send(server.url)[0]
+        axe_nb.use_http_client(lambda: httpx.AsyncClient(verify=own))
+        assert send(server.url) == ["hello"]
+
+
+def socks(peer: Peer) -> None:
+    """A SOCKS5 proxy without a login, for addresses of IPv4 and names."""
+    peer.sock.recv(2 + peer.sock.recv(2, socket.MSG_PEEK)[1])
+    peer.send(b"\5\0")
+    kind = peer.sock.recv(4)[3]
+    size = 4 if kind == 1 else peer.sock.recv(1)[0]
+    host = peer.sock.recv(size)
+    port = int.from_bytes(peer.sock.recv(2), "big")
+    peer.server.heads.append(socket.inet_ntoa(host) if kind == 1 else host.decode())
+    with socket.create_connection((peer.server.heads[-1], port)) as there:
+        peer.send(b"\5\0\0\1" + bytes(6))
+        pump(peer.sock, there)
+
+
+@pytest.mark.parametrize("way", ["environment", "own client"])
+def test_requests_go_through_a_socks_proxy(
+    own_client: None, context: Any, way: str, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("socksio")
+    with raw_server(always(reply()), context) as server, raw_server(socks) as proxy:
+        address = proxy.url.replace("http", "socks5")
+        if way == "environment":
+            monkeypatch.setenv("ALL_PROXY", address)
+        else:
+            trusted = ssl.create_default_context(cafile=str(own_ca.file))
+            axe_nb.use_http_client(lambda: httpx.AsyncClient(proxy=address, verify=trusted))
+        assert send(server.url, server.url) == ["hello", "hello"]
+        assert proxy.heads == ["127.0.0.1"], "one connection for both"
