@@ -142,7 +142,8 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
     found: Category = category(status) if status else next(iter(kinds), "server")
     if found == "bad_request" and is_wrong_key(data):
         return "auth", False
-    if codes & _REFUSAL_CODES or _is_flagged(data):
+    moderated = (table(error.get("metadata")) for error in _list_errors(data))  # by OpenRouter
+    if codes & _REFUSAL_CODES or any("flagged_input" in entry for entry in moderated):
         return "refusal", False
     if codes & _FAILED_CALLS:
         return found, True
@@ -209,7 +210,7 @@ def find_message(data: Any) -> str:
     if isinstance(data, str):
         return data.strip()
     if isinstance(data, list):
-        return _join_problems(data)
+        return "; ".join(filter(None, map(find_message, data[:MAX_PROBLEMS])))
     if not isinstance(data, dict):
         return ""
     keys = ("error", "message", "Message", "detail", "msg")
@@ -244,10 +245,6 @@ def _split(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
-def _join_problems(problems: list[Any]) -> str:
-    return "; ".join(filter(None, map(find_message, problems[:MAX_PROBLEMS])))
-
-
 def _format_location(location: Any) -> str:
     """Formats the place that FastAPI names, such as body.messages.0.role."""
     if not isinstance(location, list):
@@ -264,12 +261,6 @@ def _find_upstream(metadata: Mapping[str, Any]) -> str:
     message = find_message(raw)
     name = metadata.get("provider_name")
     return f"{name}: {message}" if message and isinstance(name, str) and name else message
-
-
-def _is_flagged(data: Any) -> bool:
-    """True if OpenRouter's moderation has flagged the input."""
-    metadata = (table(error.get("metadata")) for error in _list_errors(data))
-    return any("flagged_input" in entry for entry in metadata)
 
 
 def _list_errors(data: Any) -> Iterator[dict[str, Any]]:

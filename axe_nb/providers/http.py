@@ -26,12 +26,6 @@ MAX_REPLY = 32 * 1024 * 1024
 MAX_STREAM = 4 * MAX_REPLY
 """Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
 
-SMALL_PIECE = 16
-"""Bytes; a model's token is larger, with what a stream has around it."""
-
-MAX_SMALL_PIECES = 100_000
-"""Pieces of a reply that may be smaller on average: 5 s of the processor."""
-
 EXPIRED = 401
 """Status of a server that does not accept the key, or not any more."""
 
@@ -160,15 +154,12 @@ async def _bound(
     Raises:
         ProviderError: the connection breaks, or the reply is too large.
     """
-    size = number = 0
+    size = 0
     try:
         async for piece in pieces:
             size += len(piece)
-            number += 1
             if size > limit:
                 raise _too_large(limit)
-            if number > MAX_SMALL_PIECES and size < number * SMALL_PIECE:
-                raise ProviderError("server", "the reply arrived in too many tiny pieces")
             log.add(piece)
             yield piece
     except ProviderError as error:

@@ -113,7 +113,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     }
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     messages = [*system, *encode_messages(request, encode)]
-    return wire.write_body(fields, wire.function_tools(request.tools), messages)
+    return wire.write_body(fields, [*map(wire.encode_function, request.tools)], messages)
 
 
 def parse(data: Mapping[str, Any]) -> Response:

@@ -21,7 +21,7 @@ from axe_nb.providers.connections import show_server
 from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import encode_messages
-from axe_nb.providers.output_schema import make_strict
+from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streamed_reply import Streaming
@@ -112,7 +112,10 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     own = params.pop("stream_options", None)  # refused in requests for whole replies
     fields = {"model": request.model, **params, **streaming}
     if request.output is not None:
-        fields["response_format"] = _encode_output(request.output)
+        fields["response_format"] = {
+            "type": "json_schema",
+            "json_schema": name_form(request.output),
+        }
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
@@ -122,7 +125,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     messages = [*system, *_merge_users(encode_messages(request, encode))]
-    return wire.write_body(fields, wire.function_tools(request.tools or past), messages)
+    return wire.write_body(fields, [*map(wire.encode_function, request.tools or past)], messages)
 
 
 def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -148,13 +151,6 @@ def _join_contents(contents: Sequence[Any]) -> Any:
         for content in contents
         for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
     ]
-
-
-def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
-    strict = make_strict(schema)
-    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
-    return {"type": "json_schema", "json_schema": form}
 
 
 def _make_params(request: Request) -> dict[str, Any]:

@@ -233,7 +233,8 @@ def _make_status_error(
         message = f"{phrase}: {first}" if first else phrase
     category, is_retryable = classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
-    wait = _parse_wait(headers)
+    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
+    wait = _parse_retry_after(headers.get("retry-after", "")) if wait is None else wait
     error = ProviderError(
         category,
         message,
@@ -322,12 +323,6 @@ def _format_location(location: str) -> str:
         return "another URL"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path or "another URL"
-
-
-def _parse_wait(headers: Headers) -> float | None:
-    """Parses the seconds to wait that the headers give; None if they give none."""
-    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
-    return _parse_retry_after(headers.get("retry-after", "")) if wait is None else wait
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:

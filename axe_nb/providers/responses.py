@@ -33,7 +33,7 @@ from axe_nb.providers.connections import show_server
 from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
 from axe_nb.providers.history import encode_messages
-from axe_nb.providers.output_schema import make_strict
+from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streamed_reply import Streaming
@@ -160,7 +160,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     if request.output is not None:
         fields["text"] = {
             **wire.table(params.get("text")),
-            "format": _encode_output(request.output),
+            "format": {"type": "json_schema", **name_form(request.output)},
         }
     past = () if request.tools else wire.list_past_tools(request)
     if past:
@@ -194,13 +194,6 @@ def _make_params(request: Request) -> dict[str, Any]:
         own = own if isinstance(own, (list, tuple)) else (own,)
         params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))
     return params
-
-
-def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
-    strict = make_strict(schema)
-    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
-    return {"type": "json_schema", **form}
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:

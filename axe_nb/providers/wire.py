@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -195,12 +195,8 @@ def list_past_tools(request: Request) -> Sequence[ToolSpec]:
     return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
-def function_tools(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
-    """Encodes tools for OpenAI and Ollama (A-3.1, A-4.1)."""
-    return [_encode_function(spec) for spec in specs]
-
-
-def _encode_function(spec: ToolSpec) -> dict[str, Any]:
+def encode_function(spec: ToolSpec) -> dict[str, Any]:
+    """Encodes a tool for OpenAI and Ollama (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
     function = {
@@ -227,17 +223,13 @@ def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
     for result in results:
         if result.pictures:
             name = f" of {tool_name(result.name)}" if result.name else ""
-            parts += [f"\n\nShown by the result{name}:", *_on_lines(result.pictures)]
+            parts.append(f"\n\nShown by the result{name}:")
+            for picture in result.pictures:
+                parts += ["\n", picture]
     if not parts:
         return None
     text, pictures = join_parts(parts)
     return Message("user", text.lstrip("\n"), pictures=pictures)
-
-
-def _on_lines(pictures: Iterable[Picture]) -> Iterator[str | Picture]:
-    for picture in pictures:
-        yield "\n"
-        yield picture
 
 
 def write_body(
