@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import httpx
 import pytest
@@ -110,17 +109,6 @@ def test_every_base_url_and_every_loop_has_connections_of_its_own(server: Replay
     assert server.log("hello")[-1].connection == 2
 
 
-@pytest.mark.req("D-25")
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again(server: Replay) -> None:
-    async def turns() -> None:
-        for _ in range(3):
-            await OpenAI(server.url("idle"), KEY).send(ask())
-            assert await asyncio.to_thread(server.closed.acquire, timeout=30)
-
-    asyncio.run(turns())
-    assert [asked.connection for asked in server.log("idle")] == [0, 1, 2]
-
-
 @pytest.mark.req("D-25", "D-8")
 def test_connections_close_when_the_loop_ends(server: Replay) -> None:
     async def turn() -> bool:
@@ -167,20 +155,6 @@ def test_a_loop_that_goes_on_after_its_generators_gets_new_connections(server: R
     """
     assert run_script(script) == ["hello", "hello"]
     assert [asked.connection for asked in server.log("hello")] == [0, 1]
-
-
-@pytest.mark.req("D-8", "A-C7")
-def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
-    async def cancelled() -> None:
-        sending = asyncio.create_task(OpenAI(server.url("silence"), KEY).send(ask()))
-        while not server.log("silence"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        sending.cancel()
-        await sending
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
-    assert server.left.acquire(timeout=30)
 
 
 @pytest.mark.req("D-8")
@@ -315,35 +289,6 @@ def test_a_name_that_nobody_has_is_a_server_error(host: str) -> None:
     )
 
 
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("name", ["closed", "short", "cut"])
-def test_a_reply_that_breaks_off_is_a_server_error(server: Replay, name: str) -> None:
-    error = failure(server.url(name))
-    assert error.category == "server"
-    assert error.detail.startswith(f"the connection to {server.url(name)} failed: ")
-    assert error.retryable
-
-
-@pytest.mark.req("B-5")
-def test_a_server_that_speaks_no_http_is_a_server_error() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"]}")
-        writer.write(b"220 mail.example ESMTP\r\n")
-
-    async def ask_it() -> None:
-        async with serving(answer) as url:
-            await OpenAI(url, KEY).send(ask())
-
-    with pytest.raises(ProviderError, match="server: the connection to http://127"):
-        asyncio.run(ask_it())
-
-
-@pytest.mark.req("B-5")
-def test_plain_http_at_an_https_address_is_a_server_error(server: Replay) -> None:
-    error = failure(server.url("hello").replace("http:", "https:"))
-    assert error.detail.startswith("no secure connection to https://127.0.0.1:")
-
-
 @pytest.mark.req("B-4", "B-5")
 def test_a_redirect_is_not_followed(server: Replay) -> None:
     error = failure(server.url("moved"))
@@ -422,26 +367,6 @@ def test_name_and_password_of_a_base_url_are_used_and_not_shown(
         assert "secret-password" not in str(error) + error.hint
     assert "/v1/chat/completions" in caplog.text, "requests are logged"
     assert "secret-password" not in caplog.text
-
-
-@pytest.mark.req("B-5")
-def test_a_proxy_that_cannot_be_used_is_one_clear_line(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
-    error = failure("http://example.invalid")
-    assert error.detail.startswith("cannot set up a connection to http://example.invalid: ")
-    assert "HTTPS_PROXY" in error.hint
-
-
-@pytest.mark.req("B-5")
-def test_a_certificate_file_that_is_not_there_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    error = failure(f"https://127.0.0.1:{free_port()}")
-    assert "cannot set up" in error.detail
-    assert "SSL_CERT_FILE" in error.hint
 
 
 @pytest.mark.req("B-2", "A-X1")

@@ -29,6 +29,8 @@ STREAM = (
     b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
     b"data: [DONE]\n\n"
 )
+pytestmark = pytest.mark.req("D-74")
+
 HOST = "https://models.example"
 CHAT = f"{HOST}/v1/chat/completions"
 

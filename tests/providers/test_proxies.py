@@ -217,18 +217,6 @@ def test_a_server_that_breaks_off_behind_a_proxy_names_both(
         )
 
 
-@pytest.mark.req("B-3", "B-5")
-@pytest.mark.parametrize("proxy", ["gopher://{}@h", "socks5://{}@h:1", "http://{}@h:x", "http://"])
-def test_a_proxy_that_cannot_be_used_is_one_line_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, proxy: str
-) -> None:
-    monkeypatch.setenv("HTTP_PROXY", proxy.format(LOGIN))
-    (failed,) = send("http://api.example.org")
-    assert failed.startswith("cannot set up a connection to http://api.example.org: ")
-    assert "HTTPS_PROXY" in failed
-    assert "pa55" not in failed
-
-
 def test_certificates_are_those_of_the_moment(
     monkeypatch: pytest.MonkeyPatch, own_ca: OwnCA, other_ca: OwnCA
 ) -> None:
