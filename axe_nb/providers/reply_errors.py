@@ -23,7 +23,9 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
+    MAX_SEARCHED,
     classify,
+    counts_answer,
     find_code,
     find_message,
     find_parameter,
@@ -31,8 +33,9 @@ from axe_nb.providers.error_bodies import (
     find_written,
     is_failed_call,
     is_quota,
+    is_too_long,
+    refuses_pictures,
 )
-from axe_nb.providers.error_words import MAX_SEARCHED, counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
 from axe_nb.redaction import MASK, redact
