@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -122,6 +122,8 @@ async def exchange(
         except ProviderError as error:
             field = _find_refused(error, asked, fields)
             if not field:
+                if error.status not in REFUSALS:  # else a field was perhaps not what was wrong
+                    _remember(found)
                 raise
             refused.add(field)
             is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
@@ -130,8 +132,7 @@ async def exchange(
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
             found.append((wide, OUTPUT))
-        for place, field in found:  # only now: a field was perhaps not what was wrong
-            _refusals[place] = _refusals.get(place, frozenset()) | {field}
+        _remember(found)
         response = take_answer(request, response)
         if response.echo:  # who is given it again, behind which beginning (D-78)
             if request.log:
@@ -140,6 +141,11 @@ async def exchange(
             echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
             response = replace(response, echo=echo)
         return response
+
+
+def _remember(found: Iterable[tuple[Place, str]]) -> None:
+    for place, field in found:
+        _refusals[place] = _refusals.get(place, frozenset()) | {field}
 
 
 def _find_server(server: Server, request: Request) -> str:
