@@ -178,12 +178,12 @@ async def _read(
     """Returns the body of a reply, or the body that a whole reply would have."""
     if streaming is None or not 200 <= status < 300:
         return _check_size(b"".join([piece async for piece in pieces]))
-    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
     if on_delta is None:
         reply = b"".join([piece async for piece in pieces])
         if not is_stream(reply):
             return _check_size(reply)
         pieces = _once(reply)
+    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
     try:
         return _check_size(await stream.read(pieces))
     except ProviderError as error:

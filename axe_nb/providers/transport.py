@@ -62,10 +62,9 @@ class _Connection:
         self._stream: Any = None
         """Its bytes, as httpcore has them; None as long as there is no reply."""
 
-    def watch(self, response: httpx.Response) -> None:
+    def watch(self, stream: Any) -> None:
         """Notes from now on if a byte has arrived."""
-        stream = response.extensions.get("network_stream")  # a mock has none
-        if stream is None or stream is self._stream:
+        if stream is self._stream:
             return
         self._stream, read = stream, stream.read
 
@@ -78,7 +77,7 @@ class _Connection:
 
     def is_usable(self) -> bool:
         """True if the server has neither closed the idle connection nor sent anything."""
-        return self._stream is not None and not self._stream.get_extra_info("is_readable")
+        return not self._stream.get_extra_info("is_readable")
 
 
 class FreeList(httpx.AsyncBaseTransport):
@@ -129,10 +128,10 @@ class FreeList(httpx.AsyncBaseTransport):
         except BaseException:
             await connection.transport.aclose()
             raise
-        if response.is_closed:  # a mock's, which has been read
+        if "network_stream" not in response.extensions:  # a mock's
             await self.release(connection, is_whole=False)
             return response
-        connection.watch(response)
+        connection.watch(response.extensions["network_stream"])
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _Body(response.stream, self, connection)
         return response
@@ -159,7 +158,7 @@ class FreeList(httpx.AsyncBaseTransport):
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
         self._busy -= 1
-        if is_whole and connection.is_usable():
+        if is_whole:
             connection.until = time.monotonic() + IDLE_SECONDS
             self._idle.append(connection)
         else:
