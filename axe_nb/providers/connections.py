@@ -85,7 +85,7 @@ class _Loop:
     """A generator that closes the clients when the loop closes it: no run knows that it is the
     last of its loop."""
 
-    async def send(self, server: Server, method: str, path: str, body: bytes) -> httpx.Response:
+    async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived; it must be closed.
 
         Raises:
@@ -104,7 +104,7 @@ class _Loop:
         headers |= server.info.headers_with(server.key)
         client = self._find_client(server, address.url)
         request = client.build_request(
-            method,
+            "POST" if body else "GET",
             address.url,
             headers=headers | address.login,
             content=body or None,

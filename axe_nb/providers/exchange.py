@@ -16,7 +16,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
 from axe_nb.providers.history import PREFIX, SERVER
-from axe_nb.providers.http import post
+from axe_nb.providers.http import ask_server
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import asks_for_summary
@@ -118,7 +118,8 @@ async def exchange(
             request.log.streaming = dict(fields)
             request.log.refused = asked.refused
         try:
-            data = await post(server, path, body, asked, streaming, on_delta if fields else None)
+            taker = on_delta if fields else None
+            data = await ask_server(server, path, body, asked, streaming, taker)
         except ProviderError as error:
             field = _find_refused(error, asked, fields)
             if not field:

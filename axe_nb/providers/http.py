@@ -33,15 +33,17 @@ Received = tuple[int, Headers, bytes]
 """(status, headers, body) of a reply."""
 
 
-async def post(
+async def ask_server(
     server: Server,
     path: str,
-    body: bytes,
-    request: Request,
+    body: bytes = b"",
+    request: Request | None = None,
     streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
 ) -> dict[str, Any]:
-    """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
+    """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
+
+    Cancelling closes the connection.
 
     Args:
         server: the server.
@@ -58,41 +60,16 @@ async def post(
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
             stream is cut or reports an error. It has the text so far.
     """
-    return await _send(server, "POST", path, body, request, streaming, on_delta)
-
-
-async def get(server: Server, path: str) -> dict[str, Any]:
-    """Sends a GET and returns the JSON object of the reply; cancelling closes the connection.
-
-    Raises:
-        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
-    """
-    return await _send(server, "GET", path, b"")
-
-
-async def _send(
-    server: Server,
-    method: str,
-    path: str,
-    body: bytes,
-    request: Request | None = None,
-    streaming: Streaming | None = None,
-    on_delta: OnDelta | None = None,
-) -> dict[str, Any]:
     log = (request.log if request else None) or WireLog()
-
-    async def receive() -> Received:
-        return await _receive(server, method, path, body, log, streaming, on_delta)
-
     try:
         if log.recorded:
             received = await _play(server, log.recorded, log, streaming, on_delta)
         else:
             server = await fill_in_key(server)
-            received = await receive()
+            received = await _receive(server, path, body, log, streaming, on_delta)
             if received[0] == EXPIRED and server.info.key_command:
                 server = await fill_in_key(forget_key(server))
-                received = await receive()
+                received = await _receive(server, path, body, log, streaming, on_delta)
         status, headers, reply = received
         try:
             return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
@@ -121,7 +98,6 @@ async def _play(
 
 async def _receive(
     server: Server,
-    method: str,
     path: str,
     body: bytes,
     log: WireLog,
@@ -133,7 +109,7 @@ async def _receive(
     loop = await find_loop()
     async with loop.slots:
         try:
-            response = await loop.send(server, method, path, body)
+            response = await loop.send(server, path, body)
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
             raise log.fail(make_connection_error(server, error)) from None
         try:
