@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 from axe_nb.providers.connection_errors import CONNECT_SECONDS, without_login
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.protocol import Server
-from axe_nb.providers.secrets import mask_query
 
 if TYPE_CHECKING:
     import httpx
@@ -45,27 +44,22 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
 
 
 class _Address(NamedTuple):
-    """A URL to ask, and beside it what must not be in logs: httpx logs the URL of a request."""
+    """A URL to ask, without the login of the base URL."""
 
     url: httpx.URL
     login: dict[str, str]
-    """The header with the login of the base URL, if it has one."""
-    target: dict[str, bytes]
-    """httpx's extension with the path and query, if the query has a key."""
+    """The header with the login, if there is one."""
 
 
 def _find_address(base_url: str, path: str) -> _Address:
-    import httpx
+    from axe_nb.providers.transport import QuietURL
 
-    url = httpx.URL(base_url)
+    url = QuietURL(base_url)
     login = b64encode(f"{url.username}:{url.password}".encode()).decode()
     target = url.raw_path.rstrip(b"/") + path.encode()
-    shown, _, query = target.partition(b"?")
-    has_key = mask_query(query.decode()) != query.decode()
     return _Address(
-        url.copy_with(userinfo=b"", raw_path=shown if has_key else target),
+        QuietURL(url.copy_with(userinfo=b"", raw_path=target)),
         {"authorization": f"Basic {login}"} if url.userinfo else {},
-        {"target": target} if has_key else {},
     )
 
 
@@ -109,8 +103,8 @@ class _Loop:
             headers=headers | address.login,
             content=body or None,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout),
-            extensions=dict(address.target),
         )
+        request.url = address.url
         return await client.send(request, stream=True, follow_redirects=False)
 
     def _find_client(self, server: Server, url: httpx.URL) -> httpx.AsyncClient:

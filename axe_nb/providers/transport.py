@@ -24,6 +24,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from axe_nb.providers.secrets import mask_query
+
 IDLE_SECONDS = 60.0
 """Time after which a kept connection is not used any more."""
 
@@ -44,6 +46,14 @@ SOCKET_OPTIONS = [
         if hasattr(socket, name)
     ),
 ]
+
+
+class QuietURL(httpx.URL):
+    """A URL whose keys in the query are not in its text: httpx logs the URL of each request."""
+
+    def __str__(self) -> str:
+        address, mark, query = super().__str__().partition("?")
+        return f"{address}{mark}{mask_query(query)}"
 
 
 class SetupError(httpx.TransportError):
