@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
+from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
@@ -430,3 +432,15 @@ def test_a_base_url_that_is_no_address_is_refused(
     ) as raised:
         make("ollama", Config())
     assert "AXE_OLLAMA_BASE_URL" in raised.value.hint
+
+
+@pytest.mark.req("B-3")
+def test_a_key_in_the_query_of_a_base_url_is_sent_and_not_logged(
+    server: Replay, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    info = replace(PROVIDERS["openai"], query="key=5ecre7-5ecre7-5ecre7-5ecre7")
+    asyncio.run(OpenAI(server.url("hello"), KEY, info).send(ask()))
+    assert server.log("hello")[0].path.endswith("?key=5ecre7-5ecre7-5ecre7-5ecre7")
+    assert "/v1/chat/completions?key=***" in caplog.text
+    assert "5ecre7" not in caplog.text
