@@ -66,7 +66,7 @@ _NO_STREAM = re.compile(
 Place: TypeAlias = "tuple[str, ...]"
 """Provider, URL of requests and model; a fourth part narrows it to one form of answers."""
 
-_refusals: dict[Place, frozenset[str]] = {}
+_refused: dict[Place, frozenset[str]] = {}
 """Fields that servers are known to refuse."""
 
 
@@ -105,7 +105,7 @@ async def exchange(
     if request.log and any(message.echo for message in request.messages):
         request.log.server = request.server
     wide, narrow = _find_places(server, request)
-    refused = {*_refusals.get(wide, ()), *_refusals.get(narrow, ())}
+    refused = {*_refused.get(wide, ()), *_refused.get(narrow, ())}
     if request.log and request.log.recorded is not None:
         refused = set(request.log.refused)
     found: list[tuple[Place, str]] = []
@@ -146,7 +146,7 @@ async def exchange(
 
 def _remember(found: Iterable[tuple[Place, str]]) -> None:
     for place, field in found:
-        _refusals[place] = _refusals.get(place, frozenset()) | {field}
+        _refused[place] = _refused.get(place, frozenset()) | {field}
 
 
 def _find_server(server: Server, request: Request) -> str:

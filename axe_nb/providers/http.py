@@ -5,6 +5,7 @@ Source: B-4, B-5, D-8, D-30.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -25,6 +26,9 @@ MAX_REPLY = 32 * 1024 * 1024
 
 MAX_STREAM = 4 * MAX_REPLY
 """Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
+
+BREATH = 50
+"""Pieces of a reply between two that let other tasks run."""
 
 EXPIRED = 401
 """Status of a server that does not accept the key, or not any more."""
@@ -60,25 +64,36 @@ async def ask_server(
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
             stream is cut or reports an error. It has the text so far.
     """
-    log = (request.log if request else None) or WireLog()
     try:
-        if log.recorded:
-            received = await _play(server, log.recorded, log, streaming, on_delta)
-        else:
-            server = await fill_in_key(server)
-            received = await _receive(server, path, body, log, streaming, on_delta)
-            if received[0] == EXPIRED and server.info.key_command:
-                server = await fill_in_key(forget_key(server))
-                received = await _receive(server, path, body, log, streaming, on_delta)
-        status, headers, reply = received
-        try:
-            return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
-        except ProviderError as error:
-            raise name_proxy(error, server, headers) from None
+        return await _ask_and_read(server, path, body, request, streaming, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
+
+
+async def _ask_and_read(
+    server: Server,
+    path: str,
+    body: bytes,
+    request: Request | None,
+    streaming: Streaming | None,
+    on_delta: OnDelta | None,
+) -> dict[str, Any]:
+    log = (request.log if request else None) or WireLog()
+    if log.recorded:
+        received = await _play(server, log.recorded, log, streaming, on_delta)
+    else:
+        server = await fill_in_key(server)
+        received = await _receive(server, path, body, log, streaming, on_delta)
+        if received[0] == EXPIRED and server.info.key_command:
+            server = await fill_in_key(forget_key(server))
+            received = await _receive(server, path, body, log, streaming, on_delta)
+    status, headers, reply = received
+    try:
+        return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
+    except ProviderError as error:
+        raise name_proxy(error, server, headers) from None
 
 
 async def _play(
@@ -130,10 +145,13 @@ async def _bound(
     Raises:
         ProviderError: the connection breaks, or the reply is too large.
     """
-    size = 0
+    size = number = 0
     try:
         async for piece in pieces:
             size += len(piece)
+            number += 1
+            if number % BREATH == 0:  # many may have arrived at once
+                await asyncio.sleep(0)
             if size > limit:
                 raise _too_large(limit)
             log.add(piece)

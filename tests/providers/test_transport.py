@@ -258,22 +258,6 @@ def test_cancelling_a_request_that_is_still_being_sent_stops_it() -> None:
     assert sum(received) < 30_000_000, "the rest lay in the sockets' buffers only"
 
 
-@pytest.mark.req("D-23")
-def test_a_reply_to_a_request_that_is_not_read_to_its_end_arrives() -> None:
-    def answer(peer: Peer) -> None:
-        peer.sock.recv(1000)
-        peer.send(reply(b"too large", status="413 Too Large"))
-        peer.reset()
-
-    async def post(url: str) -> list[tuple[int, str]]:
-        async with client_of(url, 1) as client:
-            replies = [await client.post(url, content=b"x" * 8_000_000) for _ in range(20)]
-        return [(one.status_code, one.text) for one in replies]
-
-    with raw_server(answer) as server:
-        assert asyncio.run(post(server.url)) == [(413, "too large")] * 20
-
-
 def open_files() -> set[str]:
     files = Path("/proc/self/fd")
     return (
@@ -469,26 +453,6 @@ def test_a_connection_that_was_idle_for_its_time_is_closed_and_not_used(
     with raw_server(always(reply())) as server:
         asyncio.run(wait(server.url))
         assert [asked.connection for asked in server.requests] == [0, 1]
-
-
-@pytest.mark.req("D-25")
-def test_no_more_connections_than_allowed_are_kept() -> None:
-    async def twice(url: str) -> None:
-        lists: list[FreeList] = []
-        async with client_of(url, 3, lists) as client:
-            for _ in range(2):
-                await asyncio.gather(*(client.post(url, content=b"x") for _ in range(10)))
-                assert len(lists[0]._idle) == 3
-
-    def answer(peer: Peer) -> None:
-        while True:
-            peer.read()
-            time.sleep(0.1)
-            peer.send(reply())
-
-    with raw_server(answer) as server:
-        asyncio.run(twice(server.url))
-        assert server.connections == 17
 
 
 @pytest.mark.req("D-25")
