@@ -162,9 +162,14 @@ def _describe_failure(
 
 def _find_reason(server: Server, error: Exception) -> str:
     """Returns the reason of a failure in a few words."""
+    import httpx
+
     said = next(filter(None, map(str, _list_causes(error))), "")
+    if not said:
+        is_lost = isinstance(error, httpx.NetworkError)
+        return "the connection was lost" if is_lost else type(error).__name__
     said = next((words for part, words in WORDS.items() if part in said), said)
-    return masked_line(said, Secrets.of(server)) or type(error).__name__
+    return masked_line(said, Secrets.of(server))
 
 
 def _find_status(error: BaseException) -> int:
