@@ -173,7 +173,7 @@ def _find_reason(server: Server, error: Exception) -> str:
 
 
 def _find_status(error: BaseException) -> int:
-    """Returns the status with which a proxy refuses a tunnel; 0 if it is no such error."""
+    """Returns the status with which a proxy refuses a tunnel; 0 for other errors."""
     import httpx
 
     status = str(error)[:3]

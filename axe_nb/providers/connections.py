@@ -71,7 +71,7 @@ class _Loop:
     slots: asyncio.Semaphore
     """One slot per request in flight; further requests wait."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
-    """What a client depends on → the client."""
+    """All that a client depends on → the client."""
     lists: list[FreeList] = field(default_factory=list)
     addresses: dict[tuple[str, str], _Address] = field(default_factory=dict, repr=False)
     """(base URL, path) → what is asked; to parse a URL takes a tenth of the time of a request."""

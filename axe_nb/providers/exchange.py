@@ -101,9 +101,7 @@ async def exchange(
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    request = replace(request, server=_find_server(server, request))
-    if request.log and any(message.echo for message in request.messages):
-        request.log.server = request.server
+    request = _address(server, request)
     wide, narrow = _find_places(server, request)
     refused = {*_refused.get(wide, ()), *_refused.get(narrow, ())}
     if request.log and request.log.recorded is not None:
@@ -113,13 +111,12 @@ async def exchange(
     while True:
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = leave_out(request, {*refused, OUTPUT} if needs_tool else refused)
-        body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
             request.log.refused = asked.refused
         try:
-            taker = on_delta if fields else None
-            data = await ask_server(server, path, body, asked, streaming, taker)
+            taken = on_delta if fields else None
+            data = await ask_server(server, path, encode(asked, fields), asked, streaming, taken)
         except ProviderError as error:
             field = _find_refused(error, asked, fields)
             if not field:
@@ -134,14 +131,18 @@ async def exchange(
         if asked.output is not None and _ignores_form(response):
             found.append((wide, OUTPUT))
         _remember(found)
-        response = take_answer(request, response)
-        if response.echo:  # who is given it again, behind which beginning (D-78)
-            if request.log:
-                request.log.server = request.server
-            marks = {SERVER: request.server, PREFIX: find_prefix(asked)}
-            echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
-            response = replace(response, echo=echo)
+        return _mark(take_answer(request, response), asked, find_prefix)
+
+
+def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], str]) -> Response:
+    """Notes the server of the parts that it wants back, and what they followed (D-78)."""
+    if not response.echo:
         return response
+    if asked.log:
+        asked.log.server = asked.server
+    marks = {SERVER: asked.server, PREFIX: find_prefix(asked)}
+    echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+    return replace(response, echo=echo)
 
 
 def _remember(found: Iterable[tuple[Place, str]]) -> None:
@@ -149,12 +150,14 @@ def _remember(found: Iterable[tuple[Place, str]]) -> None:
         _refused[place] = _refused.get(place, frozenset()) | {field}
 
 
-def _find_server(server: Server, request: Request) -> str:
-    """Returns what stands for the server and its model in messages that it alone is given."""
-    if request.log and request.log.server:
-        return request.log.server
+def _address(server: Server, request: Request) -> Request:
+    """Returns a request with what stands for its server and model in messages that it is given."""
+    known = request.log.server if request.log else ""
     place = dump([server.info.name, server.base_url, request.model])
-    return hashlib.sha256(place).hexdigest()[:16]
+    request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
+    if request.log and any(message.echo for message in request.messages):
+        request.log.server = request.server
+    return request
 
 
 def _find_places(server: Server, request: Request) -> tuple[Place, Place]:
