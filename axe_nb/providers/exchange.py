@@ -103,9 +103,7 @@ async def exchange(
     """
     request = _address(server, request)
     wide, narrow = _find_places(server, request)
-    refused = {*_refused.get(wide, ()), *_refused.get(narrow, ())}
-    if request.log and request.log.recorded is not None:
-        refused = set(request.log.refused)
+    refused = _recall(request, wide, narrow)
     found: list[tuple[Place, str]] = []
     needs_tool = request.output is not None and not takes_form(request.output)
     while True:
@@ -143,6 +141,13 @@ def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], s
     marks = {SERVER: asked.server, PREFIX: find_prefix(asked)}
     echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
     return replace(response, echo=echo)
+
+
+def _recall(request: Request, *places: Place) -> set[str]:
+    """Returns the fields that a server refuses; of a recorded reply, what its request shows."""
+    if request.log and request.log.recorded is not None:
+        return set(request.log.refused)
+    return {field for place in places for field in _refused.get(place, ())}
 
 
 def _remember(found: Iterable[tuple[Place, str]]) -> None:
