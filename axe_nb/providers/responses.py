@@ -24,8 +24,7 @@ from axe_nb.messages import (
     dump,
 )
 from axe_nb.model_table import find_facts
-from axe_nb.pictures.parts import split_parts
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.assembly import Deltas, check_parts
