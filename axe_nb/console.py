@@ -22,9 +22,8 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
-from axe_nb.views.middle import draft_line, find_wait
-from axe_nb.views.shown import TreeFilter, show_run
-from axe_nb.views.transcript import Transcript
+from axe_nb.views.rows import draft_line, find_wait
+from axe_nb.views.transcript import Transcript, TreeFilter, show_run
 from axe_nb.views.tree import Node
 
 LEAST_ROOM = 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axe_nb.diffs.words import Piece
-from axe_nb.views.excerpts import POINTER
+from axe_nb.views.rows import POINTER
 
 LEAST = 200
 """Characters of one text, at least."""

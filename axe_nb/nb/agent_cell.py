@@ -34,8 +34,7 @@ from axe_nb.session.session import session
 from axe_nb.text import quote
 from axe_nb.toml_tables.parse import parse_toml
 from axe_nb.toml_tables.table import Source
-from axe_nb.views.agent_card import AgentCard
-from axe_nb.views.agent_summary import draw_graph, list_abilities
+from axe_nb.views.agent_summary import AgentCard, draw_graph, list_abilities
 
 LONGEST_DIFFERENCE = 200
 """Maximum number of lines shown."""

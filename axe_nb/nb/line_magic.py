@@ -43,7 +43,7 @@ from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
 from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.cost import format_cost
+from axe_nb.views.rows import format_cost
 from axe_nb.views.timeline import Timeline, show_times
 
 if TYPE_CHECKING:

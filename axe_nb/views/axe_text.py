@@ -28,7 +28,7 @@ from axe_nb.messages import ToolResult, dump
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
-from axe_nb.views.cost import format_cost
+from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode
 

@@ -1,14 +1,18 @@
-"""Events folded into a tree, and the text twin of a finished run. Pure.
+"""Events folded into the tree of a run, without secrets. Pure.
 
-Source: product.md "Notebook"; house style §4, §8; D-24; goals.md "live view".
+A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
+Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
+are shown alike.
+Source: product.md "Notebook"; D-6, D-24; goals.md "live view", "Safety"; docs/safety.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
 
 from axe_nb.events import (
     Event,
@@ -24,26 +28,17 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
+from axe_nb.jsonable import change_texts
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.redaction import find_filter
-from axe_nb.reports import find_reports
+from axe_nb.redaction import Filter, find_filter
+from axe_nb.reports import REPORT, find_reports
 from axe_nb.results import RunResult
-from axe_nb.server_calls import ServerCall
+from axe_nb.server_calls import Page, ServerCall, is_link
 from axe_nb.text import format_seconds
-from axe_nb.views.draft import Draft
-from axe_nb.views.outline import Outline
-from axe_nb.views.shown import (
-    TreeFilter,
-    show_call,
-    show_pages,
-    show_result,
-    show_run,
-    show_server_call,
-)
-from axe_nb.views.text_tree import as_lines
 from axe_nb.views.tree import (
     WAITS,
     CallNode,
+    Draft,
     Node,
     Pause,
     State,
@@ -76,6 +71,12 @@ class Transcript:
         for event in events_of(result):
             transcript.apply(event, 0.0)
         return transcript
+
+    @property
+    def whole(self) -> Node:
+        """The tree of a run that has begun."""
+        assert self.root is not None
+        return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
         """Applies the event in constant time; returns the changed nodes, its subject last.
@@ -221,16 +222,16 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        served = (show_server_call(call, clean) for call in event.server_calls)
+        served = (_show_server_call(call, clean) for call in event.server_calls)
         turn.server_calls = [_make_served(turn, i, call) for i, call in enumerate(served)]
-        turn.sources = show_pages(event.sources, clean)
+        turn.sources = _show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
         calls = (
             () if event.closing or event.asked else event.calls
         )  # those of a closing turn are dropped (D-17)
-        turn.calls = [CallNode(turn, i, show_call(c, clean)) for i, c in enumerate(calls)]
+        turn.calls = [CallNode(turn, i, _show_call(c, clean)) for i, c in enumerate(calls)]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -255,7 +256,7 @@ class Transcript:
         if call is None:
             return ()
         self._reports.update(find_reports(call.call.name, event.result.content))
-        call.take(show_result(event.result, self._filter))
+        call.take(_show_result(event.result, self._filter))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
@@ -297,7 +298,7 @@ class Transcript:
             if call.result is None:
                 result = results.get(call.call.id)
                 if result:
-                    call.take(show_result(result, self._filter))
+                    call.take(_show_result(result, self._filter))
                 else:
                     has_begun = call.times.started is not None and not call.waits
                     call.state = "cancelled" if has_begun else "not run"
@@ -320,13 +321,78 @@ def group_of(results: Iterable[RunResult]) -> Node:
     return group
 
 
-def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
+@dataclass(frozen=True, slots=True)
+class TreeFilter:
+    """Removes secrets from the texts of a tree, and the seconds of its reports."""
 
-    Args:
-        result: a finished run, with any status.
-        name: the expression that gives `result`; texts that are cut point below it.
-    """
-    root = Transcript.of(result).root
-    assert root is not None
-    return "\n".join(as_lines(Outline(root, name)))
+    secrets: Filter
+    reports: Set[str] = frozenset()
+    """Matches of REPORT in reports of the tree; the same words of anyone else's stay."""
+
+    def text(self, text: str) -> str:
+        """The text as it is shown."""
+        shown = self.secrets.text(text)
+        return REPORT.sub(self._mask, shown) if self.reports else shown
+
+    def json(self, value: Any) -> Any:
+        """Nested JSON data as it is shown."""
+        shown = self.secrets.json(value)
+        if not self.reports:
+            return shown
+        return change_texts(shown, lambda text: REPORT.sub(self._mask, text))
+
+    def _mask(self, match: re.Match[str]) -> str:
+        return f"{match[1]}, …s" if match[0] in self.reports else match[0]
+
+
+def _show_call(call: ToolCall, clean: TreeFilter) -> ToolCall:
+    """The call without secrets in its name and arguments."""
+    return replace(
+        call,
+        name=clean.text(call.name),
+        arguments=clean.json(call.arguments),
+        raw=clean.text(call.raw),
+    )
+
+
+def _show_result(result: ToolResult, clean: TreeFilter) -> ToolResult:
+    """The result of a call without secrets."""
+    return replace(
+        result,
+        content=clean.text(result.content),
+        name=clean.text(result.name),
+        note=clean.text(result.note),
+        edited=None if result.edited is None else clean.json(result.edited),
+    )
+
+
+def _show_server_call(call: ServerCall, clean: TreeFilter) -> ServerCall:
+    """A call of the model's server without secrets."""
+    return ServerCall(
+        clean.text(call.name),
+        clean.json(call.arguments),
+        _show_pages(call.sources, clean),
+        clean.text(call.error),
+    )
+
+
+def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
+    """Pages without secrets in their titles and addresses; a damaged file may have no addresses."""
+    return tuple(
+        Page(clean.text(page.title), clean.text(page.url)) for page in pages if is_link(page.url)
+    )
+
+
+def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
+    """The run without secrets in its own texts; those of its turns and children stay."""
+    return replace(
+        result,
+        agent=clean.text(result.agent),
+        model=clean.text(result.model),
+        text=clean.text(result.text),
+        error=result.error and clean.text(result.error),
+        files_read=tuple(map(clean.text, result.files_read)),
+        files_modified=tuple(map(clean.text, result.files_modified)),
+        metadata=clean.json(result.metadata),
+        warnings=tuple(map(clean.text, result.warnings)),
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from axe_nb.cell_display.widget import STATIC
 from playwright.sync_api import expect
 
 from axe_nb.cell_display.feed import SCRIPTS
-from axe_nb.cell_display.widget import STATIC
 from tests.browser.lab import Lab
 from tests.browser.live_tree import RESEARCH, row, start
 

@@ -19,7 +19,7 @@ from axe_nb.events import (
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
-from axe_nb.views.row import make_row
+from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
 from tests.views.test_draft import begun, delta

@@ -15,7 +15,7 @@ from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.questions import AskPerson, Question
 from axe_nb.engine.step import Decision
 from axe_nb.recording.cassette import Cassette
-from axe_nb.views.transcript import as_text
+from axe_nb.views.text import as_text
 from tests.engine.in_process import Stage, agent, ask, ask_session, lead, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 

@@ -7,8 +7,15 @@ from html import unescape
 
 import pytest
 
-from axe_nb.views.code import GROWTH, LANGUAGES, LONGEST, MOST_LINES, STYLES, format_code
-from axe_nb.views.markdown import render
+from axe_nb.views.markdown import (
+    GROWTH,
+    LANGUAGES,
+    LONGEST,
+    MOST_LINES,
+    STYLES,
+    format_code,
+    render,
+)
 
 PYTHON = 'def f(n: int = 3) -> str:\n    return f"{n}"  # a <b>comment</b>\n'
 

@@ -9,7 +9,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.session.session import Session
-from axe_nb.views.graph import picture
+from axe_nb.views.agent_summary import picture
 
 NO_DELEGATION = SubAgentsConfig(enabled=False)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from axe_nb.views.growing import GrowingMarkdown, difference
 
 from axe_nb.text import clean
-from axe_nb.views.growing import GrowingMarkdown, difference
 from axe_nb.views.markdown import render
 from tests.views.runs import PAYLOADS
 

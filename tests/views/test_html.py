@@ -12,8 +12,7 @@ import pytest
 from axe_nb.errors import ProviderError
 from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
-from axe_nb.views.head_html import format_strip
-from axe_nb.views.html import answer, twin
+from axe_nb.views.html import answer, format_strip, twin
 from axe_nb.views.markdown import render
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 

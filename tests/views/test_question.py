@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from axe_nb.views.question import _kind_of
 
 from axe_nb.engine.questions import ApprovalRequest
 from axe_nb.redaction import remember
 from axe_nb.session.asking import MOST, describe
-from axe_nb.views.question import _kind_of
 
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-calm\n+storm"
 EDIT = ApprovalRequest("0.1", "writer", "edit_file", {"path": "x"}, DIFF, call_id="a")

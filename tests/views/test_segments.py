@@ -13,7 +13,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.segments import MODEL, MOST, PERSON, RETRY, TOOL, segments_of
+from axe_nb.views.live import MODEL, MOST, PERSON, RETRY, TOOL, segments_of
 from axe_nb.views.transcript import Transcript
 
 CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))

@@ -18,8 +18,9 @@ from axe_nb.exchanges import Turn
 from axe_nb.messages import Usage
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.html import answer, twin
-from axe_nb.views.outline import Outline
-from axe_nb.views.transcript import Transcript, as_text
+from axe_nb.views.rows import Outline
+from axe_nb.views.text import as_text
+from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, turn
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))

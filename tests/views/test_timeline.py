@@ -25,8 +25,7 @@ from axe_nb.messages import ToolCall
 from axe_nb.times import Kind, Lap, read_laps, write_laps
 from axe_nb.tools.tool import Job
 from axe_nb.views.html import twin
-from axe_nb.views.laps import MOST_LAPS, Laps
-from axe_nb.views.timeline import KEPT, MOST, NONE, PLAYED, show_times
+from axe_nb.views.timeline import KEPT, MOST, MOST_LAPS, NONE, PLAYED, Laps, show_times
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, hostile_run, turn
 

@@ -29,9 +29,9 @@ from axe_nb.tools.tool import ToolContext
 from axe_nb.views import excerpts
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
-from axe_nb.views.outline import Outline
-from axe_nb.views.text_tree import as_lines
-from axe_nb.views.transcript import Transcript, as_text
+from axe_nb.views.rows import Outline
+from axe_nb.views.text import as_lines, as_text
+from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node, row_of
 from tests.delegation.copies import boss, said
 from tests.engine.in_process import Stage, agent, ask, ask_session, lead, play, stage, tool
