@@ -15,7 +15,6 @@ from axe_nb.engine.nesting import is_inside
 from axe_nb.errors import AxeError
 from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.front_end import is_notebook
-from axe_nb.inspection.sent import find_request
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
@@ -23,6 +22,7 @@ from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.undo import undo
 from axe_nb.views import html
+from axe_nb.views.request import find_request
 
 __all__ = ["afork", "diff_runs", "find_request", "fork", "show_twin", "undo"]
 

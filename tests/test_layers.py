@@ -26,8 +26,8 @@ ROOMS = (
     "threads", "clock", "prices", "limits", "kept_files", "sandbox", "tools", "providers",
     "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
-    "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
+    "run_history", "traces", "commands", "forks", "session", "views", "diffs",
+    "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
     "undo", "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip

@@ -3,39 +3,107 @@
 What follows from a change in the same step is not told again: the prompt of a child from the
 arguments of its call, the result of that call from the child's answer, the last turn from the
 answer. Texts are compared without secrets, since a saved run has none.
-Source: product.md "Runs are recordings"; D-6, D-60.
+Source: product.md "Runs are recordings"; D-6, D-59, D-60.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
 
-from axe_nb.diffs.change import Change, Kind, RunPair, TurnPair
-from axe_nb.diffs.likeness import (
+from axe_nb.diffs.pairing import (
     CallFacts,
     TurnFacts,
+    format_value,
     list_others,
     list_turns,
     pair_calls,
     pair_runs,
     pair_turns,
-)  # fmt: skip
-from axe_nb.diffs.texts import (
-    format_changed,
-    format_data,
-    format_earlier,
-    format_pictures,
-    format_run,
-    format_status,
-    format_values,
-)  # fmt: skip
+)
 from axe_nb.exchanges import Exchange
+from axe_nb.jsonable import jsonable
+from axe_nb.messages import Message, ToolSpec
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import Filter
+from axe_nb.recording.find_exchange import count_earlier
+from axe_nb.redaction import Filter, redact
 from axe_nb.reports import without_seconds
-from axe_nb.results import RunResult, name_run
+from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.text import printable
+
+Kind: TypeAlias = Literal[
+    "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
+    "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
+    "answer", "data", "status", "error", "warnings",
+]  # fmt: skip
+"""The part of a run that differs. A `turn`, `call` or `run` is there on one side only."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference. Its texts are not filtered; what is shown of them has no secrets."""
+
+    place: str | None
+    """Turn of the first tree, such as `0.2/3`; None if only the second tree has it."""
+    other: str | None
+    """The same turn of the second tree; None if only the first tree has it."""
+    kind: Kind
+    agent: str
+    """The agent, else the model."""
+    tool: str = ""
+    """The tool, if it is about a call."""
+    call: int | None = None
+    """Number of the call in its run, from 1, as in places; that of the first tree if both have it.
+    """
+    before: str | None = None
+    """The text of the first tree; None if it has none."""
+    after: str | None = None
+    """The text of the second tree; None if it has none."""
+
+    def __repr__(self) -> str:
+        places = dict.fromkeys(filter(None, (self.place, self.other)))
+        of = f" of {printable(self.tool)}" if self.tool else ""
+        return redact(f"Change({self.kind}{of} at {printable(' → '.join(places))})")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPair:
+    """Two turns that belong together."""
+
+    a: Turn = field(repr=False)
+    b: Turn = field(repr=False)
+    place: str
+    other: str
+    parts: tuple[Change | RunPair, ...] = field(repr=False)
+    """Changes and child runs, in reading order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPair:
+    """Two runs that belong together."""
+
+    a: RunResult
+    b: RunResult
+    parts: tuple[Change | TurnPair | RunPair, ...] = field(repr=False)
+    """Changes, turns, and child runs of no call, in reading order."""
+
+
+def find_first(changes: Iterable[Change]) -> str | None:
+    """Returns the turn of the first change, such as `0.2/3`; None if there is none."""
+    return next((change.place or change.other for change in changes), None)
+
+
+def list_changes(pair: RunPair | TurnPair) -> Iterator[Change]:
+    """Yields the changes of a pair and of all below it, in reading order."""
+    for part in pair.parts:
+        if isinstance(part, Change):
+            yield part
+        else:
+            yield from list_changes(part)
+
 
 OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
 """Changes of a run that its caller's model is told."""
@@ -298,3 +366,89 @@ def _is_answer(run: RunResult, turn: TurnFacts) -> bool:
 def _last_place(run: RunResult) -> str:
     numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
     return f"{run.id}/{max(numbers, default=1)}"
+
+
+def format_run(run: RunResult) -> str:
+    return f"{name_run(run.agent, run.model)}: {run.task or run.prompt}"
+
+
+def format_status(run: RunResult) -> str:
+    return f"{run.status}: {run.error}" if run.error else run.status
+
+
+def format_data(data: Any) -> str | None:
+    return None if data is None else format_value(jsonable(data), indent=2)
+
+
+def format_earlier(run: RunResult) -> str:
+    """Returns the conversation that a run continues."""
+    return "\n".join(map(_format_message, run.messages[: count_earlier(run)]))
+
+
+def _format_message(message: Message) -> str:
+    results = "\n".join(result.content for result in message.tool_results)
+    calls = (f"{call.name} {format_value(call.arguments)}" for call in message.tool_calls)
+    return "\n".join(filter(None, (f"{message.role}: {results or message.content}", *calls)))
+
+
+def format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
+    """Returns two values of a field of a request as texts, without what they have in common."""
+    match kind:
+        case "params":
+            return format_changed(a, b)
+        case "tools":
+            return _format_tools(a, b)
+        case "output":
+            texts = (
+                None if schema is None else format_value(schema, indent=2) for schema in (a, b)
+            )
+            return next(texts), next(texts)
+        case _:
+            return a, b
+
+
+def format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the entries of two objects that differ, one a line."""
+    texts = [
+        {
+            str(key): value if isinstance(value, str) else format_value(value)
+            for key, value in o.items()
+        }
+        for o in (a, b)
+    ]
+    keys = [key for key in {**texts[0], **texts[1]} if texts[0].get(key) != texts[1].get(key)]
+    before, after = ("\n".join(f"{k}: {one[k]}" for k in keys if k in one) for one in texts)
+    return before, after
+
+
+def _format_tools(a: Sequence[ToolSpec], b: Sequence[ToolSpec]) -> tuple[str, str]:
+    """Returns the tools that differ, one a line; all names if only their order does."""
+    before, after = ({tool.name: _format_tool(tool) for tool in tools} for tools in (a, b))
+    if before == after:
+        return ", ".join(before), ", ".join(after)
+    lines = (
+        [t for n, t in one.items() if two.get(n) != t]
+        for one, two in ((before, after), (after, before))
+    )
+    first, second = map("\n".join, lines)
+    return first, second
+
+
+def _format_tool(tool: ToolSpec) -> str:
+    return f"{tool.name}: {tool.description} {format_value(tool.input_schema())}"
+
+
+def format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, str]:
+    """Returns the pictures that differ, one a line; all of them if only their order does."""
+    before, after = ([_format_picture(picture) for picture in some] for some in (a, b))
+    is_moved = sorted(before) == sorted(after)
+    lines = (
+        [line for line in lines if is_moved or line not in others]
+        for lines, others in ((before, after), (after, before))
+    )
+    first, second = map("\n".join, lines)
+    return first, second
+
+
+def _format_picture(picture: Picture) -> str:
+    return f"{picture.shown}, sha256 {picture.digest[:12]}"

@@ -1,16 +1,20 @@
 """The difference of two texts, word by word, in bounded time whatever the texts are.
 
 Lines are aligned first, then the words of changed lines. A text of one long line, as JSON often is,
-is compared by words alone.
+is compared by words alone. What is shown are the parts around what changed, as far as there is
+room.
+Source: design README.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from axe_nb.diffs.alignment import align
+from axe_nb.diffs.pairing import align
+from axe_nb.text import count_common
+from axe_nb.views.rows import POINTER
 
 MAX_LINES = 2_000
 """Lines between the equal beginning and end; if there are more, all of them are one change."""
@@ -33,6 +37,18 @@ _WORD = re.compile(
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 _FIRST_WORD, _LAST_WORD = re.compile(r"\A[\w.,]*"), re.compile(r"[\w.,]*\Z")
+
+LEAST = 200
+"""Characters of one text, at least."""
+
+CONTEXT = 60
+"""Characters that are the same, shown beside a change."""
+
+MAX_LINES = 12
+"""Lines shown of a text that is there on one side only."""
+
+_BLANKS = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵\n"})
+"""Blanks as they are shown where nothing else changed."""
 
 PieceKind: TypeAlias = Literal["same", "gone", "new"]
 
@@ -81,13 +97,10 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 def _find_equal_ends(before: str, after: str) -> tuple[int, int]:
     """Returns the characters that are equal at the begin and at the end, without parts of words."""
-    most = min(len(before), len(after))
-    start = _count_equal(lambda size: before[:size] == after[:size], most)
+    start = count_common(before, after)
     start -= _count(_LAST_WORD, before[max(0, start - LONGEST) : start])
-    most -= start
-    whole, whole_new = len(before), len(after)
-    end = _count_equal(lambda size: before[whole - size :] == after[whole_new - size :], most)
-    rest = whole - end
+    end = count_common(before[start:][::-1], after[start:][::-1])
+    rest = len(before) - end
     return start, end - _count(_FIRST_WORD, before[rest : rest + LONGEST])
 
 
@@ -96,18 +109,6 @@ def _count(word: re.Pattern[str], text: str) -> int:
     found = word.search(text)
     size = len(found[0]) if found else 0
     return size if size < LONGEST else 0
-
-
-def _count_equal(is_equal: Callable[[int], bool], most: int) -> int:
-    """Returns the largest size up to `most` that is equal; all smaller ones are, too."""
-    least = 0
-    while least < most:
-        size = (least + most + 1) // 2
-        if is_equal(size):
-            least = size
-        else:
-            most = size - 1
-    return least
 
 
 def _compare_lines(old: str, new: str) -> Iterator[Hunk]:
@@ -159,3 +160,56 @@ def _merge(hunks: Iterable[Hunk]) -> list[Hunk]:
         else:
             merged.append(hunk)
     return merged
+
+
+def reveal(piece: Piece) -> Piece:
+    """Returns a piece with its blanks shown, if it has nothing else that changed."""
+    if piece.kind == "same" or not piece.text.isspace():
+        return piece
+    return piece._replace(text=piece.text.translate(_BLANKS))
+
+
+def shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
+    """Returns the pieces that fit, and how many changed characters are left out.
+
+    Args:
+        pieces: those of two texts.
+        room: characters.
+    """
+    shown: list[Piece] = []
+    left = 0
+    for number, piece in enumerate(pieces):
+        if room <= 0:
+            left += len(piece.text) if piece.kind != "same" else 0
+            continue
+        if piece.kind == "same":
+            text = _cut_same(piece.text, number > 0, number < len(pieces) - 1)
+        else:
+            text = _cut_changed(piece.text, max(room // 2, LEAST // 2))
+            left += len(piece.text) - len(text)
+            text += "…" if len(text) < len(piece.text) else ""
+        shown.append(Piece(piece.kind, text))
+        room -= len(text)
+    return shown, left
+
+
+def _cut_same(text: str, is_after: bool, is_before: bool) -> str:
+    """Returns the text beside changes, without its middle; whole words, unless they are huge."""
+    if len(text) <= (is_after + is_before + 1) * CONTEXT:
+        return text
+    head = text[:CONTEXT] if is_after else ""
+    tail = text[-CONTEXT:] if is_before else ""
+    first, last = head.rfind(" "), tail.find(" ")
+    if first > CONTEXT // 2:
+        head = head[: first + 1]
+    if 0 <= last < CONTEXT // 2:
+        tail = tail[last:]
+    return f"{head}…{tail}"
+
+
+def _cut_changed(text: str, size: int) -> str:
+    """Returns the beginning of a text; all of it if hardly more would be left out."""
+    if len(text) <= size + POINTER:
+        size = len(text)
+    lines = text[:size].split("\n")
+    return text[:size] if len(lines) <= MAX_LINES + 1 else "\n".join(lines[:MAX_LINES])

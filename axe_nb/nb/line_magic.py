@@ -26,7 +26,6 @@ from axe_nb.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.doctor.finding import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
-from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.nb import env_line
 from axe_nb.nb.help import print_help, unknown_command
 from axe_nb.nb.named_run import find_place, find_result, find_tree
@@ -43,6 +42,7 @@ from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
 from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
+from axe_nb.views.request import SentRequest, find_request
 from axe_nb.views.rows import format_cost
 from axe_nb.views.timeline import Timeline, show_times
 

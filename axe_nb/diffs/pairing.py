@@ -1,21 +1,30 @@
-"""Finds the turns, calls and runs of two trees that belong together.
+"""Finds the turns, calls and runs of two trees that belong together; the path of a tree.
 
-By agent, tool, arguments and prompt; never by position alone, nor by ids.
+By agent, tool, arguments and prompt; never by position alone, nor by ids. An item more or less does
+not shift the others: equal stretches are found first, what lies between them is paired by likeness,
+within a bounded number of comparisons.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cached_property
+from typing import Any, TypeAlias
 
-from axe_nb.diffs.alignment import Likeness, align
-from axe_nb.diffs.texts import format_arguments
+from axe_nb.jsonable import jsonable
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
+
+Likeness: TypeAlias = Callable[[int, int], float]
+"""(position in a, position in b) → the gain of pairing them; 0 = they do not belong together."""
+
+PAIR, ONLY_A, ONLY_B = range(3)
 
 MAX_CELLS = 10_000
 """Turns, calls or runs compared between two that are certain."""
@@ -27,6 +36,88 @@ LEAST = 0.25
 """Likeness from 0 to 1 below which two things do not belong together."""
 
 _WORDS = re.compile(r"\w{1,40}")
+
+
+def align(
+    a: Sequence[Hashable], b: Sequence[Hashable], likeness: Likeness, max_cells: int
+) -> list[tuple[int, int]]:
+    """Returns the pairs of positions that belong together, ascending on both sides.
+
+    Args:
+        a: the keys of one sequence; equal ones may be paired without a look at their likeness.
+        b: those of the other.
+        likeness: the likeness of two items that are not equal.
+        max_cells: pairs compared between two equal stretches; in long ones, only those of similar
+            position are.
+    """
+    pairs: list[tuple[int, int]] = []
+    for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
+        if kind == "equal":
+            pairs += zip(range(first, end), range(first_b, end_b), strict=True)
+        elif kind == "replace":
+            stretch = first, end, first_b, end_b
+            pairs += sorted(_pair_by_likeness(stretch, likeness, max_cells))
+    return pairs
+
+
+def _pair_by_likeness(
+    stretch: tuple[int, int, int, int], likeness: Likeness, max_cells: int
+) -> Iterator[tuple[int, int]]:
+    """Yields the pairs with the most likeness in all, in a band around equal positions."""
+    first, end, first_b, end_b = stretch
+    height, width = end - first, end_b - first_b
+    half = max(1, max_cells // height // 2)
+    best = [0.0] * (width + 1)
+    rows: list[tuple[int, bytearray]] = []
+    known = 0
+    for row in range(1, height + 1):
+        centre = row * width // height
+        low, high = max(1, centre - half), min(width, centre + half)
+        for column in range(known + 1, high + 1):
+            best[column] = best[known]
+        known = max(known, high)
+        diagonal = left = best[low - 1]
+        moves = bytearray()
+        for column in range(low, high + 1):
+            above, gain = best[column], likeness(first + row - 1, first_b + column - 1)
+            if gain and diagonal + gain >= max(above, left):
+                move, left = PAIR, diagonal + gain
+            else:
+                move, left = (ONLY_A, above) if above >= left else (ONLY_B, left)
+            moves.append(move)
+            diagonal, best[column] = above, left
+        rows.append((low, moves))
+    yield from _trace(rows, first, first_b, width)
+
+
+def _trace(
+    rows: Sequence[tuple[int, bytearray]], first: int, first_b: int, column: int
+) -> Iterator[tuple[int, int]]:
+    """Yields the pairs of the best way, from its end to its begin."""
+    row = len(rows)
+    while row and column:
+        low, moves = rows[row - 1]
+        if column < low:
+            move = ONLY_A
+        else:
+            move = moves[column - low] if column - low < len(moves) else ONLY_B
+        if move == PAIR:
+            yield first + row - 1, first_b + column - 1
+        row -= move != ONLY_B
+        column -= move != ONLY_A
+
+
+def format_arguments(call: ToolCall) -> str:
+    """Returns the arguments as JSON, the same for equal ones; what is not an object as it is."""
+    return call.raw or format_value(call.arguments)
+
+
+def format_value(value: Any, indent: int | None = None) -> str:
+    """Returns a value as JSON, the same for equal ones."""
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
 def _tell_result(result: ToolResult) -> Hashable:
@@ -208,3 +299,16 @@ def _align(
     a: Sequence[Hashable], b: Sequence[Hashable], compare: Likeness
 ) -> list[tuple[int, int]]:
     return align(a, b, lambda i, j: _weigh(compare(i, j)), MAX_CELLS)
+
+
+def find_path(run: RunResult) -> Hashable:
+    """Returns the path: for each reply with calls, their tools and the runs that they started.
+
+    Calls of one reply are one step: two tools at once are not the same as one after the other.
+    """
+    replies = tuple(
+        tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
+        for turn in list_turns(run)
+        if turn.calls
+    )
+    return run.agent, replies, *map(find_path, list_others(run))
