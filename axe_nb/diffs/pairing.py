@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -22,12 +22,10 @@ from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
 
 Likeness: TypeAlias = Callable[[int, int], float]
-"""(position in a, position in b) → the gain of pairing them; 0 = they do not belong together."""
-
-PAIR, ONLY_A, ONLY_B = range(3)
+"""(position in a, position in b) → their likeness, from 0 to 1."""
 
 MAX_CELLS = 10_000
-"""Turns, calls or runs compared between two that are certain."""
+"""Turns, calls or runs compared between two equal stretches."""
 
 MAX_CHARS, MAX_WORDS = 600, 40
 """Characters and words at the beginning of a text by which its likeness is judged."""
@@ -39,7 +37,7 @@ _WORDS = re.compile(r"\w{1,40}")
 
 
 def align(
-    a: Sequence[Hashable], b: Sequence[Hashable], likeness: Likeness, max_cells: int
+    a: Sequence[Hashable], b: Sequence[Hashable], likeness: Likeness
 ) -> list[tuple[int, int]]:
     """Returns the pairs of positions that belong together, ascending on both sides.
 
@@ -47,64 +45,30 @@ def align(
         a: the keys of one sequence; equal ones may be paired without a look at their likeness.
         b: those of the other.
         likeness: the likeness of two items that are not equal.
-        max_cells: pairs compared between two equal stretches; in long ones, only those of similar
-            position are.
     """
     pairs: list[tuple[int, int]] = []
     for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
         if kind == "equal":
             pairs += zip(range(first, end), range(first_b, end_b), strict=True)
         elif kind == "replace":
-            stretch = first, end, first_b, end_b
-            pairs += sorted(_pair_by_likeness(stretch, likeness, max_cells))
+            pairs += _pair_by_likeness(range(first, end), range(first_b, end_b), likeness)
     return pairs
 
 
-def _pair_by_likeness(
-    stretch: tuple[int, int, int, int], likeness: Likeness, max_cells: int
-) -> Iterator[tuple[int, int]]:
-    """Yields the pairs with the most likeness in all, in a band around equal positions."""
-    first, end, first_b, end_b = stretch
-    height, width = end - first, end_b - first_b
-    half = max(1, max_cells // height // 2)
-    best = [0.0] * (width + 1)
-    rows: list[tuple[int, bytearray]] = []
-    known = 0
-    for row in range(1, height + 1):
-        centre = row * width // height
-        low, high = max(1, centre - half), min(width, centre + half)
-        for column in range(known + 1, high + 1):
-            best[column] = best[known]
-        known = max(known, high)
-        diagonal = left = best[low - 1]
-        moves = bytearray()
-        for column in range(low, high + 1):
-            above, gain = best[column], likeness(first + row - 1, first_b + column - 1)
-            if gain and diagonal + gain >= max(above, left):
-                move, left = PAIR, diagonal + gain
-            else:
-                move, left = (ONLY_A, above) if above >= left else (ONLY_B, left)
-            moves.append(move)
-            diagonal, best[column] = above, left
-        rows.append((low, moves))
-    yield from _trace(rows, first, first_b, width)
-
-
-def _trace(
-    rows: Sequence[tuple[int, bytearray]], first: int, first_b: int, column: int
-) -> Iterator[tuple[int, int]]:
-    """Yields the pairs of the best way, from its end to its begin."""
-    row = len(rows)
-    while row and column:
-        low, moves = rows[row - 1]
-        if column < low:
-            move = ONLY_A
-        else:
-            move = moves[column - low] if column - low < len(moves) else ONLY_B
-        if move == PAIR:
-            yield first + row - 1, first_b + column - 1
-        row -= move != ONLY_B
-        column -= move != ONLY_A
+def _pair_by_likeness(a: range, b: range, likeness: Likeness) -> list[tuple[int, int]]:
+    """Returns the pairs of two stretches, the best first; in long ones, of similar position."""
+    half = max(1, MAX_CELLS // len(a) // 2)
+    gains = dict[tuple[int, int], float]()
+    for i in a:
+        centre = b.start + (i - a.start) * len(b) // len(a)
+        for j in range(max(b.start, centre - half), min(b.stop, centre + half)):
+            if (gain := likeness(i, j)) >= LEAST:
+                gains[i, j] = gain
+    pairs: list[tuple[int, int]] = []
+    for i, j in sorted(gains, key=lambda pair: -gains[pair]):
+        if all((i < k and j < n) or (i > k and j > n) for k, n in pairs):
+            pairs.append((i, j))
+    return sorted(pairs)
 
 
 def format_arguments(call: ToolCall) -> str:
@@ -133,11 +97,6 @@ def share(a: Set[str], b: Set[str]) -> float:
     """Returns the share of words that two texts have in common, from 0 to 1."""
     common = len(a & b)
     return common / (len(a) + len(b) - common) if a or b else 1.0
-
-
-def _weigh(likeness: float) -> float:
-    """Returns the gain of pairing two things: one good pair counts more than two poor ones."""
-    return likeness * likeness if likeness >= LEAST else 0.0
 
 
 @dataclass
@@ -261,14 +220,14 @@ def list_others(run: RunResult) -> list[RunResult]:
 
 def pair_turns(a: Sequence[TurnFacts], b: Sequence[TurnFacts]) -> list[tuple[int, int]]:
     """Returns the positions of turns that belong together."""
-    return _align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
+    return align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
 
 
 def pair_calls(
     a: Sequence[CallFacts], b: Sequence[CallFacts]
 ) -> tuple[list[tuple[int, int]], Set[int]]:
     """Returns the positions of calls of one turn that belong together, and which of a moved."""
-    pairs = _align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j]))
+    pairs = align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j]))
     left = set(range(len(b))) - {j for _, j in pairs}
     places: dict[Hashable, list[int]] = {}
     for j in sorted(left, reverse=True):
@@ -292,13 +251,7 @@ def pair_runs(a: Sequence[RunResult], b: Sequence[RunResult]) -> list[tuple[int,
         is_same = a[i].agent == b[j].agent
         return (0.5 if is_same else 0.0) + 0.5 * share(words[i], words_b[j])
 
-    return _align([(r.agent, r.prompt) for r in a], [(r.agent, r.prompt) for r in b], compare)
-
-
-def _align(
-    a: Sequence[Hashable], b: Sequence[Hashable], compare: Likeness
-) -> list[tuple[int, int]]:
-    return align(a, b, lambda i, j: _weigh(compare(i, j)), MAX_CELLS)
+    return align([(r.agent, r.prompt) for r in a], [(r.agent, r.prompt) for r in b], compare)
 
 
 def find_path(run: RunResult) -> Hashable:

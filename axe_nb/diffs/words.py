@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from axe_nb.diffs.pairing import align
 from axe_nb.text import count_common
 from axe_nb.views.rows import POINTER
 
 MAX_LINES = 2_000
 """Lines between the equal beginning and end; if there are more, all of them are one change."""
 
-MAX_CHARS = 16_000
+MAX_CHARS = 8_000
 """Characters of changed lines that are compared by words; the lines after them are shown whole."""
-
-MAX_CELLS = 2_500
-"""Words or lines compared between two anchors."""
 
 LONGEST = 40
 """Characters of one word; longer ones are compared in parts."""
@@ -38,13 +36,10 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 _FIRST_WORD, _LAST_WORD = re.compile(r"\A[\w.,]*"), re.compile(r"[\w.,]*\Z")
 
-LEAST = 200
-"""Characters of one text, at least."""
+LEAST, CONTEXT = 200, 60
+"""Characters shown of one text, at least, and of what is the same beside a change."""
 
-CONTEXT = 60
-"""Characters that are the same, shown beside a change."""
-
-MAX_LINES = 12
+MAX_SHOWN = 12
 """Lines shown of a text that is there on one side only."""
 
 _BLANKS = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵\n"})
@@ -72,27 +67,12 @@ def compare_texts(before: str, after: str) -> list[Piece]:
     """Returns the parts of two texts in order; those that are not `new` make up the first."""
     start, end = _find_equal_ends(before, after)
     old, new = before[start : len(before) - end], after[start : len(after) - end]
-    hunks = _merge(_compare_lines(old, new))
     pieces = [Piece("same", before[:start])]
-    for hunk in hunks:
+    for hunk in _merge(_compare_lines(old, new)):
         pieces += (Piece("gone", hunk.gone), Piece("new", hunk.new), Piece("same", hunk.same))
-    if end:
-        pieces.append(Piece("same", before[-end:]))
-    return list(_join(pieces))
-
-
-def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Yields the pieces without empty ones, those of one kind in one."""
-    waiting: list[Piece] = []
-    for piece in pieces:
-        if not piece.text:
-            continue
-        if waiting and waiting[0].kind != piece.kind:
-            yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
-            waiting.clear()
-        waiting.append(piece)
-    if waiting:
-        yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
+    pieces.append(Piece("same", before[len(before) - end :]))
+    whole = groupby((piece for piece in pieces if piece.text), key=lambda piece: piece.kind)
+    return [Piece(kind, "".join(piece.text for piece in some)) for kind, some in whole]
 
 
 def _find_equal_ends(before: str, after: str) -> tuple[int, int]:
@@ -128,19 +108,14 @@ def _compare_lines(old: str, new: str) -> Iterator[Hunk]:
 
 def _find_hunks(a: Sequence[str], b: Sequence[str]) -> Iterator[Hunk]:
     """Yields the changes between two sequences of lines or words; the first may be empty."""
-
-    def weigh(i: int, j: int) -> float:
-        return (1 + len(a[i]) if a[i].strip() else 0.1) if a[i] == b[j] else 0
-
-    gone, new, same = "", "", list[str]()
-    told = told_b = 0
-    for at, at_b in [*align(a, b, weigh, MAX_CELLS), (len(a), len(b))]:
-        if at > told or at_b > told_b:
-            yield Hunk(gone, new, "".join(same))
-            gone, new, same = "".join(a[told:at]), "".join(b[told_b:at_b]), []
-        same += a[at : at + 1]
-        told, told_b = at + 1, at_b + 1
-    yield Hunk(gone, new, "".join(same))
+    gone = new = ""
+    for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
+        if kind == "equal":
+            yield Hunk(gone, new, "".join(a[first:end]))
+            gone = new = ""
+        else:
+            gone, new = "".join(a[first:end]), "".join(b[first_b:end_b])
+    yield Hunk(gone, new, "")
 
 
 def _merge(hunks: Iterable[Hunk]) -> list[Hunk]:
@@ -212,4 +187,4 @@ def _cut_changed(text: str, size: int) -> str:
     if len(text) <= size + POINTER:
         size = len(text)
     lines = text[:size].split("\n")
-    return text[:size] if len(lines) <= MAX_LINES + 1 else "\n".join(lines[:MAX_LINES])
+    return text[:size] if len(lines) <= MAX_SHOWN + 1 else "\n".join(lines[:MAX_SHOWN])

@@ -44,7 +44,7 @@ from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.request import SentRequest, find_request
 from axe_nb.views.rows import format_cost
-from axe_nb.views.timeline import Timeline, show_times
+from axe_nb.views.timeline import Timeline
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -193,7 +193,7 @@ def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
 
 
 def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline:
-    return show_times(find_tree(shell, chosen.run or "0"))
+    return Timeline(find_tree(shell, chosen.run or "0"))
 
 
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

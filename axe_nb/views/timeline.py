@@ -31,22 +31,19 @@ from axe_nb.views.appearance import (
 from axe_nb.views.html import PLAIN
 from axe_nb.views.rows import Row, make_row
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, nodes_below
+from axe_nb.views.tree import CallNode, Node, TreeNode, nodes_below
 
 MOST = 300
 """Rows that are drawn: those nearest to the root."""
 
-CELLS, COLUMNS = 200, 48
-"""Parts of a bar, in HTML and in text."""
+CELLS, COLUMNS, TICKS = 200, 48, 5
+"""Parts of a bar, in HTML and in text; most parts of the axis."""
 
 DEEPEST = 12
 """Deeper rows are not indented further, so that their names stay in sight."""
 
 LABEL = 52
 """Columns of a row's name and task in text."""
-
-TICKS = 5
-"""Most parts of the axis."""
 
 MOST_LAPS = 20_000
 """Times of one run that are read; only a file that someone else made has more."""
@@ -83,7 +80,6 @@ class _Line:
     laps: Sequence[Lap] = ()
     seconds: float | None = None
     """Seconds that it took; None if unknown."""
-    began: float = 0.0
     note: str = ""
     left_out: int = 0
     """Rows below it that are not drawn."""
@@ -99,7 +95,10 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The time of a finished run and of all runs below it; a notebook shows it with bars."""
+    """The time of a finished run and of all runs below it; a notebook shows it with bars.
+
+    It may also be a run below another one, with the seconds of its own.
+    """
 
     result: RunResult = field(repr=False)
 
@@ -112,11 +111,6 @@ class Timeline:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         times = _Times(self.result)
         return {"text/html": _format_html(times), "text/plain": "\n".join(_format_text(times))}
-
-
-def show_times(result: RunResult) -> Timeline:
-    """The timeline of a run, or of one below it with the seconds of its own."""
-    return Timeline(result)
 
 
 class _Times:
@@ -180,7 +174,7 @@ class _Times:
             return _Line(depth, row, left_out=left_out)
         began, ended = min(lap.began for lap in laps), max(lap.ended for lap in laps)
         parts = sorted(laps, key=lambda lap: LAYERS.index(lap.kind))
-        return _Line(depth, row, parts, ended - began, began, left_out=left_out)
+        return _Line(depth, row, parts, ended - began, left_out=left_out)
 
     def cells(self, line: _Line, width: int) -> list[Kind | None]:
         """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
@@ -202,64 +196,40 @@ class Laps:
     """
 
     def __init__(self, result: RunResult) -> None:
-        self._of_run: dict[int, _OfRun] = {}
-        self.whole = next((lap for lap in self._find(result).all if lap.kind == "run"), None)
+        self._of_run = defaultdict[str, list[Lap]](list)
+        self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
+        """(run, turn, call) → times; no call = the request, no turn either = those of the run."""
+        for run in result.walk():
+            for lap in run.times[:MOST_LAPS]:
+                if 0 <= lap.began <= lap.ended <= LATEST:
+                    self._of_run[run.id].append(lap)
+                    self._of_step[run.id, lap.turn, lap.call].append(lap)
+        self.whole = next((lap for lap in self._of_run[result.id] if lap.kind == "run"), None)
         """The time of the run itself; None = it is not known."""
-        self.kinds = {lap.kind for run in result.walk() for lap in self._find(run).all}
+        self.kinds = {lap.kind for laps in self._of_run.values() for lap in laps}
 
     def of(self, thing: TreeNode) -> Sequence[Lap]:
         """The times that a row is about, and those of what it has no rows of their own for."""
         if isinstance(thing, Node):
-            return self._find(thing.result).all
-        if isinstance(thing, TurnNode):
-            return self._list_turn(thing)
-        child = self._find(thing.child.result if thing.child else None)
-        return child.all or self._find_own(thing)
+            return self._of_run[thing.id]
+        if isinstance(thing, CallNode):
+            child = self._of_run[thing.child.id] if thing.child else []
+            return child or self._find_own(thing)
+        own = [*self._of_step[thing.run.id, thing.number, 0]]
+        asked = next((lap for lap in own if lap.kind in ("model", "replay")), None)
+        if asked:
+            waits = (lap for lap in self._of_step[thing.run.id, 0, 0] if lap.kind == "person")
+            own += (lap for lap in waits if asked.began <= lap.began <= asked.ended)
+        return own + [lap for call in thing.calls for lap in self._find_own(call)]
 
     def is_kept(self, thing: TreeNode) -> bool:
         """True for a call that a fork has not made again: it has a result, and took no time."""
-        if not isinstance(thing, CallNode) or thing.result is None:
+        if not isinstance(thing, CallNode) or thing.result is None or not thing.children:
             return False
-        has_times = bool(self._find(thing.turn.run.result).all)
-        return has_times and bool(thing.children) and not self._find_own(thing)
+        return bool(self._of_run[thing.turn.run.id]) and not self._find_own(thing)
 
-    def _find(self, result: RunResult | None) -> _OfRun:
-        if id(result) not in self._of_run:
-            self._of_run[id(result)] = _OfRun(result)
-        return self._of_run[id(result)]
-
-    def _find_own(self, call: CallNode) -> Sequence[Lap]:
-        times = self._find(call.turn.run.result)
-        return times.by_call.get((call.turn.number, call.index + 1), ())
-
-    def _list_turn(self, turn: TurnNode) -> list[Lap]:
-        """The times of a turn's request, of the waits within it, and of its calls."""
-        times = self._find(turn.run.result)
-        own = [*times.by_turn.get(turn.number, ())]
-        asked = next((lap for lap in own if lap.kind in ("model", "replay")), None)
-        if asked:
-            own += (lap for lap in times.waits if asked.began <= lap.began <= asked.ended)
-        for call in turn.calls:
-            own += times.by_call.get((turn.number, call.index + 1), ())
-        return own
-
-
-class _OfRun:
-    """The times of one run, by what they belong to."""
-
-    def __init__(self, result: RunResult | None) -> None:
-        self._result = result  # keeps its identity
-        laps = result.times[:MOST_LAPS] if result else ()
-        self.all = [lap for lap in laps if 0 <= lap.began <= lap.ended <= LATEST]
-        self.by_turn = defaultdict[int, list[Lap]](list)
-        self.by_call = defaultdict[tuple[int, int], list[Lap]](list)
-        self.waits = [lap for lap in self.all if lap.kind == "person" and not lap.turn]
-        """The times that belong to a request."""
-        for lap in self.all:
-            if lap.call:
-                self.by_call[lap.turn, lap.call].append(lap)
-            elif lap.turn:
-                self.by_turn[lap.turn].append(lap)
+    def _find_own(self, call: CallNode) -> list[Lap]:
+        return self._of_step[call.turn.run.id, call.turn.number, call.index + 1]
 
 
 def _format(seconds: float) -> str:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from axe_nb.events import (
     Event,
@@ -48,6 +48,11 @@ from axe_nb.views.tree import (
     add_run,
     new_group,
 )
+
+Thing = TypeVar("Thing")
+
+RESULT = ("content", "name", "note", "edited")
+"""Fields of the result of a call that are shown."""
 
 
 @dataclass
@@ -222,16 +227,16 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        served = (_show_server_call(call, clean) for call in event.server_calls)
-        turn.server_calls = [_make_served(turn, i, call) for i, call in enumerate(served)]
+        turn.server_calls = [
+            _make_served(turn, i, served, clean) for i, served in enumerate(event.server_calls)
+        ]
         turn.sources = _show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
-        calls = (
-            () if event.closing or event.asked else event.calls
-        )  # those of a closing turn are dropped (D-17)
-        turn.calls = [CallNode(turn, i, _show_call(c, clean)) for i, c in enumerate(calls)]
+        calls = () if event.closing or event.asked else event.calls  # else they are dropped (D-17)
+        shown = (_show(call, clean, "name", "arguments", "raw") for call in calls)
+        turn.calls = [CallNode(turn, i, call) for i, call in enumerate(shown)]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -256,7 +261,7 @@ class Transcript:
         if call is None:
             return ()
         self._reports.update(find_reports(call.call.name, event.result.content))
-        call.take(_show_result(event.result, self._filter))
+        call.take(_show(event.result, self._filter, *RESULT))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
@@ -298,7 +303,7 @@ class Transcript:
             if call.result is None:
                 result = results.get(call.call.id)
                 if result:
-                    call.take(_show_result(result, self._filter))
+                    call.take(_show(result, self._filter, *RESULT))
                 else:
                     has_begun = call.times.started is not None and not call.waits
                     call.state = "cancelled" if has_begun else "not run"
@@ -306,11 +311,13 @@ class Transcript:
                 yield call
 
 
-def _make_served(turn: TurnNode, index: int, served: ServerCall) -> CallNode:
+def _make_served(turn: TurnNode, index: int, call: ServerCall, clean: TreeFilter) -> CallNode:
     """The node of a call that the model's server has made; one that failed was not run (D-76)."""
-    call = ToolCall(str(index), served.name, served.arguments)
+    served = _show(call, clean, "name", "arguments", "error")
+    served = replace(served, sources=_show_pages(call.sources, clean))
     state: State = "not run" if served.error else "completed"
-    return CallNode(turn, index, call, state, served=served)
+    call_made = ToolCall(str(index), served.name, served.arguments)
+    return CallNode(turn, index, call_made, state, served=served)
 
 
 def group_of(results: Iterable[RunResult]) -> Node:
@@ -345,54 +352,23 @@ class TreeFilter:
         return f"{match[1]}, …s" if match[0] in self.reports else match[0]
 
 
-def _show_call(call: ToolCall, clean: TreeFilter) -> ToolCall:
-    """The call without secrets in its name and arguments."""
-    return replace(
-        call,
-        name=clean.text(call.name),
-        arguments=clean.json(call.arguments),
-        raw=clean.text(call.raw),
-    )
-
-
-def _show_result(result: ToolResult, clean: TreeFilter) -> ToolResult:
-    """The result of a call without secrets."""
-    return replace(
-        result,
-        content=clean.text(result.content),
-        name=clean.text(result.name),
-        note=clean.text(result.note),
-        edited=None if result.edited is None else clean.json(result.edited),
-    )
-
-
-def _show_server_call(call: ServerCall, clean: TreeFilter) -> ServerCall:
-    """A call of the model's server without secrets."""
-    return ServerCall(
-        clean.text(call.name),
-        clean.json(call.arguments),
-        _show_pages(call.sources, clean),
-        clean.text(call.error),
-    )
+def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
+    """The run without secrets in its own texts; those of its turns and children stay."""
+    return _show(
+        result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
+        "metadata", "warnings",
+    )  # fmt: skip
 
 
 def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
-    """Pages without secrets in their titles and addresses; a damaged file may have no addresses."""
-    return tuple(
-        Page(clean.text(page.title), clean.text(page.url)) for page in pages if is_link(page.url)
-    )
+    """Pages without secrets; those of a damaged file may have no addresses."""
+    return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
 
 
-def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
-    """The run without secrets in its own texts; those of its turns and children stay."""
-    return replace(
-        result,
-        agent=clean.text(result.agent),
-        model=clean.text(result.model),
-        text=clean.text(result.text),
-        error=result.error and clean.text(result.error),
-        files_read=tuple(map(clean.text, result.files_read)),
-        files_modified=tuple(map(clean.text, result.files_modified)),
-        metadata=clean.json(result.metadata),
-        warnings=tuple(map(clean.text, result.warnings)),
-    )
+def _show(thing: Thing, clean: TreeFilter, *names: str) -> Thing:
+    """The dataclass without secrets in these fields."""
+    shown = {name: clean.json(getattr(thing, name)) for name in names}
+    for name, value in shown.items():
+        if isinstance(value, list):
+            shown[name] = tuple(value)
+    return replace(thing, **shown)  # type: ignore[type-var]

@@ -33,38 +33,19 @@ class Growing:
 
     def add(self, piece: str) -> None:
         """Appends a piece, in constant time."""
-        self._pieces.append(piece)
-        self.size += len(piece)
-
-    def beginning(self, size: int) -> str:
-        """The first `size` characters, in time proportional to `size`."""
-        found: list[str] = []
-        missing = size
-        for piece in self._pieces:
-            if missing <= 0:
-                break
-            found.append(piece)
-            missing -= len(piece)
-        return "".join(found)[:size]
-
-    def end(self, size: int) -> str:
-        """The last `size` characters, in time proportional to `size`."""
-        found: list[str] = []
-        missing = size
-        for piece in reversed(self._pieces):
-            if missing <= 0:
-                break
-            found.append(piece)
-            missing -= len(piece)
-        return "".join(reversed(found))[-missing if missing < 0 else 0 :]
-
-    def show_end(self, size: int) -> str:
-        """The end without secrets, as far as they have arrived whole."""
-        return redact(self.end(size + BEFORE))[-size:]
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
 
     def show_beginning(self, size: int) -> str:
-        """The beginning without secrets, as far as they have arrived whole."""
-        return redact(self.beginning(size + BEFORE))[:size]
+        """The first `size` characters without secrets, as far as they have arrived whole."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[:most])[:most])[:size]
+
+    def show_end(self, size: int) -> str:
+        """The last `size` characters, without the same, in time proportional to `size`."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[-most:])[-most:])[-size:]
 
     def __str__(self) -> str:
         return "".join(self._pieces)

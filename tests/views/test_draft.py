@@ -60,7 +60,7 @@ def test_the_end_of_a_growing_text_is_that_of_the_joined_one() -> None:
         text.add(piece)
         whole += piece
         size = chance.randrange(60)
-        assert text.end(size) == whole[max(0, len(whole) - size) :]
+        assert text.show_end(size + 1) == whole[-size - 1 :]
     assert (str(text), text.size) == (whole, len(whole))
 
 
@@ -71,7 +71,7 @@ def test_a_piece_costs_the_same_however_much_has_arrived() -> None:
             began = time.perf_counter()
             for _ in range(50):
                 text.add("word ")
-            text.end(300)
+            text.show_end(300)
             took.append(time.perf_counter() - began)
         return min(took)
 
