@@ -137,14 +137,10 @@ class _Step:
     other: str | None
     clean: Filter
 
-    def tell(self, kind: Kind, before: str | None, after: str | None) -> Iterator[Change]:
-        """Yields the change between two texts, if they differ."""
-        yield from self.tell_of_call(None, kind, before, after)
-
-    def tell_of_call(
-        self, call: CallFacts | None, kind: Kind, before: str | None, after: str | None
+    def tell(
+        self, kind: Kind, before: str | None, after: str | None, call: CallFacts | None = None
     ) -> Iterator[Change]:
-        """Yields the change between two texts of a call, if they differ."""
+        """Yields the change between two texts, of a call or not, if they differ."""
         clean = self.clean.text
         if before == after or (before and after and clean(before) == clean(after)):
             return
@@ -179,18 +175,13 @@ class _RunComparison:
     def _list_parts(self, is_told: bool) -> Iterator[Change | TurnPair | RunPair]:
         a, b = self._a, self._b
         yield from self._compare_inputs(is_told)
-        turns, turns_b = list_turns(a), list_turns(b)
-        at = at_b = 0
-        for i, j in [*pair_turns(turns, turns_b), (len(turns), len(turns_b))]:
-            for turn in turns[at:i]:
-                if not _is_answer(a, turn):  # told as such
-                    yield from self._step(turn, None).tell("turn", str(turn), None)
-            for turn in turns_b[at_b:j]:
-                if not _is_answer(b, turn):
-                    yield from self._step(None, turn).tell("turn", None, str(turn))
-            if i < len(turns):
-                yield self._compare_turns(turns[i], turns_b[j])
-            at, at_b = i + 1, j + 1
+        for turn, other in pair_turns(list_turns(a), list_turns(b)):
+            if turn and other:
+                yield self._compare_turns(turn, other)
+            elif turn and not _is_answer(a, turn):  # told as such
+                yield from self._step(turn, None).tell("turn", str(turn), None)
+            elif other and not _is_answer(b, other):
+                yield from self._step(None, other).tell("turn", None, str(other))
         ends = self._make_step(_last_place(a), _last_place(b))
         yield from self._compare_children(ends, None, list_others(a), list_others(b))
         if not self._is_answer_told:
@@ -257,21 +248,21 @@ class _RunComparison:
         both = list[tuple[CallFacts, CallFacts, bool]]()
         for i, one in enumerate(a):
             if i not in paired:
-                yield from step.tell_of_call(one, "call", str(one), None)
+                yield from step.tell("call", str(one), None, one)
                 continue
             other = b[paired[i]]
             if i in moved:
                 numbers = (f"call {one.number}", f"call {other.number}")
-                yield from step.tell_of_call(one, "order", *numbers)
+                yield from step.tell("order", *numbers, call=one)
             changes = [
-                *step.tell_of_call(one, "tool", one.call.name, other.call.name),
+                *step.tell("tool", one.call.name, other.call.name, one),
                 *_compare_arguments(step, one, other),
             ]
             yield from changes
             both.append((one, other, bool(changes)))
         for j, other in enumerate(b):
             if j not in paired_b:
-                yield from step.tell_of_call(other, "call", None, str(other))
+                yield from step.tell("call", None, str(other), other)
         for one, other, is_changed in both:
             is_told = is_changed and one.call.traits.delegates
             children = self._compare_children(step, one, one.children, other.children, is_told)
@@ -289,15 +280,12 @@ class _RunComparison:
         b: Sequence[RunResult],
         is_told: bool = False,
     ) -> Iterator[Change | RunPair]:
-        at = at_b = 0
-        for i, j in [*pair_runs(a, b), (len(a), len(b))]:
-            for run in a[at:i]:
-                yield from step.tell_of_call(call, "run", format_run(run), None)
-            for run in b[at_b:j]:
-                yield from step.tell_of_call(call, "run", None, format_run(run))
-            if i < len(a):
-                yield _RunComparison(a[i], b[j], self._clean).compare(is_told=is_told)
-            at, at_b = i + 1, j + 1
+        for run, other in pair_runs(a, b):
+            if run and other:
+                yield _RunComparison(run, other, self._clean).compare(is_told=is_told)
+                continue
+            before, after = (format_run(one) if one else None for one in (run, other))
+            yield from step.tell("run", before, after, call)
 
 
 def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
@@ -318,7 +306,7 @@ def _compare_ends(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
 def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
     """Yields the arguments that differ, those of the person included if a call was edited."""
     if a.call.raw or b.call.raw:
-        yield from step.tell_of_call(a, "arguments", a.given, b.given)
+        yield from step.tell("arguments", a.given, b.given, a)
         return
     ran, ran_b = (
         call.call.arguments if not call.result or call.result.edited is None else call.result.edited
@@ -327,7 +315,7 @@ def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Chan
     given, given_b = format_changed(a.call.arguments, b.call.arguments)
     if given == given_b:
         given, given_b = format_changed(ran, ran_b)
-    yield from step.tell_of_call(a, "arguments", given, given_b)
+    yield from step.tell("arguments", given, given_b, a)
 
 
 def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
@@ -338,7 +326,7 @@ def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change
             "denied" if r.is_denied else "failed" if r.is_error else "worked" for r in (one, other)
         )
         texts = [f"{word}: {text}" for word, text in zip(words, texts, strict=True)]
-    yield from step.tell_of_call(a, "result", *texts)
+    yield from step.tell("result", texts[0], texts[1], a)
     yield from _compare_pictures(
         step, a, one.pictures if one else (), other.pictures if other else ()
     )
@@ -347,7 +335,7 @@ def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change
 def _compare_pictures(
     step: _Step, call: CallFacts | None, a: Sequence[Picture], b: Sequence[Picture]
 ) -> Iterator[Change]:
-    yield from step.tell_of_call(call, "pictures", *format_pictures(a, b))
+    yield from step.tell("pictures", *format_pictures(a, b), call=call)
 
 
 def _has_new_outcome(part: Change | RunPair) -> bool:
@@ -399,10 +387,7 @@ def format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
         case "tools":
             return _format_tools(a, b)
         case "output":
-            texts = (
-                None if schema is None else format_value(schema, indent=2) for schema in (a, b)
-            )
-            return next(texts), next(texts)
+            return format_data(a), format_data(b)
         case _:
             return a, b
 
@@ -423,32 +408,24 @@ def format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str
 
 def _format_tools(a: Sequence[ToolSpec], b: Sequence[ToolSpec]) -> tuple[str, str]:
     """Returns the tools that differ, one a line; all names if only their order does."""
-    before, after = ({tool.name: _format_tool(tool) for tool in tools} for tools in (a, b))
-    if before == after:
-        return ", ".join(before), ", ".join(after)
-    lines = (
-        [t for n, t in one.items() if two.get(n) != t]
-        for one, two in ((before, after), (after, before))
+    before, after = (
+        [f"{tool.name}: {tool.description} {format_value(tool.input_schema())}" for tool in tools]
+        for tools in (a, b)
     )
-    first, second = map("\n".join, lines)
-    return first, second
-
-
-def _format_tool(tool: ToolSpec) -> str:
-    return f"{tool.name}: {tool.description} {format_value(tool.input_schema())}"
+    if sorted(before) == sorted(after):
+        return ", ".join(tool.name for tool in a), ", ".join(tool.name for tool in b)
+    return _list_new(before, after), _list_new(after, before)
 
 
 def format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, str]:
     """Returns the pictures that differ, one a line; all of them if only their order does."""
-    before, after = ([_format_picture(picture) for picture in some] for some in (a, b))
-    is_moved = sorted(before) == sorted(after)
-    lines = (
-        [line for line in lines if is_moved or line not in others]
-        for lines, others in ((before, after), (after, before))
+    before, after = (
+        [f"{picture.shown}, sha256 {picture.digest[:12]}" for picture in some] for some in (a, b)
     )
-    first, second = map("\n".join, lines)
-    return first, second
+    if sorted(before) == sorted(after):
+        return "\n".join(before), "\n".join(after)
+    return _list_new(before, after), _list_new(after, before)
 
 
-def _format_picture(picture: Picture) -> str:
-    return f"{picture.shown}, sha256 {picture.digest[:12]}"
+def _list_new(lines: Sequence[str], others: Sequence[str]) -> str:
+    return "\n".join(line for line in lines if line not in others)

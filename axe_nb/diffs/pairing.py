@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import ToolCall, ToolResult
@@ -218,9 +218,27 @@ def list_others(run: RunResult) -> list[RunResult]:
     return [child for child in run.children if child.call_id not in known]
 
 
-def pair_turns(a: Sequence[TurnFacts], b: Sequence[TurnFacts]) -> list[tuple[int, int]]:
-    """Returns the positions of turns that belong together."""
-    return align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
+Item = TypeVar("Item")
+
+
+def pair_turns(
+    a: Sequence[TurnFacts], b: Sequence[TurnFacts]
+) -> Iterator[tuple[TurnFacts | None, TurnFacts | None]]:
+    """Yields the turns that belong together, and those that are there on one side only."""
+    pairs = align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
+    return _list_pairs(a, b, pairs)
+
+
+def _list_pairs(
+    a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Item | None, Item | None]]:
+    at = at_b = 0
+    for i, j in [*pairs, (len(a), len(b))]:
+        yield from ((one, None) for one in a[at:i])
+        yield from ((None, one) for one in b[at_b:j])
+        if i < len(a):
+            yield a[i], b[j]
+        at, at_b = i + 1, j + 1
 
 
 def pair_calls(
@@ -241,17 +259,18 @@ def pair_calls(
     return sorted(pairs), moved
 
 
-def pair_runs(a: Sequence[RunResult], b: Sequence[RunResult]) -> list[tuple[int, int]]:
-    """Returns the positions of child runs that belong together."""
-    if len(a) == len(b) == 1:
-        return [(0, 0)]
+def pair_runs(
+    a: Sequence[RunResult], b: Sequence[RunResult]
+) -> Iterator[tuple[RunResult | None, RunResult | None]]:
+    """Yields the child runs that belong together, and those that are there on one side only."""
     words, words_b = ([list_words(run.task or run.prompt) for run in runs] for runs in (a, b))
 
     def compare(i: int, j: int) -> float:
-        is_same = a[i].agent == b[j].agent
-        return (0.5 if is_same else 0.0) + 0.5 * share(words[i], words_b[j])
+        return 0.5 * (a[i].agent == b[j].agent) + 0.5 * share(words[i], words_b[j])
 
-    return align([(r.agent, r.prompt) for r in a], [(r.agent, r.prompt) for r in b], compare)
+    keys, keys_b = ([(run.agent, run.prompt) for run in runs] for runs in (a, b))
+    is_only = len(a) == len(b) == 1
+    return _list_pairs(a, b, [(0, 0)] if is_only else align(keys, keys_b, compare))
 
 
 def find_path(run: RunResult) -> Hashable:

@@ -26,10 +26,9 @@ from axe_nb.results import Turn
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views import excerpts
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
-from axe_nb.views.rows import Outline
+from axe_nb.views.rows import Outline, cut_beginning
 from axe_nb.views.text import as_lines, as_text
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node, row_of
@@ -607,5 +606,5 @@ def test_the_reason_of_a_failed_run_stands_right_under_its_summary() -> None:
 
 
 def test_no_text_is_cut_whose_rest_is_shorter_than_a_pointer() -> None:
-    assert excerpts.cut_beginning("x" * 110, 50) == ("x" * 110, 0)
-    assert excerpts.cut_beginning("x" * 111, 50) == ("x" * 50, 61)
+    assert cut_beginning("x" * 110, 50) == ("x" * 110, 0)
+    assert cut_beginning("x" * 111, 50) == ("x" * 50, 61)

@@ -149,6 +149,7 @@ class Tree {
     [this.progress, this.ruled] = this.head.children;
     [this.stop, this.tools, this.axis] = this.ruled.children;
     this.rows = new Map(); // key → its elements
+    this.running = new Set(); // those whose clock goes on
     this.only = "all";
     this.spoke = 0;
     this.keys = new Keys(this);
@@ -184,9 +185,9 @@ class Tree {
     put(box, parts);
     this.written.classList.toggle("axe-nb-earlier", head.is_earlier);
     for (const key of fresh) this.drawRow(key, rows.get(key));
-    this.root.style.setProperty("--span", head.span);
     if (this.shownHead !== head.progress + head.axis) {
       this.shownHead = head.progress + head.axis;
+      this.root.style.setProperty("--span", head.span);
       this.progress.innerHTML = head.progress;
       this.axis.innerHTML = head.axis;
     }
@@ -236,24 +237,28 @@ class Tree {
   }
 
   // Writes the seconds of a row; those of one that runs go on.
-  time({ line, data }) {
+  time(row) {
+    const { line, data } = row;
     const [time, now] = [line.querySelector("time"), this.store.now];
     const { from, to } = time.dataset;
-    if (from === undefined) return;
+    if (from && !to) this.running.add(row);
+    else this.running.delete(row);
+    if (!from) return;
     const took = Math.max(0, (to ?? now) - from);
     const words = took < 60 ? `${took.toFixed(1)} s` : `${Math.floor(took / 60)} min ${Math.floor(took % 60)} s`;
-    const past = to === undefined && this.store.trouble === "lost" && data.above ? "was running" : "";
+    const past = !to && this.store.trouble === "lost" && data.above ? "was running" : "";
     const parts = [past, took >= 0.1 ? words : ""].filter(Boolean).join(" · ");
     say(time, parts && time.previousSibling ? ` · ${parts}` : parts);
-    if (to === undefined) line.style.setProperty("--now", now.toFixed(2));
+    if (!to) line.style.setProperty("--now", now.toFixed(2));
   }
 
   // Marks the newest row; where it is folded away, the row that it is folded into.
   mark() {
     let shown = this.rows.get(this.store.head.newest)?.element;
     for (let at = shown; at; at = at.parentElement.closest("details")) if (!at.open) shown = at;
-    for (const old of this.scroll.querySelectorAll(".axe-nb-newest")) old.classList.remove("axe-nb-newest");
+    this.newest?.classList.remove("axe-nb-newest");
     shown?.classList.add("axe-nb-newest");
+    this.newest = shown;
   }
 
   choose(chip) {
@@ -262,9 +267,10 @@ class Tree {
     this.filter();
   }
 
-  isWanted({ line, data }, words) {
+  isWanted(row, words) {
+    const { data } = row;
     data.words ??= [data.line, ...data.before, ...data.after].join(" ").replace(/<[^>]*>/g, " ").toLowerCase();
-    const runs = line.querySelector("time[data-from]:not([data-to])");
+    const runs = this.running.has(row);
     if (!data.words.includes(words)) return false;
     if (this.only === "running") return runs && data.look.startsWith("axe-nb-run ");
     return this.only !== "failed" || (!runs && /-(bad|limit)$/.test(data.look));
@@ -299,8 +305,7 @@ class Tree {
     const { trouble, lastAt, head } = this.store;
     const isLost = trouble === "lost";
     say(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
-    for (const row of this.rows.values()) {
-      if (!row.line.querySelector("time[data-from]:not([data-to])")) continue;
+    for (const row of this.running) {
       this.time(row);
       if (isLost) this.end(row);
     }
