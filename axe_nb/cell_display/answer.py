@@ -85,7 +85,8 @@ class LiveAnswer:
         rest = list[str]()
         if size > ANSWER:
             end = draft.text.show_end(END + 1) if draft else whole[-END - 1 :]
-            rest = [_format_more(size - ANSWER), f"<pre class=axe-nb-end>{_escape(end)}</pre>"]
+            end = escape(cut_end(end, END), quote=False)
+            rest = [_format_more(size - ANSWER), f"<pre class=axe-nb-end>{end}</pre>"]
         form: DataForm = turn.data if turn and not turn.calls else ""
         if result:
             form = "" if result.data is None else "object"
@@ -120,10 +121,6 @@ def _list_data(text: str, form: DataForm, *, is_whole: bool, is_over: bool) -> l
 
 def _format_more(count: int) -> str:
     return f"<p>… {plural(count, 'more character')}</p>"
-
-
-def _escape(end: str) -> str:
-    return escape(cut_end(end, END), quote=False)
 
 
 def _find_turn(root: Node) -> TurnNode | None:

@@ -218,7 +218,8 @@ class LiveTree:
         changed = transcript.apply(event, self.now)
         self.note(changed)
         if isinstance(event, TextDelta):
-            self._begins |= any(_begins_to_write(thing) for thing in changed)
+            turns = (thing for thing in changed if isinstance(thing, TurnNode))
+            self._begins |= any(turn.draft and turn.draft.begins for turn in turns)
             return
         if not any(transcript is known for known in self._transcripts) and transcript.root:
             self._add(transcript)
@@ -277,8 +278,3 @@ class LiveTree:
             feed.update(self._changed, "", self.now)
             self._changed.clear()
             feed.close(bundle)
-
-
-def _begins_to_write(thing: TreeNode) -> bool:
-    """True for a turn whose last piece is the first one of its part."""
-    return isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins

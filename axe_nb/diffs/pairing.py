@@ -84,10 +84,6 @@ def format_value(value: Any, indent: int | None = None) -> str:
         return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
-def _tell_result(result: ToolResult) -> Hashable:
-    return without_seconds(result), result.is_error, result.is_denied
-
-
 def list_words(text: str) -> Set[str]:
     """Returns the words at the beginning of a text."""
     return frozenset(_WORDS.findall(text[:MAX_CHARS])[:MAX_WORDS])
@@ -150,7 +146,10 @@ class TurnFacts:
     """Equal for turns in which the same was said, called and returned."""
 
     def __post_init__(self) -> None:
-        told = tuple((c.key, c.result and _tell_result(c.result)) for c in self.calls)
+        results = ((call.key, call.result) for call in self.calls)
+        told = tuple(
+            (key, r and (without_seconds(r), r.is_error, r.is_denied)) for key, r in results
+        )
         self.key = self.turn.text, self.turn.asked, self.turn.closing, told
 
     def __str__(self) -> str:

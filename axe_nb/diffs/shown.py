@@ -52,7 +52,7 @@ _DIFFERS = f"<b style=color:{COLOURS['limit']}>{DIFFERS}</b>"
 NUMBERS = 3
 """Columns of numbers: of both trees, and the change."""
 
-MARKS = {"same": ("", ""), "gone": ("[-", "-]"), "new": ("{+", "+}")}
+MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
 
 SECONDS = "seconds"
@@ -322,16 +322,13 @@ def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
     """Returns a note on turns or runs without changes."""
     turns = [part for part in parts if isinstance(part, TurnPair)]
     runs = [part for part in parts if isinstance(part, RunPair)]
-    names = [f"turn {turn.a.number}" for turn in turns] + [_name(run.a) for run in runs]
+    names = [f"turn {turn.a.number}" for turn in turns]
+    names += [f"{_show(name_run(run.a.agent, run.a.model))} {_show(run.a.id)}" for run in runs]
     if len(names) == 1:
         return f"{SAME} {names[0]}: the same"
     what = plural(len(turns), "turn") if turns else plural(len(runs), "run")
     numbers = f" ({_show(turns[0].place)} to {_show(turns[-1].place)})" if turns else ""
     return f"{SAME} {what}{numbers}: the same"
-
-
-def _name(run: RunResult) -> str:
-    return f"{_show(name_run(run.agent, run.model))} {_show(run.id)}"
 
 
 def format_html(outline: Outline) -> str:
@@ -424,7 +421,7 @@ def _format_parts(parts: Sequence[Part], indent: str) -> Iterator[str]:
 
 
 def _format_block(block: Block, indent: str) -> Iterator[str]:
-    text = "".join(map(_mark, block.pieces))
+    text = "".join(MARKS[piece.kind].format(piece.text) for piece in block.pieces)
     if block.is_line:
         yield f"{indent}{block.label}: {text}".rstrip()
     else:
@@ -433,8 +430,3 @@ def _format_block(block: Block, indent: str) -> Iterator[str]:
             yield f"{indent}  {line}".rstrip()
     if block.rest:
         yield f"{indent}  … {block.rest}"
-
-
-def _mark(piece: Piece) -> str:
-    begin, end = MARKS[piece.kind]
-    return f"{begin}{piece.text}{end}"

@@ -128,7 +128,7 @@ def _make_parser() -> MarkdownIt:
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
     parser.add_render_rule("table_text", lambda _, *given: _quote_table(*given))
-    parser.validateLink = _is_plain_link  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url.strip().lower().startswith(SCHEMES)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
     parser.core.ruler.push("code", _name_code)
     parser.core.ruler.push("hosts", _mark_links)
@@ -160,10 +160,6 @@ def _quote_table(tokens: Sequence[Token], index: int, *_: object) -> str:
 
 def _count_pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
-
-
-def _is_plain_link(url: str) -> bool:
-    return url.strip().lower().startswith(SCHEMES)
 
 
 def _link_address(state: StateInline, silent: bool) -> bool:
@@ -244,15 +240,12 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
     code = clean(code).removesuffix("\n")
     plain = escape(code, quote=False)
     inner = plain
-    if language.lower() in LANGUAGES and _is_short(code):
+    is_short = len(code) <= LONGEST_CODE and code.count("\n") < MOST_LINES
+    if language.lower() in LANGUAGES and is_short:
         coloured = "".join(_paint(code, language.lower()))
         if len(coloured) <= CODE_GROWTH * len(code):
             inner = coloured
     return f"<pre{direction(code)} style='{TEXT}'>{inner}</pre>\n"
-
-
-def _is_short(code: str) -> bool:
-    return len(code) <= LONGEST_CODE and code.count("\n") < MOST_LINES
 
 
 def _paint(code: str, language: str) -> Iterator[str]:

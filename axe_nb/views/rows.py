@@ -29,8 +29,6 @@ from axe_nb.views.tree import (
     WAITS,
     CallNode,
     Draft,
-    DraftCall,
-    Growing,
     Node,
     Span,
     State,
@@ -281,7 +279,8 @@ class Outline:
             before, after = self._collect_run(thing.child, thing)
         else:
             before, after = self._collect_call(thing, asked_of(thing))
-        return tuple(filter(_has_text, before)), tuple(filter(_has_text, after))
+        first, last = (tuple(b for b in some if b.text or b.more) for some in (before, after))
+        return first, last
 
     def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
@@ -352,11 +351,10 @@ class Outline:
         draft = turn.draft
         if draft is None:
             return []
-        parts = [
-            (THINKS, draft.reasoning),
-            ("writes", draft.text if turn.run.depth else Growing()),
-            *((_name_arguments(draft, call), call.arguments) for call in draft.calls[-MAX_CALLS:]),
-        ]
+        parts = [(THINKS, draft.reasoning), *([("writes", draft.text)] if turn.run.depth else [])]
+        for call in draft.calls[-MAX_CALLS:]:
+            of = f" of {cut_line(call.tool, WHO)}" if call.tool and len(draft.calls) > 1 else ""
+            parts.append((f"arguments{of}", call.arguments))
         size = self.max_chars if turn.run.depth else max(DRAFT, self.max_chars)
         return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
 
@@ -399,15 +397,6 @@ class Outline:
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
     return Block(label, format_lines(pages), links=pages)
-
-
-def _name_arguments(draft: Draft, call: DraftCall) -> str:
-    name = cut_line(call.tool, WHO)
-    return f"arguments of {name}" if name and len(draft.calls) > 1 else "arguments"
-
-
-def _has_text(block: Block) -> bool:
-    return bool(block.text or block.more)
 
 
 def make_row(thing: TreeNode) -> Row:
@@ -584,12 +573,11 @@ def main_argument(arguments: Mapping[str, Any]) -> str:
     """The arguments that say most, in a few words: the first two texts, else numbers."""
     plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
     texts = [value for value in plain if isinstance(value, str)]
-    return " ".join(cut_line(_format_value(value), GIVEN) for value in (texts or plain)[:2])
-
-
-def _format_value(value: str | float) -> str:
-    is_word = isinstance(value, str) and value and not any(map(str.isspace, value[:GIVEN]))
-    return str(value) if is_word else json.dumps(value, ensure_ascii=False)
+    words = []
+    for value in (texts or plain)[:2]:
+        is_word = isinstance(value, str) and value and not any(map(str.isspace, value[:GIVEN]))
+        words.append(str(value) if is_word else json.dumps(value, ensure_ascii=False))
+    return " ".join(cut_line(word, GIVEN) for word in words)
 
 
 def asked_of(call: CallNode) -> str:

@@ -242,16 +242,12 @@ def _format_tick(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:.3g} min"
 
 
-def _describe(line: _Line) -> str:
-    return " · ".join(filter(None, (line.row.who, line.row.asked)))
-
-
 def _format_text(times: _Times) -> Iterator[str]:
     root = times.lines[0].row
     if not times.is_known:
         yield f"{root.look.sign} {times.summary}"
         return
-    yield f"{root.look.sign} {_describe(times.lines[0])}"
+    yield f"{root.look.sign} {' · '.join(filter(None, (root.who, root.asked)))}"
     yield "  ".join(f"{SIGNS[kind]} {WORDS[kind]}" for kind in times.kinds)
     yield from [PLAYED] * times.is_played
     yield f"{'':{LABEL + 12}}{_format_axis(times)}".rstrip()

@@ -92,7 +92,7 @@ def test_the_live_answer_ends_with_the_same_links() -> None:
     assert root is not None
     live = LiveAnswer(root)
     live.update(0.0, is_over=True)
-    html = "".join(live.whole()["html"])
+    html = "".join(live.blocks)
     assert html in twin(searched(SEARCH, sources=PAGES))["text/html"]
     assert len(Links(html).links) == 3
 

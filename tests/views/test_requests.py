@@ -13,7 +13,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, call, script
 from axe_nb.messages import ToolCall
 from axe_nb.views.request import MAX_TEXT, SentRequest
-from tests.inspection.runs import LONG, define_tree, look_up, run
+from tests.views.requests import LONG, define_tree, look_up, run
 
 
 @pytest.fixture
