@@ -42,7 +42,7 @@ function parse(html) {
 // what a reader has selected there stays selected; what is unfolded stays unfolded.
 function put(box, parts) {
   const shown = (box.shown ??= []);
-  while (shown.length > parts.length) box.children[shown.length - 1].remove(shown.pop());
+  for (; shown.length > parts.length; shown.pop()) box.lastElementChild.remove();
   for (let at = 0; at < parts.length; at += 1) {
     if (shown[at] === parts[at] && at < shown.length) continue;
     const [old, fresh] = [box.children[at], parse(parts[at])];
@@ -144,7 +144,8 @@ class Table {
 class Tree {
   constructor(store, element) {
     this.store = store;
-    element.append((this.root = parse(TREE)), (this.head = parse(HEAD)));
+    [this.root, this.head] = [parse(TREE), parse(HEAD)];
+    element.append(this.root);
     [this.note, this.written, this.scroll, this.said] = this.root.children;
     [this.progress, this.ruled] = this.head.children;
     [this.stop, this.tools, this.axis] = this.ruled.children;
