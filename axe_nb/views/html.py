@@ -49,6 +49,7 @@ from axe_nb.views.appearance import (
 )
 from axe_nb.views.markdown import render
 from axe_nb.views.rows import (
+    FIRST,
     MAX_LISTED,
     THINKS,
     THOUGHT,
@@ -112,9 +113,6 @@ STRIP = "display:inline-block;height:.7em"
 
 ROOM = 16_000
 """Characters of HTML of all long texts that a saved tree keeps whole."""
-
-FIRST = ("answered", "error", "result")
-"""Labels of the texts for which there is room before others."""
 
 NAMES = {"answered": "answer", "was told": "task", "said": "text", "text so far": "text"}
 """Label of a text → its name in the line of its fold, where that is another word."""

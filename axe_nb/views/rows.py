@@ -95,6 +95,9 @@ THOUGHT, THINKS = "thought", "thinks"
 MINOR = frozenset({"said", "arguments", "result", THOUGHT})
 """Labels of texts that a long run only points to, and that its text twin omits."""
 
+FIRST = ("answered", "error", "result")
+"""Labels of the texts that are kept whole before others."""
+
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """State of a call without a result → its words."""
 
