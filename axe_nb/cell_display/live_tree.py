@@ -77,6 +77,8 @@ class TreeFeed:
         """Key of a row → the width of the names below it."""
         self._wholes: dict[str, int] = {}
         """Texts that rows cut → their numbers."""
+        self._sent = 0
+        """The last number that was sent."""
         self._head: tuple[str, float] = "", 0.0
         self._newest, self._now = root.key, now
         self._told_at = self._sent_at = now
@@ -84,6 +86,7 @@ class TreeFeed:
         self._answer.update(now)
         bundle = html.waiting(root, name, now)
         self._feed = Feed(self._take_all, bundle, now, place=place, stop=stop, is_early=True)
+        self._sent = len(self._wholes)
         self.place = self._feed.place
         """The display."""
 
@@ -96,16 +99,15 @@ class TreeFeed:
             now: the time.
         """
         self._newest, self._now = newest, now
-        known = len(self._wholes)
         rows, blocks = self._draw(changed), self._answer.blocks
         self._answer.update(now, is_over=not newest)
         self.next_at = max(now, self.next_at) + EVERY
         self._sent_at = now
         if newest:
             self._tell(now)
-        wholes = {str(number): text for text, number in self._wholes.items() if number > known}
-        news = {**self._describe(blocks), "rows": rows, "wholes": wholes}
+        news = {**self._describe(blocks), "rows": rows, "wholes": self._list_wholes(0)}
         self._feed.send(news, now, is_last=not newest)
+        self._sent = len(self._wholes)
 
     def beat(self, newest: str, now: float) -> None:
         """Tells the browser that the run is still going, after BEAT seconds without updates."""
@@ -131,14 +133,18 @@ class TreeFeed:
 
     def _take_all(self) -> News:
         rows = [{"key": key, **row} for key, row in self._rows.items()]
-        wholes, size = dict[str, str](), AGAIN_WHOLE
+        self._head = "", 0.0
+        return {**self._describe(()), "rows": rows, "wholes": self._list_wholes(AGAIN_WHOLE)}
+
+    def _list_wholes(self, size: int) -> dict[str, str]:
+        """The texts that were not sent yet, and of others as many characters as given."""
+        wholes = {}
         for text, number in reversed(self._wholes.items()):
-            size -= len(text)
+            size -= len(text) if number <= self._sent else 0
             if size < 0:
                 break
             wholes[str(number)] = text
-        self._head = "", 0.0
-        return {**self._describe(()), "rows": rows, "wholes": wholes}
+        return wholes
 
     def _describe(self, blocks: Iterable[str]) -> News:
         """The news of all but the rows, beginning from these blocks of the answer."""

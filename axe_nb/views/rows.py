@@ -56,7 +56,7 @@ LINES = 12
 WIDE = 120
 """Maximum length of a text beside its label in characters."""
 
-MAX_ROWS = 500
+MAX_ROWS = 250
 """Maximum number of rows of a twin; others are counted, not drawn."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8

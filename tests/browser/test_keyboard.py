@@ -15,7 +15,10 @@ from tests.browser.live_tree import RESEARCH, row, start
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 FOCUSED = "() => document.activeElement.querySelector(':scope > summary b + b')?.textContent"
-STOPS = "e => [...e.querySelectorAll('*')].filter(each => each.tabIndex >= 0).length"
+STOPS = (
+    "e => [...e.querySelectorAll('*')]"
+    ".filter(each => each.tabIndex >= 0 && each.checkVisibility()).length"
+)
 
 
 def press(lab: Lab, key: str, focused: str) -> None:

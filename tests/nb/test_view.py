@@ -186,7 +186,7 @@ def test_a_fast_stream_is_sent_ten_times_a_second_and_at_a_bounded_pace(cells: K
     html = render(answer[:20_000])
     more = f"<p>… {len(answer) - 20_000:,} more characters</p>"
     [page] = [part for part in join_answers(told)[-1:] if part.startswith(html + more)]
-    assert page.endswith("word2998 word2999</pre>")
+    assert page.endswith("word2998 word2999 </pre>")
     assert shown(outputs)[-1]["text/html"].count(html) == 1, "it is what stands there at the end"
     # a paragraph that grows is rendered, and sent, at a bounded pace
     assert sum(len("".join(news["parts"].values())) for news in told) < 60_000 * (took + 3)

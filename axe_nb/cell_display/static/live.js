@@ -306,10 +306,9 @@ class Tree {
     const { trouble, lastAt, head } = this.store;
     const isLost = trouble === "lost";
     say(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
-    for (const row of this.running) {
-      this.time(row);
-      if (isLost) this.end(row);
-    }
+    for (const row of this.running) this.time(row);
+    const wasLost = this.root.classList.contains("axe-nb-lost");
+    for (const row of isLost && !wasLost ? this.rows.values() : []) this.end(row);
     this.root.classList.toggle("axe-nb-lost", isLost);
     const top = this.rows.values().next().value;
     if (!top) return;
