@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from axe_nb.engine.nesting import is_inside
 from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.view import Line, NoLine, NullView, View
+from axe_nb.session.drive import Line, NoLine, NullView, View
 
 
 def find_approver() -> Approver | None:
@@ -37,7 +37,7 @@ def make_line(display: bool) -> Line:
         return find_line()
     if sys.stderr is None or not sys.stderr.isatty():
         return NoLine()
-    from axe_nb.console import TerminalLine  # most runs need nothing of it
+    from axe_nb.commands.console import TerminalLine  # most runs need nothing of it
 
     return TerminalLine(sys.stderr)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from axe_nb.delegation.reports import without_seconds
 from axe_nb.diffs.pairing import (
     CallFacts,
     TurnFacts,
@@ -28,7 +29,6 @@ from axe_nb.messages import Message, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
 from axe_nb.redaction import Filter, redact
-from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn, name_run
 from axe_nb.text import printable
 

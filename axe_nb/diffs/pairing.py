@@ -16,9 +16,9 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
+from axe_nb.delegation.reports import without_seconds
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
 
 Likeness: TypeAlias = Callable[[int, int], float]

@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from axe_nb.engine.conversation import Conversation
-from axe_nb.engine.given import OF_SCRIPTS
+from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import change_texts

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, assert_never
 
+from axe_nb.delegation.reports import REPORT, find_reports
 from axe_nb.events import (
     Event,
     PersonAnswered,
@@ -31,7 +32,6 @@ from axe_nb.events import (
 from axe_nb.jsonable import change_texts
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter, find_filter
-from axe_nb.reports import REPORT, find_reports
 from axe_nb.results import RunResult
 from axe_nb.server_calls import Page, ServerCall, is_link
 from axe_nb.text import format_seconds

@@ -12,7 +12,7 @@ import pytest
 from axe_nb import RunResult, call
 from axe_nb.builtin.edit import TOOLS as EDITING
 from axe_nb.builtin.files import TOOLS as READING
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
 from tests.calls import failure
 from tests.delegation.approvals import Person
@@ -248,7 +248,7 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     lead = agent("lead", said([write("team/lead.toml"), write("team/new.toml")], "done"))
     session = stage(lead).session
     session.forget("lead")
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
 
     overrides = Overrides(agents_dir=str(team), mode="auto")
     result = asyncio.run(ask_session(session, "lead", "go", overrides))

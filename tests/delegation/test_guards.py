@@ -10,7 +10,7 @@ import pytest
 
 from axe_nb import Agent, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall, ToolParameter
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
 from tests.delegation.approvals import MODES, Person
@@ -58,7 +58,7 @@ def attempt(
 
 
 def run(*agents: Agent, touching: Touch, person: Person | None = None) -> RunResult:
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
 
     tools = Overrides(tools=(touching.tool, *agents[0].tools))
     ask_person = person.ask_person if person else None

@@ -21,7 +21,7 @@ from axe_nb import Agent, ConfigError, Request, RunResult
 from axe_nb.grids.face import make_runner
 from axe_nb.grids.page import show_grid
 from axe_nb.grids.scoring import write_case
-from axe_nb.session.view import NoLine
+from axe_nb.session.drive import NoLine
 
 VERDICT = '{"score": 0.5, "reason": "so"}'
 
@@ -298,7 +298,7 @@ def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path
 )  # fmt: skip
 def test_a_hostile_file_of_a_grid_is_refused_or_empty(plan: Any, tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
-    path.write_text(f"axe_nb grid 1.0\n{json.dumps(plan)}\n")
+    path.write_text(f"axe_nb grid 2.0\n{json.dumps(plan)}\n")
     with pytest.raises(ConfigError, match="line 2"):
         axe_nb.load(path)
 

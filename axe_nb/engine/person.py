@@ -1,0 +1,255 @@
+"""Questions to the person, their decisions, and the replies that they give in place of a model's.
+
+A question is about an approval or a pause (`Step`). Both take one way: `ask_person.py` puts them,
+cassettes keep the answers.
+Source: D-48, D-50, D-56, D-66; product.md "Step by step", "Runs are recordings" (Fork).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+from axe_nb.errors import ConfigError
+from axe_nb.exchanges import Exchange, Source
+from axe_nb.messages import Request, Response, ToolCall, Usage
+from axe_nb.provider_table import PROTOCOLS
+from axe_nb.redaction import find_filter, redact
+from axe_nb.scripting.rules import stop_reason
+from axe_nb.tools.output import output_of
+
+Choice = Literal[
+    "yes", "no", "always", "edit", "stop", "text", "go", "result", "skip", "end",
+]  # fmt: skip
+"""`text` answers a question of the model's; `go`, `result`, `skip` and `end` answer a `Step`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The user's answer."""
+
+    choice: Choice
+    text: str = ""
+    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given. For
+    `result`: that of a call."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """For `edit`: the arguments to run instead."""
+    reply: Response | None = None
+    """For a `Step` before or after a request, with `result` or `edit`: the reply to go on with."""
+    is_recorded: bool = field(default=False, kw_only=True, compare=False)
+    """True if the answer comes from a cassette."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question for the user: approval of a call, or a model's own question."""
+
+    run: str
+    """Id of the run that asks."""
+    agent: str
+    tool: str
+    arguments: Mapping[str, Any]
+    detail: str = ""
+    """A diff of the changes that the call would make, or the model's question."""
+    whole: str = ""
+    """The argument to show completely, with its line breaks; empty = none."""
+    always: str = "this tool"
+    """The later calls that `always` covers; empty = it covers none."""
+    reason: str = ""
+    """The reason to ask, if it is not the mode, and notes about the call; one a line."""
+    workdir: str = ""
+    """The real workdir of the call."""
+    host: str = ""
+    """The host that approval allows for the session; empty = the call reaches none (D-50)."""
+    raises: str = ""
+    """The budget that a yes sets, such as `$0.80`; empty = the question is about something else."""
+    call_id: str = ""
+    """Id of the call that it is about."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A pause of a run: what it is about to do, as `step=function` and the user see it.
+
+    The function returns `"go"` or None to continue, `"skip"`, `"end"` to run to the end without
+    further pauses, `"stop"`, or what `edit` or `result` returns.
+    """
+
+    kind: Literal["request", "call", "reply"]
+    """A request that is about to be sent, a call that is about to be made, or the reply to a
+    request that is to be edited."""
+    agent: str
+    """Name of the agent; empty for a run without one."""
+    run: str
+    """Place of the run in the tree: `0` is the root, `0.2` the child of its second call."""
+    turn: int
+    """From 1."""
+    model: str
+    """provider/model."""
+    tool: str = ""
+    """For a call: the tool."""
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """For a call: its arguments, secrets included."""
+    number: int = 0
+    """For a call: its number among the calls of the run, from 1."""
+    call_id: str = ""
+    """For a call: its id."""
+    schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """For a call: JSON Schema of the arguments."""
+    whole: str = ""
+    """For a call: the argument to show completely."""
+    request: Request | None = field(default=None, repr=False)
+    """For a request and its reply: the request, secrets included."""
+    protocol: str = ""
+    """Protocol of its server; `script` for a model without one."""
+    response: Response | None = field(default=None, repr=False)
+    """For a reply: what the model said, secrets included."""
+
+    @property
+    def place(self) -> str:
+        """The turn in the tree, as in `result.request(place)`: `0.2/3`."""
+        return f"{self.run}/{self.turn}"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the call, without secrets."""
+        cleaned: dict[str, Any] = find_filter().json(dict(self.given))
+        return cleaned
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body of the request, without secrets; empty for a call."""
+        if self.request is None:
+            return {}
+        decoded = json.loads(encode_body(self.request, self.protocol)[0])
+        cleaned: dict[str, Any] = find_filter().json(decoded)
+        return cleaned
+
+    @property
+    def text(self) -> str:
+        """The text of the reply, or of the last message of the request, without secrets."""
+        if self.response is not None:
+            return redact(self.response.content)
+        return redact(self.request.last) if self.request else ""
+
+    @property
+    def calls(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Names and arguments of the calls of the reply, without secrets."""
+        clean, calls = find_filter(), self.response.tool_calls if self.response else ()
+        return tuple((call.name, clean.json(dict(call.arguments))) for call in calls)
+
+    def edit(self, value: Any = None) -> Decision:
+        """Returns the decision to continue with a change.
+
+        Args:
+            value: for a call, its new arguments; for a reply, its replacement, as for `result`;
+                for a request, nothing: the request is sent, and its reply is a step of its own.
+
+        Raises:
+            ConfigError: the value cannot be used as a replacement.
+        """
+        if self.kind == "request":
+            if value is not None:
+                raise ConfigError(
+                    "a reply can be edited only after it has arrived",
+                    hint="return step.edit() here and step.edit(reply) at the step of kind "
+                    '"reply", or step.result(reply) to send nothing',
+                )
+            return Decision("edit")
+        if self.kind == "reply":
+            return Decision("edit", reply=_check_reply(value))
+        if not isinstance(value, Mapping):
+            raise ConfigError("step.edit takes the arguments of a call as a dict")
+        return Decision("edit", arguments=dict(value))
+
+    def result(self, value: Any) -> Decision:
+        """Returns the decision to use a value instead: no tool is run, no request is sent.
+
+        Args:
+            value: for a call, what its tool would return; for a request, its reply: text, calls or
+                a `Response`.
+
+        Raises:
+            ConfigError: the value cannot be sent to a model, or cannot be used as a reply.
+        """
+        if self.kind == "call":
+            output = output_of(value)
+            if output.pictures:
+                raise ConfigError("the result given at a step must be text, without pictures")
+            return Decision("result", output.content)
+        return Decision("edit" if self.kind == "reply" else "result", reply=_check_reply(value))
+
+
+def make_decided(step: Step, decision: Decision) -> Exchange | None:
+    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
+    if step.kind != "request" or step.request is None:
+        return None
+    if decision.choice == "skip":
+        return make_given(step.request, step.turn, Response(), "skipped")
+    if decision.reply is None:
+        return None
+    return make_given(step.request, step.turn, decision.reply)
+
+
+def _check_reply(value: Any) -> Response:
+    reply = make_reply(value)
+    if reply is None:
+        kind = type(value).__name__
+        raise ConfigError(
+            f"a reply must be text, calls or a Response, not {kind}",
+            hint='for example step.result("42"), or step.result(axe_nb.call("grep", pattern="x"))',
+        )
+    calls = reply.tool_calls
+    return Response(reply.content, calls, reply.stop_reason or stop_reason(calls))
+
+
+Question: TypeAlias = ApprovalRequest | Step
+"""Both kinds of question to the person: may the call run, and how does the run go on."""
+
+AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
+"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
+
+
+OF_SCRIPTS = "openai"
+"""Protocol in which the requests to models without a server are shown."""
+
+
+def make_reply(given: Any) -> Response | None:
+    """Returns a reply made of a text, of calls or of a `Response`; None = it is none of these."""
+    match given:
+        case Response():
+            return given
+        case str():
+            return Response(given, (), stop_reason(()))
+        case ToolCall():
+            return Response("", (given,), stop_reason((given,)))
+        case [_, *_] if all(isinstance(one, ToolCall) for one in given):
+            return Response("", tuple(given), stop_reason(tuple(given)))
+    return None
+
+
+def make_given(request: Request, turn: int, reply: Response, source: Source = "given") -> Exchange:
+    """Returns the exchange of a turn whose reply a person gives: nothing was sent or paid."""
+    return Exchange(
+        turn=turn, model=request.model, protocol="script",
+        sent=len(request.messages), system=request.system, system_ends=request.system_ends,
+        tools=request.tools, past_tools=request.past_tools, output=request.output,
+        params=request.params, response=replace(reply, usage=Usage()), cost=0.0, source=source,
+    )  # fmt: skip
+
+
+def encode_body(request: Request, protocol: str) -> tuple[bytes, str]:
+    """Returns the body of a request, and the protocol that it is encoded for.
+
+    Args:
+        request: the request.
+        protocol: that of its server; a model without one has its body over another.
+    """
+    used = protocol if protocol in PROTOCOLS else OF_SCRIPTS
+    body: bytes = import_module(PROTOCOLS[used].module).body(request)
+    return body, used
