@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import re
 from dataclasses import replace
@@ -14,12 +13,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, RunResult, call, script, tool
-from axe_nb.clock import Clock
-from axe_nb.engine.scope import AgentSource, Env, RunScope
-from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
 from axe_nb.times import Lap
-from axe_nb.tools.tool import Job
 from axe_nb.views.html import twin
 from axe_nb.views.timeline import KEPT, MOST, MOST_LAPS, NONE, PLAYED, Laps, Timeline
 from axe_nb.views.transcript import Transcript
@@ -158,19 +153,6 @@ def test_a_run_keeps_the_times_of_its_requests_calls_and_waits(finished: RunResu
     [wait] = [lap for lap in finished.times if lap.kind == "retry"]
     [first, _] = [lap for lap in finished.times if lap.kind == "model"]
     assert first.began <= wait.began < wait.ended <= first.ended
-
-
-def test_a_child_begins_when_its_clock_does() -> None:
-    """Its times would else end after the call that made it."""
-
-    async def make() -> tuple[RunScope, RunScope]:
-        one = Agent("one", "script/x")
-        env = Env(agents=AgentSource(load=lambda _: one, provider_for=lambda *_: None), emit=print)  # type: ignore[arg-type, return-value]
-        root = RunScope.root(one, Limits(), env, Clock(None))
-        return root, root.child(one, Job(one, "go", "go"), env, call_id="c", key="1", ahead=0.0)
-
-    root, child = asyncio.run(make())
-    assert child.began == child.clock.started - root.clock.started
 
 
 def test_times_are_kept_in_files_and_pickles(finished: RunResult, tmp_path: Path) -> None:
