@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
 from axe_nb.diffs.pairing import (
     CallFacts,
@@ -24,7 +25,6 @@ from axe_nb.diffs.pairing import (
     pair_turns,
 )
 from axe_nb.exchanges import Exchange
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier

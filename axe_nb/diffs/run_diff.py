@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from axe_nb.conversion.libraries import make_frame
 from axe_nb.diffs.compare import Change, RunPair, compare_runs, find_first, list_changes
 from axe_nb.diffs.pairing import find_path
 from axe_nb.diffs.shown import (
@@ -21,7 +22,6 @@ from axe_nb.diffs.shown import (
     make_outline,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.frames import make_frame
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from axe_nb.agents.files import expand_home, write_whole
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 from axe_nb.server_calls import Page

@@ -18,11 +18,11 @@ from importlib import import_module
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import change_texts
 from axe_nb.messages import Message, Request, dump
 from axe_nb.provider_table import PROTOCOLS
 from axe_nb.recording.asked import Asked

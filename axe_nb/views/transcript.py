@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, assert_never
 
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.delegation.reports import REPORT, find_reports
 from axe_nb.events import (
     Event,
@@ -29,7 +30,6 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.jsonable import change_texts
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter, find_filter
 from axe_nb.results import RunResult
