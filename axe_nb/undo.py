@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from axe_nb.builtin.edit import Change, edit_lock, put
-from axe_nb.builtin.file_guard import may_read
-from axe_nb.builtin.paths import Spot, hold_place, kind, locate, open_file
+from axe_nb.builtin.paths import Spot, hold_place, kind, locate, may_read, open_file
 from axe_nb.errors import ConfigError
 from axe_nb.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
 from axe_nb.redaction import redact

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.descriptors import hold_real_folder
+from axe_nb.paths import hold_real_folder
 
 pytestmark = pytest.mark.req("X-33", "D-53")
 

@@ -17,8 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors", "globs",
-    "patterns", "descriptors",
-    "links", "frames", "wire_log", "usage", "pictures",
+    "patterns", "paths", "frames", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
@@ -39,7 +40,7 @@ def trusts_all() -> bool:
 
 
 def trust_file() -> Path:
-    """Returns the path of the list of trusted folders; it need not exist."""
+    """The path of the list of trusted folders; it need not exist."""
     return state_dir() / "trusted_folders"
 
 
@@ -84,9 +85,11 @@ def trust_new_folder(path: Path) -> None:
     Raises:
         ConfigError: the list of trusted folders cannot be read or written.
     """
-    agents, top = _find_agents(path)
-    if not is_own(path) and _is_empty(top):
-        remember_trust(str(agents))
+    top = _find_top(path)
+    with suppress(OSError):
+        is_new = not os.path.lexists(top) or not (top.is_symlink() or any(top.iterdir()))
+        if is_new and not is_own(path):
+            remember_trust(str(top))
 
 
 def load_trusted() -> dict[str, None]:
@@ -226,38 +229,24 @@ def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
     return beside if os.path.lexists(beside) else None
 
 
-def _is_empty(folder: Path) -> bool:
-    """True if there is nothing at a path, or an empty folder; not for a link."""
-    try:
-        return not folder.is_symlink() and not any(folder.iterdir())
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-
-
-def _find_agents(path: Path) -> tuple[Path, Path]:
-    """Returns the folder of an agent file, and the `axe/` above it, else that folder again.
-
-    The links above both are resolved.
-    """
+def _find_top(path: Path) -> Path:
+    """Returns the `axe/` of an agent file, else its folder; the links above it are resolved."""
     agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
-    real = Path(os.path.realpath(top.parent), top.name)
-    return real / agents.relative_to(top), real
+    return Path(os.path.realpath(top.parent), top.name)
 
 
 def _list_folders(path: Path) -> list[Path]:
-    """Returns the folder of an agent file, the one it belongs to, and those up to its project.
+    """Returns the `axe/` or folder of an agent file, the one it belongs to, and up to its project.
 
     It belongs to the folder with `axe/`; elsewhere to the one above the agents, with scripts. In
     the home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
     """
-    agents, top = _find_agents(path)
+    top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
     above = list(takewhile(lambda folder: not _holds_home(folder), base.parents))
     roots = (at for at, one in enumerate((base, *above)) if _is_git_root(one))
-    return [agents, base, *above[: next(roots, 0)]]
+    return [top, base, *above[: next(roots, 0)]]
 
 
 def _holds_home(folder: Path) -> bool:

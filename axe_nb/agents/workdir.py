@@ -17,7 +17,7 @@ from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import NEXT_STEP, is_trusted
 from axe_nb.errors import ConfigError
-from axe_nb.links import follow_links
+from axe_nb.paths import follow_links
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import ESCAPES
 

@@ -18,16 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from axe_nb.builtin.file_guard import (
+from axe_nb.builtin.files import MAX_FILE, contents, is_text
+from axe_nb.builtin.paths import (
+    Spot,
     check_write,
     guard_edit,
     guard_write,
+    hold_place,
+    kind,
+    locate,
     may_read,
+    missing,
+    open_file,
 )
-from axe_nb.builtin.files import MAX_FILE, contents, is_text
-from axe_nb.builtin.paths import Spot, hold_place, kind, locate, missing, open_file
-from axe_nb.descriptors import FILE
 from axe_nb.kept_files import KeptFiles
+from axe_nb.paths import FILE
 from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature

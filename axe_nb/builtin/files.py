@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import islice
 
-from axe_nb.builtin.file_guard import check_read
-from axe_nb.builtin.paths import Spot, hold_place, kind, open_file, open_folder
+from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
 from axe_nb.text import cut_bytes, cut_chars, printable
 from axe_nb.tools.output import MAX_OUTPUT
 from axe_nb.tools.python_tool import make_tool

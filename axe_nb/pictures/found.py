@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError, words
+from axe_nb.paths import open_real_file
 from axe_nb.pictures.header import find_format, find_other_format
 from axe_nb.pictures.parts import Illustrated, join_parts
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes

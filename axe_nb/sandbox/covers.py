@@ -15,13 +15,13 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.descriptors import FOLDER, PASSED, hold_real_folder
+from axe_nb.paths import FOLDER, hold_real_folder
 from axe_nb.sandbox.launch import Protection
 from axe_nb.sandbox.view import View, fill_view
 from axe_nb.text import quote
@@ -44,9 +44,6 @@ MOST = 20_000
 CONTENTS = ("objects", "logs")
 """Folders of repositories that hold contents only, and any number of them."""
 
-MOST_HELD = 100
-"""Folders that are kept open: more than are to be protected, fewer than a process may open."""
-
 MOST_TOLD = 10
 """Changes that are listed."""
 
@@ -59,10 +56,6 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
     """Yields the view with the files of its workdir; for mounts, placeholders among them.
 
     They stay until no other command of this or another process needs them.
-
-    Raises:
-        ConfigError: a link has taken the place of the workdir or a folder above it.
-        OSError: the workdir cannot be opened.
     """
     if protection != "mounts":
         view = fill_view(view)
@@ -75,12 +68,7 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
         _lock(folder, fcntl.LOCK_SH, PATIENCE)
         view = fill_view(view)
         made = {path: path for path, text in view.missing.items() if _make(path, text)}
-        view = replace(view, closed={**made, **view.closed})
-        with ExitStack() as held:  # a new folder in the place of one would else get its number
-            for path in [*view.anchored, *view.closed][:MOST_HELD]:
-                with suppress(OSError):
-                    held.callback(os.close, os.open(path, PASSED))
-            yield view
+        yield replace(view, closed={**made, **view.closed})
     finally:
         if _lock(folder, fcntl.LOCK_EX):
             for path in view.names:
@@ -121,24 +109,20 @@ def _remove(path: Path) -> None:
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
-    """Tries to lock or unlock a folder, for a while; returns true if it did.
-
-    Where the file system has no locks, or another program holds one, placeholders stay.
-    """
+    """Tries to lock or unlock a folder; true if it did. Without locks, placeholders stay."""
     import fcntl
 
     end = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(folder, operation | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
             if time.monotonic() >= end:
                 return False
             time.sleep(0.01)
         except OSError:
             return False
-        else:
-            return True
 
 
 def look(view: View) -> Look:
@@ -147,10 +131,6 @@ def look(view: View) -> Look:
     Where existing ones are read-only to it, what is left are links, names that nothing could be
     mounted on, and what the user replaces meanwhile, as `git config` and editors do: a mount goes
     with the file that it is on.
-
-    Raises:
-        ValueError: there are too many.
-        OSError: a folder cannot be read.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")
@@ -177,15 +157,15 @@ def look(view: View) -> Look:
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
     """Returns a note on each protected file that was made, changed or removed meanwhile."""
-    notes: list[str] = []
-    whole: set[str] = set()
-    for path in sorted(dict(before.items() ^ after.items())):
-        if os.path.dirname(path) in whole:  # noqa: PTH120
-            whole.add(path)
-            continue
-        what = "made" if path not in before else "changed" if path in after else "removed"
-        if what != "changed":
-            whole.add(path)
-        notes.append(f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}")
+    changed = dict(before.items() ^ after.items())
+    done = {
+        path: "made" if path not in before else "changed" if path in after else "removed"
+        for path in sorted(changed)
+    }
+    notes = [
+        f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}"
+        for path, what in done.items()
+        if done.get(os.path.dirname(path), "changed") == "changed"  # noqa: PTH120 - else with it
+    ]
     left = len(notes) - MOST_TOLD
     return (*notes[:MOST_TOLD], *([f"and {left} more changes"] if left > 0 else []))

@@ -20,16 +20,8 @@ from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
 from axe_nb.sandbox.view import View
 
-
-def compile_launcher(path: Path) -> str:
-    """Returns the code of a launcher, marshalled, in hexadecimal."""
-    return marshal.dumps(compile(path.read_bytes(), path.name, "exec", dont_inherit=True)).hex()
-
-
-LAUNCHER = compile_launcher(Path(__file__).with_name("launcher.py"))
+LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
 """Read once: a command can change the file if the package lies in its workdir."""
-
-START = "import marshal, sys; exec(marshal.loads(bytes.fromhex(sys.argv.pop(1)))); start()"
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
@@ -102,7 +94,7 @@ def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
         "parent": os.getpid(),
     }
     base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it
-    python = [os.path.realpath(base), "-I", "-S", "-c", START, LAUNCHER]
+    python = [os.path.realpath(base), "-I", "-S", "-c", LAUNCHER]
     return Launch(
         words=[*python, marshal.dumps(plan).hex(), *words],
         # git takes the system's settings, which are out of sight, for broken

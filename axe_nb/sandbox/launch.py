@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.sandbox.view import View, identify
+from axe_nb.paths import hold_real_folder
+from axe_nb.sandbox.view import View
 
 Level = Literal["full", "files", "docker", "none"]
 
@@ -100,9 +101,6 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     Another command may run in the same workdir and replace files that this one is to be shown with
     links, which the mount would follow. So it starts only if it was shown the files and folders
     that were seen there.
-
-    Raises:
-        OSError: a link is in the place of a folder above one already.
     """
     if os.name == "nt":
         return method.wrap(words, view)
@@ -124,6 +122,11 @@ def _list_limits() -> list[str]:
 
 def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
     """Returns a line of the shell that ends it unless the workdir and paths are what they are."""
-    seen = shlex.quote("\n".join(map(identify, [workdir, *paths])))
+    seen = []
+    for path in (workdir, *paths):
+        with hold_real_folder(path.parent) as folder:
+            found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+        seen.append(f"{found.st_dev}:{found.st_ino}")
     asked = shlex.join([find_program("stat"), "-c", "%d:%i", "--", ".", *map(str, paths)])
-    return f'[ "$({asked})" = {seen} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'
+    expected = shlex.quote("\n".join(seen))
+    return f'[ "$({asked})" = {expected} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'

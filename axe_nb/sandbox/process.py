@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from axe_nb.sandbox.covers import Look, compare, cover, look
 from axe_nb.sandbox.launch import Launch, Method, prepare
@@ -37,8 +38,6 @@ class Process:
         """Starts the program and returns at once.
 
         Args:
-            method: the way to start it.
-            view: what it sees.
             words: program and arguments.
             environment: all of its environment variables.
             files: numbers of the files for its input, output and errors; closed here.
@@ -51,9 +50,7 @@ class Process:
         """Protected files that were changed while it ran."""
         self.owner = os.getpid()
         """The process that started it; forks of it inherit the object, not the program."""
-        self._method, self._view = method, view
-        self._words, self._environment = words, environment
-        self._files = files
+        self._method, self._view, self._files = method, view, files
         self._end: Sequence[str] = ()
         self._seen: Look | None = None
         self._popen: subprocess.Popen[bytes] | None = None
@@ -61,7 +58,8 @@ class Process:
         self._is_killed = False
         self._over = threading.Event()
         _running.add(self)
-        threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
+        keep = partial(self._keep, words, environment)
+        threading.Thread(target=keep, name="axe-nb-command", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Returns true once the program and everything that it started have ended."""
@@ -82,14 +80,14 @@ class Process:
                     nowhere = subprocess.DEVNULL
                     self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
 
-    def _keep(self) -> None:
+    def _keep(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
             if self._method.protection == "none":
-                self._run()
+                self._run(words, environment)
             else:
                 with cover(self._view, self._method.protection) as self._view:
                     self._seen = look(self._view)
-                    self._run()
+                    self._run(words, environment)
                     self.notes = self.list_changes()
         except Exception as error:  # whatever a command may have made to make a look fail
             what = "start it" if self._popen is None else "compare protected files after it"
@@ -113,14 +111,13 @@ class Process:
         self._seen = look(self._view)
         return compare(before, self._seen, self._view.workdir)
 
-    def _run(self) -> None:
-        """Runs the program to its end."""
-        launch = prepare(self._method, self._view, self._words)
+    def _run(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        launch = prepare(self._method, self._view, words)
         with self._lock:
             if self._is_killed:
                 return
             self._end = launch.end
-            self._popen = spawn(launch, self._view, self._environment, self._files)
+            self._popen = spawn(launch, self._view, environment, self._files)
         self._close_files()  # else its end would not be noticed
         wait_exit(self._popen)
         with self._lock:
@@ -178,9 +175,8 @@ def spawn(
 
 
 def close_file(number: int) -> None:
-    if number >= 0:
-        with contextlib.suppress(OSError):
-            os.close(number)
+    with contextlib.suppress(OSError):  # a number below zero stands for no file
+        os.close(number)
 
 
 def wait_exit(process: subprocess.Popen[bytes]) -> None:
@@ -200,8 +196,7 @@ def end_first(process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + PATIENCE
     while not (found := list_children(process.pid)) and process.poll() is None:
         if time.monotonic() > until:
-            found = [process.pid]
-            break
+            process.kill()
         time.sleep(0.001)
     for pid in found:
         kill(pid)

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
-from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.links import follow_links
+from axe_nb.paths import follow_links
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
 FILES = (".env", ".envrc", ".env.local")
@@ -32,14 +31,14 @@ HOME_FILES = (
 OF_PROGRAMS = (".cache",)
 """Folders of the home folder that programs must be able to write."""
 
+GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
+"""Names in `.git` to be kept from being made → a text without effect; None = an empty folder."""
+
 GIT_SETTINGS = (
-    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
-    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
+    *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
+    "branches",
 )  # fmt: skip
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
-
-GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Those to be kept from being made → a text without effect; None = an empty folder."""
 
 NOTHING = Path("/dev/null")
 """Seen in place of a file with keys."""
@@ -104,37 +103,34 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
 
 
 def fill_view(view: View) -> View:
-    """Returns the view with the files of its workdir as they are now.
-
-    Raises:
-        ConfigError: a link has taken the place of the workdir or a folder above it.
-        OSError: the workdir does not exist.
-    """
+    """Returns the view with the files of its workdir as they are now."""
     workdir, home = view.workdir, view.home
     _check_place(workdir)
-    absent: dict[Path, str | None] = {workdir / name: None for name in list_names(workdir, home)}
-    settings: list[Path] = []
-    if repository := find_repository(workdir / ".git", workdir):
+    there = sorted(os.listdir(workdir))  # noqa: PTH208
+    # git and most programs ignore the empty folder that stands for a name that does not exist
+    absent: dict[Path, str | None] = dict.fromkeys(
+        workdir / name for name in _list_names(there, is_home=workdir == home)
+    )
+    named = [*absent, *view.sources]
+    if repository := _find_repository(workdir / ".git", workdir):
         absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
-        settings = [repository / name for name in GIT_SETTINGS]
-    named = [*absent, *settings, *view.sources]
+        named += (repository / name for name in GIT_SETTINGS)
     every = dict.fromkeys([*named, *_follow(named, workdir)])
     names = tuple(path for path in every if path != repository)
-    keys = {path: None if path.is_dir() else NOTHING for path in _find_keys(workdir, home, names)}
-    found = (path for path in find_real([*names, sys.prefix], workdir) if path != repository)
+    inner = [*there, *(KEY_PATHS if workdir == home else ())]
+    hidden = (p for p in [*names, *(workdir / name for name in inner)] if is_hidden(p, workdir))
+    keys = {  # axe's own folders are among them, wherever in the workdir they are
+        path: None if path.is_dir() else NOTHING
+        for path in _find_real([config_dir(), state_dir(), *hidden], workdir)
+    }
+    found = (path for path in _find_real([*names, sys.prefix], workdir) if path != repository)
     missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
     closed = {**{path: path for path in found if path not in keys}, **keys}
     above = {folder for path in (*closed, *missing) for folder in path.parents}
-    anchored = [
+    anchored = sorted(
         p for p in above if is_inside(p, workdir) and closed.keys().isdisjoint((p, *p.parents))
-    ]
-    return replace(
-        view,
-        names=names,
-        closed=closed,
-        missing=missing,
-        anchored=tuple(sorted(anchored)),
     )
+    return replace(view, names=names, closed=closed, missing=missing, anchored=tuple(anchored))
 
 
 def _check_place(workdir: Path) -> None:
@@ -142,29 +138,6 @@ def _check_place(workdir: Path) -> None:
         raise ConfigError(
             f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
         )
-
-
-def identify(path: Path) -> str:
-    """Returns the device and number of what is at a path, as `stat -c %d:%i` prints them.
-
-    Raises:
-        OSError: a link is in the place of a folder above it, or nothing is there.
-    """
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
-    return f"{found.st_dev}:{found.st_ino}"
-
-
-def _find_keys(workdir: Path, home: Path, names: Iterable[Path]) -> list[Path]:
-    """Returns what holds keys directly in the workdir, and below it if that is home.
-
-    Axe's own folders are among it, wherever in the workdir they are.
-    """
-    there = [*names, *(workdir / name for name in sorted(os.listdir(workdir)))]  # noqa: PTH208
-    if workdir == home:
-        there += (workdir / path for path in KEY_PATHS)
-    keys = [path for path in there if is_hidden(path, workdir)]
-    return find_real([config_dir(), state_dir(), *keys], workdir)
 
 
 def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
@@ -190,20 +163,21 @@ def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
             yield place
 
 
-def list_names(workdir: Path, home: Path) -> list[str]:
+def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
     """Returns the protected names, which need not exist; those with `.env` and any end, if they do.
 
-    Where one does not exist, an empty folder stands for it: git and most programs ignore it.
+    Args:
+        there: the names in the workdir.
+        is_home: true if it is the home folder.
     """
-    there = sorted(os.listdir(workdir))  # noqa: PTH208
     found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
-    if workdir == home:
+    if is_home:
         found += [*HOME_FOLDERS, *HOME_FILES]
         found += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
-    return list(dict.fromkeys(found))
+    return found
 
 
-def find_repository(path: Path, workdir: Path) -> Path | None:
+def _find_repository(path: Path, workdir: Path) -> Path | None:
     """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
     found = Path(os.path.realpath(path))
     if found.is_file():
@@ -218,7 +192,7 @@ def is_inside(path: Path, folder: Path) -> bool:
     return path != folder and path.is_relative_to(folder)
 
 
-def find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
+def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
     """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
     there = filter(os.path.lexists, paths)
     real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)

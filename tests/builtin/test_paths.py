@@ -16,7 +16,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
 from axe_nb.builtin import table as builtin
 from axe_nb.builtin.paths import hold_place, open_file, words
-from axe_nb.descriptors import BY_DESCRIPTOR, hold_real_folder
+from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.links import find_names, follow_links
+from axe_nb.paths import find_names, follow_links
 
 pytestmark = pytest.mark.req("D-83", "X-33")
 
