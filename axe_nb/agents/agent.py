@@ -6,19 +6,18 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from axe_nb.agents.agent_files import find_file, hidden_file
+from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
 from axe_nb.agents.config import agent_dirs, format_path
-from axe_nb.agents.files import read_real_text, reason, write_whole
+from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
-from axe_nb.agents.names import check_name
-from axe_nb.agents.output_file import read_schema
-from axe_nb.agents.own_tools import names_of, own_tools
+from axe_nb.agents.names import check_name, names_of, own_tools
 from axe_nb.agents.servers import check_sandbox, parse_servers
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
@@ -37,7 +36,6 @@ from axe_nb.agents.tables import (
     check_vars,
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
@@ -55,6 +53,7 @@ from axe_nb.toml_tables.table import (
     read,
     toml_fields,
 )
+from axe_nb.toml_tables.update import update_text
 from axe_nb.values.own_text import shown_value
 
 OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
@@ -286,8 +285,14 @@ class Agent:
                 hint=f"trust its project before you save it: {NEXT_STEP}",
             )
         parse = partial(self.from_toml, name=self.name, path=str(path))
-        write_whole(path, update_file(path, make_table(self), parse) or self.to_toml())
+        write_whole(path, _update_file(path, make_table(self), parse) or self.to_toml())
         return path
+
+
+class NoAgent(Agent):
+    """Stands for the agent of a run without one, which asks a model alone; its name is empty."""
+
+    required: ClassVar[tuple[str, ...]] = ("model",)
 
 
 DEFINED: dict[str, Agent] = {}
@@ -366,3 +371,32 @@ def _check_values(agent: Agent) -> None:
         check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
     check_params(agent.params)
     check_vars(agent.vars)
+
+
+def find_place(agent: Agent, key: str, value: str) -> str:
+    """Returns the file and line of a value, or of an entry of a list or table.
+
+    Empty if the agent has no file, or the value is not from it but from an option of the run.
+    """
+    if not agent.path or not agent.text:
+        return ""
+    written: Any = tomllib.loads(agent.text).get(key)
+    if written != value and (isinstance(written, str) or value not in (written or ())):
+        return ""
+    path = (key, value) if isinstance(written, dict) else (key,)
+    return Source(agent.text, format_path(Path(agent.path))).place(path, value)
+
+
+def _update_file(path: Path, table: Mapping[str, Any], parse: Callable[[str], object]) -> str:
+    """Returns the text of the file with changed values; empty if it has to be written anew.
+
+    Args:
+        path: the file, which need not exist.
+        table: its new values.
+        parse: makes the agent from a text. Raises ConfigError.
+    """
+    with suppress(OSError, ConfigError, ValueError, RecursionError):
+        text = read_text(path)
+        updated = update_text(text, make_table(parse(text)), table)
+        return updated if make_table(parse(updated)) == table else ""
+    return ""

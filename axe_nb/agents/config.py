@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
-from axe_nb.agents.price_table import PriceTable, read_prices
-from axe_nb.agents.retries import DEFAULT_RETRIES, find_retries
 from axe_nb.agents.servers import KEY, McpServer, parse_server
+from axe_nb.agents.tables import Retry, check_retry
 from axe_nb.errors import ConfigError
+from axe_nb.messages import Usage
 from axe_nb.model_table import suggest_model
 from axe_nb.provider_table import (
     PROVIDERS,
@@ -30,7 +30,7 @@ from axe_nb.provider_table import (
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import Source, WrongValue
+from axe_nb.toml_tables.table import Source, WrongValue, build, check_types
 
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
@@ -40,7 +40,15 @@ UNREADABLE = "failed to parse config file"
 TABLES = ("providers", "prices", "retry", "sandbox", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
 
-SANDBOX_VARIABLE = "AXE_NB_SANDBOX"
+SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
+
+DEFAULT_RETRIES = 2
+"""Retries of agents that set none, without a setting (D-72)."""
+
+MILLION = 1_000_000
+
+UNSET = -1.0
+"""A price that the table does not have."""
 
 ALMOST = 0.85
 """Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
@@ -164,6 +172,40 @@ def skill_paths(skill: str, agent_path: str) -> list[Path]:
         return [path]
     home = Path(agent_path).parent.parent if agent_path else Path("axe")
     return [home / path, config_dir() / path]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """`[prices."PROVIDER/MODEL"]`: the price of a model, in US dollars per million tokens."""
+
+    input: float = UNSET
+    """Input tokens; required."""
+    output: float = UNSET
+    """Output tokens, reasoning included; required."""
+    cached_input: float = UNSET
+    """Input tokens read from the provider's prompt cache; the default is `input`."""
+    cache_write: float = UNSET
+    """Input tokens written to that cache; the default is `input`."""
+    search: float = UNSET
+    """A thousand searches of the web by the model's server; without it, a reply with one has no
+    known price."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+    def cost_of(self, usage: Usage) -> float | None:
+        """Returns the price of one reply in dollars; None if that of its searches is unknown."""
+        if usage.searches and self.search == UNSET:
+            return None
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        parts = (
+            (usage.input_tokens - cached - written) * self.input,
+            cached * (self.input if self.cached_input == UNSET else self.cached_input),
+            written * (self.input if self.cache_write == UNSET else self.cache_write),
+            usage.output_tokens * self.output,
+        )
+        return sum(parts) / MILLION + usage.searches * max(self.search, 0.0) / 1000
 
 
 @dataclass(frozen=True)
@@ -376,3 +418,52 @@ def _make_config_error(message: str, *, hint: str = "", line: int | None = None)
     at = f", line {line}" if line else ""
     error.place = f"in {format_path(config_path())}{at}"
     return error
+
+
+def find_retries(table: Any, source: Source) -> int:
+    """Returns the retries that the environment, else `[retry]` of the file, else nothing sets.
+
+    Raises:
+        ConfigError: an unknown key, or the variable is not a whole number.
+        WrongValue: an invalid value.
+    """
+    retry = build(Retry, table, source, ("retry",))
+    check_retry(retry)
+    value = os.environ.get(RETRIES_VARIABLE, "").strip()
+    if not value:
+        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise ConfigError(
+            f"{RETRIES_VARIABLE} takes a whole number, not {quote(value)}",
+            hint=f"for example {RETRIES_VARIABLE}=2; 0 = none",
+        )
+    return int(value)
+
+
+def read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
+    """Returns provider/model → its price, from the table `prices` of config.toml.
+
+    Raises:
+        ConfigError: an unknown key.
+        WrongValue: an invalid value.
+    """
+    if not isinstance(tables, dict):
+        raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
+    return {model: _read_price(model, table, source) for model, table in tables.items()}
+
+
+def _read_price(model: str, table: Any, source: Source) -> PriceTable:
+    at = ("prices", model)
+    provider, _, name = model.partition("/")
+    if not (provider.strip() and name.strip()):
+        raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
+    price = build(PriceTable, table, source, at)
+    for key in ("input", "output"):
+        if key not in table:
+            raise WrongValue(
+                (*at, key), "is missing", hint="US dollars per million tokens; 0 = free"
+            )
+    for key in table:
+        if getattr(price, key) < 0:
+            raise WrongValue((*at, key), "must be non-negative")
+    return price

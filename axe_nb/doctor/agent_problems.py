@@ -14,8 +14,7 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import brief
-from axe_nb.agents.variables import fill_in
+from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.plan import check_agent_thinking
 from axe_nb.engine.server_tools import check_search

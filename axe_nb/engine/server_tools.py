@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.hosts import ANY, is_address
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.place import find_place
 from axe_nb.agents.tables import list_server_tools
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.place import find_place
+from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.agents.tables import list_server_tools
 from axe_nb.builtin import table as builtin

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.agent_files import read_schema_file
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.output_file import read_schema_file
 from axe_nb.errors import ConfigError
 from axe_nb.outputs.output import Output, make_output, may_be_output
 from axe_nb.text import quote, suggestion
