@@ -30,10 +30,8 @@ from axe_nb.agents.tables import (
     SubAgentsConfig,
     TreeBudget,
     TreeLimits,
-    check_delegation,
     check_params,
-    check_retry,
-    check_vars,
+    variable_problem,
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
 from axe_nb.errors import ConfigError
@@ -176,9 +174,9 @@ class Agent:
         try:
             text = read_real_text(check_link(path))
         except OSError as error:
-            raise _make_file_error(
-                f"failed to read agent config {quote(name)}: {reason(error)}", path
-            ) from None
+            failure = ConfigError(f"failed to read agent config {quote(name)}: {reason(error)}")
+            failure.place = f"in {format_path(path)}"
+            raise failure from None
         agent = cls._parse(text, name, str(path), is_restricted=not is_trusted(path))
         hidden = hidden_file(path)
         if hidden is None:
@@ -318,8 +316,6 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
             ignored.append(f"retry.{key}")
     if "budget" in table:
         budget = build(TreeBudget, table.pop("budget"), source, ("budget",))
-        if budget.max_tokens < 0:
-            raise WrongValue(("budget", "max_tokens"), "must be non-negative")
         limits = table.setdefault("limits", {})
         if isinstance(limits, dict) and "max_total_tokens" not in limits:
             limits["max_total_tokens"] = budget.max_tokens
@@ -331,15 +327,6 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
     if name and isinstance(own, str) and own.strip() and own != name:
         warnings.append(f"file {quote(name + '.toml')} contains the agent name {quote(own)}")
     return warnings
-
-
-def _make_file_error(message: str, path: Path) -> ConfigError:
-    error = ConfigError(message)
-    error.place = f"in {format_path(path)}"
-    return error
-
-
-_LIMITS = toml_fields(TreeLimits)
 
 
 def _check_values(agent: Agent) -> None:
@@ -358,19 +345,13 @@ def _check_values(agent: Agent) -> None:
         if problem := host_problem(host):
             raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
     check_sandbox(("sandbox",), agent.sandbox)
-    if agent.mcp_servers:
-        parse_servers(agent.mcp_servers)
-    if agent.sub_agents_config is not NO_CONFIG:
-        check_delegation(agent.sub_agents_config)
-    if agent.limits is not DEFAULT_LIMITS:
-        for limit in _LIMITS:
-            if getattr(agent.limits, limit.name) < 0:
-                raise WrongValue(("limits", limit.name), "must be non-negative")
-    check_retry(agent.retry)
+    parse_servers(agent.mcp_servers)
     for tool, permission in agent.permissions.items():
         check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
     check_params(agent.params)
-    check_vars(agent.vars)
+    for name in agent.vars:
+        if problem := variable_problem(name):
+            raise WrongValue(("vars", name), problem)
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:

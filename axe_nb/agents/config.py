@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.agents.tables import Retry, check_retry
+from axe_nb.agents.tables import Retry
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.model_table import suggest_model
@@ -232,35 +233,34 @@ class Config:
         Raises:
             ConfigError: the file cannot be read or is invalid.
         """
-        path = config_path()
+        text = ""
         try:
-            text = read_text(path)
+            with suppress(FileNotFoundError):
+                text = read_text(config_path())
             table = parse_toml(text)
-        except FileNotFoundError:
-            return cls(
-                retries=find_retries({}, Source("")), requires_sandbox=_requires_sandbox("auto")
-            )
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
         except ValueError as error:
-            raise _make_config_error(
-                f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
-            ) from None
+            hint = toml_hint(text, error)
+            raise _make_config_error(f"{UNREADABLE}: {error}", hint=hint) from None
         source = Source(text)
         try:
             _check_spelling(table)
             providers = _find_providers(table)
             for name, entry in providers.items():
                 check_table(name, entry, source)
-            prices = read_prices(table.get("prices", {}), source)
+            prices = _read_prices(table.get("prices", {}), source)
             servers = _parse_servers(table.get(KEY, {}), source)
-            retries = find_retries(table.get("retry", {}), source)
-            is_required = _requires_sandbox(table.get("sandbox", "auto"))
+            retry = build(Retry, table.get("retry", {}), source, ("retry",))
+            sandbox = table.get("sandbox", "auto")
+            if sandbox not in ("auto", "required"):
+                raise WrongValue(("sandbox",), "must be auto or required")
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {source.quote_value(error)}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
         commands = dict(_read_key_commands(providers, source))
+        retries, is_required = _find_retries(retry), _requires_sandbox(sandbox)
         return cls(providers, prices, servers, retries, commands, is_required)
 
     @cached_property
@@ -377,11 +377,6 @@ def _read_key_commands(
 
 
 def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
-    """Returns the MCP servers of the file.
-
-    Raises:
-        ConfigError: a table is invalid.
-    """
     if not isinstance(table, dict):
         raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
     return {name: parse_server(name, entry, source) for name, entry in table.items()}
@@ -395,15 +390,8 @@ def _check_spelling(names: Iterable[str]) -> None:
             raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
 
 
-def _requires_sandbox(setting: Any) -> bool:
-    """True if the settings file or the environment requires a sandbox.
-
-    Raises:
-        ConfigError: the variable has another value.
-        WrongValue: the key has.
-    """
-    if setting not in ("auto", "required"):
-        raise WrongValue(("sandbox",), "must be auto or required")
+def _requires_sandbox(setting: str) -> bool:
+    """True if the settings file or the environment requires a sandbox."""
     variable = os.environ.get(SANDBOX_VARIABLE, "").strip()
     if variable not in ("", "auto", "required"):
         raise ConfigError(
@@ -420,15 +408,8 @@ def _make_config_error(message: str, *, hint: str = "", line: int | None = None)
     return error
 
 
-def find_retries(table: Any, source: Source) -> int:
-    """Returns the retries that the environment, else `[retry]` of the file, else nothing sets.
-
-    Raises:
-        ConfigError: an unknown key, or the variable is not a whole number.
-        WrongValue: an invalid value.
-    """
-    retry = build(Retry, table, source, ("retry",))
-    check_retry(retry)
+def _find_retries(retry: Retry) -> int:
+    """Returns the retries that the environment, else the file, else nothing sets."""
     value = os.environ.get(RETRIES_VARIABLE, "").strip()
     if not value:
         return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
@@ -440,13 +421,7 @@ def find_retries(table: Any, source: Source) -> int:
     return int(value)
 
 
-def read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
-    """Returns provider/model → its price, from the table `prices` of config.toml.
-
-    Raises:
-        ConfigError: an unknown key.
-        WrongValue: an invalid value.
-    """
+def _read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
     if not isinstance(tables, dict):
         raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
     return {model: _read_price(model, table, source) for model, table in tables.items()}
