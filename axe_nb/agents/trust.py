@@ -57,9 +57,6 @@ def is_trusted(path: Path) -> bool:
     """True if the user trusts the project of an agent file, or if the file is the user's own.
 
     A folder above the project's does not count: it may hold the clones of others.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read.
     """
     if trusts_all() or is_own(path):
         return True
@@ -69,8 +66,7 @@ def is_trusted(path: Path) -> bool:
 def remember_trust(entry: str) -> None:
     """Remembers the real path of a folder that the user trusts, or an approval that they gave here.
 
-    Raises:
-        ConfigError: the list cannot be read or written.
+    Raises ConfigError if the list cannot be read or written.
     """
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
@@ -81,9 +77,6 @@ def trust_new_folder(path: Path) -> None:
     """Trusts the folder of an agent file that axe_nb is about to write, if it makes that folder.
 
     The rest of the project is not trusted by it: it may be a clone with agents elsewhere.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read or written.
     """
     top = _find_top(path)
     with suppress(OSError):
@@ -127,8 +120,7 @@ def is_outside(path: Path, target: Path) -> bool:
 def check_link(path: Path) -> Path:
     """Returns the real path of an agent file, which is not read yet.
 
-    Raises:
-        ConfigError: a link leads it out of a project that the user does not trust.
+    Raises ConfigError if a link leads out of a project that the user does not trust.
     """
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
@@ -155,7 +147,10 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     script = _find_script(table, path)
     if script is not None and is_outside(path, script):
         raise _make_error(path, "uses a script outside its project")
-    left_out = [*_remove_keys(table, path), *_remove_entries(table)]
+    left_out = []
+    for holder, key, name in [*_find_refused(table, path)]:
+        holder.remove(key) if isinstance(holder, list) else holder.pop(key)
+        left_out.append(name)
     if not left_out:
         return ""
     names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
@@ -173,7 +168,8 @@ def _make_error(path: Path, problem: str) -> ConfigError:
     )
 
 
-def _remove_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
+def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
+    """Yields what an agent file may not have: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
     is_refused = {
         "mcp_servers": bool(table.get("mcp_servers")),
@@ -184,28 +180,21 @@ def _remove_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
         "skill": bool(skill) and _leads_out(skill_paths(skill, str(path)), path),
     }
     for key in filter(is_refused.get, is_refused):
-        del table[key]
-        yield 'mode = "auto"' if key == "mode" else key
+        yield table, key, 'mode = "auto"' if key == "mode" else key
+    for name, is_refused_entry in REFUSED_ENTRIES.items():
+        entries = table.get(name)
+        for key, value in entries.items() if isinstance(entries, dict) else ():
+            if is_refused_entry(key, value):
+                yield entries, key, f"{name}.{key}"
+    tools = table.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, str) and (tool in COMMANDS or "__" in tool):  # of an MCP server
+            yield tools, tool, tool
 
 
 def _leads_out(places: list[Path], path: Path) -> bool:
     """True if the place that would be used lies outside the project; nothing there is read."""
     return is_outside(path, next(filter(os.path.lexists, places), places[0]))
-
-
-def _remove_entries(table: dict[str, Any]) -> Iterator[str]:
-    for name, is_refused in REFUSED_ENTRIES.items():
-        entries = table.get(name)
-        if isinstance(entries, dict):
-            for key in [key for key, value in entries.items() if is_refused(key, value)]:
-                del entries[key]
-                yield f"{name}.{key}"
-    tools = table.get("tools")
-    if isinstance(tools, list):
-        names = [one for one in tools if isinstance(one, str)]
-        for tool in (one for one in names if one in COMMANDS or "__" in one):  # of an MCP server
-            tools.remove(tool)
-            yield tool
 
 
 LIMITS = {key: most for key, most in asdict(DEFAULT_LIMITS).items() if most}

@@ -103,15 +103,9 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the place of a path while its folder is held open.
+    """Yields the place of a path while its folder is held open; `create` makes missing folders.
 
-    Args:
-        workdir: as for `locate`.
-        path: path from the model.
-        create: create missing parent folders.
-
-    Raises:
-        ToolError: the path is not valid, leads out of the workdir, or a parent folder is missing.
+    Other arguments and errors as for `locate`.
     """
     names = locate(workdir, path)
     is_top = names.real == workdir
@@ -148,11 +142,7 @@ def _is_disguised(name: str) -> bool:
 
 @contextmanager
 def open_folder(spot: Spot) -> Iterator[int | None]:
-    """Yields the descriptor of a folder to list; None if the system has no such calls.
-
-    Raises:
-        OSError: it is not a folder, or cannot be read.
-    """
+    """Yields the descriptor of a folder to list; None if the system has no such calls."""
     if spot.folder is None:
         yield None
         return
@@ -172,12 +162,7 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens the regular file at a place and returns its descriptor.
-
-    Raises:
-        ToolError: there is no file, or it is not a regular one.
-        OSError: the file cannot be opened.
-    """
+    """Opens the regular file at a place and returns its descriptor; ToolError if there is none."""
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -231,11 +216,7 @@ PROBLEMS = {
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of write_file.
-
-    Raises:
-        ToolError: the path is not valid, or leads out of the workdir.
-    """
+    """The guard of write_file; raises ToolError as `locate` does."""
     names = locate(site.workdir, text_argument(arguments, "path"))
     reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
     if not reason:
@@ -249,21 +230,13 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of edit_file, which also reads the file.
-
-    Raises:
-        ToolError: the path is not valid, leads out of the workdir, or may not be read.
-    """
+    """The guard of edit_file, which also reads the file; raises ToolError if it may not."""
     check_read(locate(site.workdir, text_argument(arguments, "path")))
     return guard_write(arguments, site)
 
 
 def check_write(names: Names, ctx: ToolContext) -> None:
-    """Checks that a file is not protected, or was approved for this call.
-
-    Raises:
-        PermissionDenied: it is protected, and its path was not approved.
-    """
+    """Raises PermissionDenied for a protected file whose path was not approved for this call."""
     reason = _find_reason(names, partial(find_write_protection, sources=ctx.sources))
     approved = ctx.guard.path if ctx.guard else ""
     if reason and names.path != approved:
@@ -271,11 +244,7 @@ def check_write(names: Names, ctx: ToolContext) -> None:
 
 
 def check_read(names: Names) -> None:
-    """Checks that a file may be read.
-
-    Raises:
-        PermissionDenied: it may hold keys.
-    """
+    """Raises PermissionDenied for a file that may hold keys."""
     if reason := _find_reason(names, find_read_protection):
         raise PermissionDenied(
             f"permission denied: tools cannot read {printable(names.path)}: {reason}. Ask the user "

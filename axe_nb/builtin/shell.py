@@ -23,11 +23,9 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.covers import TIME
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import clean_environment
-from axe_nb.sandbox.process import Process
-from axe_nb.sandbox.view import make_view
+from axe_nb.sandbox.process import Process, clean_environment
+from axe_nb.sandbox.view import TIME, make_view
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool

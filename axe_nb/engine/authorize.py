@@ -58,11 +58,6 @@ class Authorizer:
     ) -> Permit:
         """Returns the permission for a call.
 
-        Args:
-            tool: the tool.
-            arguments: those of the call.
-            call_id: its id.
-
         Raises:
             PermissionDenied: the call is denied; the message names the key to change.
             ToolError: its guard rejects the arguments.
@@ -107,11 +102,7 @@ class Authorizer:
         return await in_thread(tool.guard, arguments, site) or NO_NEEDS  # it may look at files
 
     def _needs_approval(self, tool: Tool, guard: Guard) -> bool:
-        """True if the person has to be asked for a call.
-
-        Raises:
-            PermissionDenied: the call is denied.
-        """
+        """True if the person has to be asked for a call; raises PermissionDenied if denied."""
         policy = self._scope.policy
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(tool, guard):
@@ -132,12 +123,7 @@ class Authorizer:
     async def _ask_approval(
         self, tool: Tool, arguments: Mapping[str, Any], guard: Guard, call_id: str
     ) -> Permit:
-        """Asks the person for approval; they may edit the arguments.
-
-        Raises:
-            PermissionDenied: the person denied the call, or edited it to one that is denied.
-            RunStopped: the person stopped the run.
-        """
+        """Asks the person for approval; they may edit the arguments, also to a denied call."""
         # a preview reads files
         detail = await in_thread(tool.preview, arguments, self._workdir) if tool.preview else ""
         told = (guard.reason if guard.floor == "ask" else "", guard.note)

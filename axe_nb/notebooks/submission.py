@@ -22,7 +22,7 @@ from axe_nb.notebooks.files import Book, is_output, load
 from axe_nb.notebooks.headless import HeadlessRun, make_settings, prepare
 from axe_nb.notebooks.in_sandbox import READY
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import clean_environment
+from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
-from axe_nb.sandbox.launch import Launch, Method, find_program
+from axe_nb.sandbox.process import Launch, Method, find_program
 from axe_nb.sandbox.view import View
 
 FLAGS = (

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import bubblewrap, docker, landlock, seatbelt
-from axe_nb.sandbox.launch import Launch, Level, Method, find_program
-from axe_nb.sandbox.process import Process
+from axe_nb.sandbox.process import Launch, Level, Method, Process, find_program
 from axe_nb.sandbox.view import View
 
 

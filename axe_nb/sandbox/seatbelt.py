@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View
 
 PROGRAM = "/usr/bin/sandbox-exec"

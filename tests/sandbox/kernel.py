@@ -19,7 +19,7 @@ from typing import Any
 
 from axe_nb.sandbox import landlock, launcher
 from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
-from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View, make_view
 
 
