@@ -63,15 +63,9 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the names of a path below a folder, as its links are now.
+    """Returns the names of an absolute path below a folder, a real path, as its links are now.
 
-    Args:
-        folder: a real path.
-        path: an absolute path; it need not exist.
-        links: those directly in the folder; None = they are looked for.
-
-    Raises:
-        OSError: its links are a cycle, or the folder cannot be read.
+    It need not exist. Raises OSError if its links are a cycle, or the folder cannot be read.
     """
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
@@ -85,8 +79,7 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
 def follow_links(path: Path) -> tuple[Path, ...]:
     """Returns an absolute path, the path at each link that it leads through, and the real path.
 
-    Raises:
-        OSError: the links are a cycle, or too many.
+    Raises OSError for a cycle of links, and for too many.
     """
     passed = [path]
     while BY_DESCRIPTOR and (
@@ -100,11 +93,7 @@ def follow_links(path: Path) -> tuple[Path, ...]:
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in a folder, a real path, that lead to other places in it.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    """Returns the links directly in a folder, a real path, that lead to other places in it."""
     found: dict[str, list[Path]] = {}
     with os.scandir(folder) as entries:
         for link in (folder / entry.name for entry in entries if entry.is_symlink()):
@@ -153,9 +142,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 def open_real_file(path: Path) -> int:
     """Returns the descriptor of a regular file, an absolute path without links, for reading.
 
-    Raises:
-        OSError: a link is in its place, or in that of a folder above it; or it cannot be opened, or
-            is not a regular file.
+    Raises OSError if it is none, or a link is in its place or in that of a folder above it.
     """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")

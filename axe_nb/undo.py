@@ -167,7 +167,7 @@ def _read_old(run: str, file: KeptFile) -> bytes | None:
     """
     if file.first.mode is None:
         return None
-    if file.first.at is None:
+    if not file.first.kept:
         raise ToolError("its old content was not kept")
     old = read_content(run, file)
     if old is None:

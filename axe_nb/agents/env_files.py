@@ -38,13 +38,8 @@ KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent
 def load_env(file: str) -> dict[str, list[str]]:
     """Reads a file of NAME=VALUE lines into the environment of this process.
 
-    A variable that has a value keeps it. Values are not expanded.
-
-    Returns:
-        Outcome → names; never a value.
-
-    Raises:
-        ConfigError: it cannot be read, or a line is wrong; then nothing is set.
+    A variable that has a value keeps it. Values are not expanded. Returns outcome → names. Raises
+    ConfigError if the file cannot be read, or a line is wrong; then nothing is set.
     """
     path = expand_home(file)
     shown = format_path_or_name(path)
@@ -84,11 +79,7 @@ def load_env(file: str) -> dict[str, list[str]]:
 
 
 def _parse(text: str, file: str) -> dict[str, str | None]:
-    """Returns name → value; None for one that has `${…}`.
-
-    Raises:
-        ConfigError: names the line, and nothing that it holds.
-    """
+    """Returns name → value; None for one that has `${…}`. Errors name the line, not its text."""
     values: dict[str, str | None] = {}
     for number, line in enumerate(map(str.strip, text.split("\n")), 1):
         if not line or line.startswith("#"):

@@ -30,9 +30,6 @@ HEADER = "axe-nb trusted folders 1.0"
 COMMANDS = {"run_command", "terminal"}
 """Names of the tool that runs commands."""
 
-MAX_NAMED = 8
-"""Keys that the warning names."""
-
 
 def trusts_all() -> bool:
     """True if the environment trusts every folder, as in CI."""
@@ -132,17 +129,9 @@ NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes from an agent's table what it may not have in a folder that is not trusted.
+    """Removes from an agent's table what it may not have without trust; returns a warning about it.
 
-    Args:
-        table: the agent file, parsed but not checked; changed in place.
-        path: the file.
-
-    Returns:
-        The warning that names what was left out; empty if nothing was.
-
-    Raises:
-        ConfigError: the agent cannot run without what it may not have.
+    The table is not checked yet. Raises ConfigError if the agent cannot run without what it lacks.
     """
     script = _find_script(table, path)
     if script is not None and is_outside(path, script):
@@ -154,7 +143,7 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     if not left_out:
         return ""
     names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
-    named = list_some(list(names), MAX_NAMED)
+    named = list_some(list(names), 8)
     return (
         f"restricted, because you have not trusted {quote(find_project(path).name)}: "
         f"left out {named}; to trust it, {NEXT_STEP}"

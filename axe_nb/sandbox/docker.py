@@ -35,11 +35,7 @@ TRIAL = 20.0
 
 
 def make_method(image: str) -> Method:
-    """Returns the method for an image, which must have been pulled.
-
-    Raises:
-        ConfigError: docker does not answer, or does not have the image.
-    """
+    """Returns the method for an image; ConfigError if docker does not answer or does not have it."""
     program = find_program("docker")
     if problem := _find_problem(program, image):
         raise ConfigError(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from axe_nb.paths import hold_real_folder
 from axe_nb.sandbox.launcher import kill, list_children
@@ -82,12 +82,9 @@ class Method:
     """Short sentences about what a command cannot do."""
     not_promised: tuple[str, ...] = ()
     """Short sentences about what it can still do."""
-    wrap: Wrap
+    wrap: Callable[[Sequence[str], View], Launch]
+    """(words of a command, view) → the program to start instead."""
     protection: Protection
-
-
-Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
-"""(words of a command, view) → the program to start instead."""
 
 
 def find_program(name: str) -> str:

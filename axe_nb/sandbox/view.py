@@ -126,10 +126,8 @@ class View:
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
-    Raises:
-        ConfigError: the workdir contains the home folder, which could not be hidden, or was
-            replaced by a link.
-        OSError: the workdir does not exist.
+    Raises ConfigError if the workdir contains the home folder, which could not be hidden, or was
+    replaced by a link; OSError if it does not exist.
     """
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
