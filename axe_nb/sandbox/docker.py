@@ -35,7 +35,7 @@ TRIAL = 20.0
 
 
 def make_method(image: str) -> Method:
-    """Returns the method for an image; ConfigError if docker does not answer or does not have it."""
+    """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
     program = find_program("docker")
     if problem := _find_problem(program, image):
         raise ConfigError(
