@@ -6,7 +6,7 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -283,7 +283,12 @@ class Agent:
                 hint=f"trust its project before you save it: {NEXT_STEP}",
             )
         parse = partial(self.from_toml, name=self.name, path=str(path))
-        write_whole(path, _update_file(path, make_table(self), parse) or self.to_toml())
+        table, text = make_table(self), ""
+        with suppress(OSError, ConfigError, ValueError, RecursionError):  # or it is written anew
+            old = read_text(path)
+            text = update_text(old, make_table(parse(old)), table)
+            text = text if make_table(parse(text)) == table else ""
+        write_whole(path, text or self.to_toml())
         return path
 
 
@@ -366,18 +371,3 @@ def find_place(agent: Agent, key: str, value: str) -> str:
         return ""
     path = (key, value) if isinstance(written, dict) else (key,)
     return Source(agent.text, format_path(Path(agent.path))).place(path, value)
-
-
-def _update_file(path: Path, table: Mapping[str, Any], parse: Callable[[str], object]) -> str:
-    """Returns the text of the file with changed values; empty if it has to be written anew.
-
-    Args:
-        path: the file, which need not exist.
-        table: its new values.
-        parse: makes the agent from a text. Raises ConfigError.
-    """
-    with suppress(OSError, ConfigError, ValueError, RecursionError):
-        text = read_text(path)
-        updated = update_text(text, make_table(parse(text)), table)
-        return updated if make_table(parse(updated)) == table else ""
-    return ""

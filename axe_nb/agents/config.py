@@ -7,7 +7,7 @@ Source: B-3, B-6, D-33; product.md "Agent files".
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,9 +126,11 @@ def format_path(path: Path) -> str:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
         return display_path(path)
-    for folder, name in ((here, ""), (config_dir().parent, _find_config_prefix())):
-        if name is not None and whole.is_relative_to(folder):
-            return f"{name}{whole.relative_to(folder).as_posix()}"
+    if whole.is_relative_to(here):
+        return whole.relative_to(here).as_posix()
+    home = config_dir().parent
+    if home != expand_home("~/.config") and whole.is_relative_to(home):
+        return f"$XDG_CONFIG_HOME/{whole.relative_to(home).as_posix()}"
     return display_path(whole)
 
 
@@ -136,11 +138,6 @@ def format_path_or_name(path: Path) -> str:
     """As `format_path`, but the file name alone if the path would still be absolute."""
     found = format_path(path)
     return path.name if Path(found).is_absolute() else found
-
-
-def _find_config_prefix() -> str | None:
-    """Returns the prefix for paths in the config folder; None if it is in the home folder."""
-    return "$XDG_CONFIG_HOME/" if config_dir().parent != expand_home("~/.config") else None
 
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
@@ -250,7 +247,10 @@ class Config:
             for name, entry in providers.items():
                 check_table(name, entry, source)
             prices = _read_prices(table.get("prices", {}), source)
-            servers = _parse_servers(table.get(KEY, {}), source)
+            servers = table.get(KEY, {})
+            if not isinstance(servers, dict):
+                raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
+            servers = {name: parse_server(name, own, source) for name, own in servers.items()}
             retry = build(Retry, table.get("retry", {}), source, ("retry",))
             sandbox = table.get("sandbox", "auto")
             if sandbox not in ("auto", "required"):
@@ -259,7 +259,12 @@ class Config:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {source.quote_value(error)}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
-        commands = dict(_read_key_commands(providers, source))
+        commands = {}
+        for name, entry in providers.items():
+            if words := entry.get("key_command"):
+                place = f"line {source.line(('providers', name, 'key_command'))}"
+                file = f"{format_path(config_path())}, {place}"
+                commands[name] = make_key_command(name, words, str(config_dir()), file)
         retries, is_required = _find_retries(retry), _requires_sandbox(sandbox)
         return cls(providers, prices, servers, retries, commands, is_required)
 
@@ -364,22 +369,6 @@ def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]
         if not isinstance(entry, dict):
             raise WrongValue(("providers", name), "must be a table", hint=hint)
     return providers
-
-
-def _read_key_commands(
-    providers: Mapping[str, Mapping[str, Any]], source: Source
-) -> Iterator[tuple[str, KeyCommand]]:
-    for name, table in providers.items():
-        if words := table.get("key_command"):
-            line = source.line(("providers", name, "key_command"))
-            file = f"{format_path(config_path())}, line {line}"
-            yield name, make_key_command(name, words, str(config_dir()), file)
-
-
-def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
-    if not isinstance(table, dict):
-        raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
-    return {name: parse_server(name, entry, source) for name, entry in table.items()}
 
 
 def _check_spelling(names: Iterable[str]) -> None:

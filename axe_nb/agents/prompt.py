@@ -116,9 +116,12 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 
 def _check_params(agent: Agent) -> list[str]:
     """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
-    if not agent.params:
-        return []
-    warnings = _find_ignored_params(agent)
+    warnings: list[str] = []
+    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
+        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
+        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
+        named = ", ".join(f"params.{key}" for key in ignored)
+        warnings.append(f"ignored by axe_nb: {named}{step}")
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)
         is_own = any(key == field.name for field in toml_fields(Agent))
@@ -127,15 +130,6 @@ def _check_params(agent: Agent) -> list[str]:
         if step:
             warnings.append(f"params.{key} is passed to the model as it is; {step}")
     return sorted(warnings)
-
-
-def _find_ignored_params(agent: Agent) -> list[str]:
-    keys = [key for key in agent.params if key in NOT_PARAMS]
-    if not keys:
-        return []
-    own = [OWN_KEYS[key] for key in keys if key in OWN_KEYS]
-    step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
-    return [f"ignored by axe_nb: {', '.join(f'params.{key}' for key in keys)}{step}"]
 
 
 def _join_parts(

@@ -185,8 +185,11 @@ def check_params(params: Mapping[str, Any]) -> None:
         WrongValue: names the key.
     """
     for name, value in params.items():
-        if not _is_json(value):
-            raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            problem = "must be valid JSON: no dates, nan or inf"
+            raise WrongValue(("params", name), problem) from None
     if not isinstance(params.get(PROMPT_CACHE, True), bool):
         raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
@@ -242,11 +245,3 @@ def variable_problem(name: str) -> str:
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
