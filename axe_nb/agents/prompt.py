@@ -19,7 +19,6 @@ from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.tables import COMMON_PARAMS, variable_problem
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.errors import ConfigError, words
-from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import nearest, one_line, quote
 from axe_nb.toml_tables.table import Source, toml_fields
@@ -43,9 +42,12 @@ _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 """An escaped pair of braces, or a name in braces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Briefing:
-    """An agent's own context, read from disk."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing(Context):
+    """An agent's own context, read from disk, and the system prompt made of it.
+
+    Pictures are sent with the prompt, as a system prompt is text.
+    """
 
     system: str
     """The whole system prompt."""
@@ -53,16 +55,6 @@ class Briefing:
     """The ends of the agent's own prompt and of its skill in it."""
     workdir: Path
     """Without links; tools open it by this path, so that no link can take its place later."""
-    skill: str
-    """Text of the skill; empty if there is none."""
-    files: tuple[tuple[str, str], ...]
-    """(path relative to the workdir, text) of each context file, sorted by path."""
-    warnings: tuple[str, ...]
-    sources: tuple[Path, ...] = ()
-    """The real files that it was read from."""
-    pictures: tuple[tuple[str, Picture], ...] = ()
-    """(path relative to the workdir, picture) of each context file that is one; they are sent with
-    the prompt, as a system prompt is text."""
 
     @property
     def prompt(self) -> str:
@@ -85,10 +77,9 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
     if context is None:
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
-    warnings = (*_check_params(agent), *context.warnings)
     return Briefing(
-        system, ends, workdir, context.skill, context.files, warnings, context.sources,
-        context.pictures,
+        context.skill, context.files, (*_check_params(agent), *context.warnings),
+        context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,
     )  # fmt: skip
 
 
