@@ -286,8 +286,9 @@ class Agent:
         table, text = make_table(self), ""
         with suppress(OSError, ConfigError, ValueError, RecursionError):  # or it is written anew
             old = read_text(path)
-            text = update_text(old, make_table(parse(old)), table)
-            text = text if make_table(parse(text)) == table else ""
+            updated = update_text(old, make_table(parse(old)), table)
+            if make_table(parse(updated)) == table:
+                text = updated
         write_whole(path, text or self.to_toml())
         return path
 
