@@ -21,7 +21,7 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.undo import undo
+from axe_nb.session.undo import undo
 from axe_nb.views import html
 
 __all__ = ["afork", "diff_runs", "find_request", "fork", "show_twin", "undo"]

@@ -16,18 +16,17 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors", "globs",
-    "patterns", "paths", "frames", "wire_log", "usage", "pictures",
-    "server_calls", "messages", "answer_tool", "reports", "spelled",
+    "model_table", "invisible", "text", "redaction", "errors", "patterns", "paths", "frames",
+    "wire_log", "usage", "pictures", "server_calls", "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "result_actions", "results", "events", "interpolation",
-    "threads", "clock", "prices", "limits", "kept_files", "sandbox", "tools", "providers",
+    "threads", "clock", "prices", "limits", "sandbox", "tools", "providers",
     "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
     "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
-    "undo", "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks",
+    "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import read_real_text, reason
+from axe_nb.agents.globs import find_paths
 from axe_nb.agents.protected import find_read_protection
 from axe_nb.agents.trust import is_outside, is_trusted
 from axe_nb.agents.workdir import find_workdir, is_from_file
 from axe_nb.errors import ConfigError
-from axe_nb.globs import find_paths
 from axe_nb.paths import find_names, follow_links, list_links, open_real_file
 from axe_nb.pictures.header import find_format
 from axe_nb.pictures.picture import Picture, format_bytes

@@ -32,9 +32,9 @@ from axe_nb.builtin.paths import (
     missing,
     open_file,
 )
-from axe_nb.kept_files import KeptFiles
 from axe_nb.paths import FILE
 from axe_nb.text import cut_bytes
+from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
