@@ -17,8 +17,8 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors", "patterns", "paths", "frames",
-    "wire_log", "usage", "pictures", "server_calls", "messages", "answer_tool", "reports", "spelled",
-    "exchanges", "times",
+    "wire_log", "usage", "pictures", "server_calls", "messages", "answer_tool", "reports",
+    "spelled", "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "result_actions", "results", "events", "interpolation",
     "threads", "clock", "prices", "limits", "sandbox", "tools", "providers",
