@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
 from axe_nb.errors import ConfigError
-from axe_nb.paths import FOLDER, follow_links, hold_real_folder
+from axe_nb.paths import FOLDER, PASSED, follow_links, hold_real_folder
 from axe_nb.text import quote
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
@@ -71,8 +71,8 @@ TIME = 946_684_807
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
-LONGEST = 2
-"""Most bytes of a placeholder."""
+LONGEST, MOST_HELD = 2, 100
+"""Most bytes of a placeholder; folders that are kept open, fewer than a process may open."""
 
 PATIENCE = 2.0
 """Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
@@ -256,7 +256,12 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
         _lock(folder, fcntl.LOCK_SH, PATIENCE)
         view = fill_view(view)
         made = {path: path for path, text in view.missing.items() if _make(path, text)}
-        yield replace(view, closed={**made, **view.closed})
+        view = replace(view, closed={**made, **view.closed})
+        with ExitStack() as held:  # a new folder in the place of one would else get its number
+            for path in [*view.anchored, *view.closed][:MOST_HELD]:
+                with suppress(OSError):
+                    held.callback(os.close, os.open(path, PASSED))
+            yield view
     finally:
         if _lock(folder, fcntl.LOCK_EX):
             for path in view.names:
