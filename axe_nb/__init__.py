@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from axe_nb.api import mcp_prompt as mcp_prompt
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
-    from axe_nb.engine.step import Step as Step
+    from axe_nb.engine.person import Step as Step
     from axe_nb.errors import AxeError as AxeError
     from axe_nb.errors import CassetteMiss as CassetteMiss
     from axe_nb.errors import ConfigError as ConfigError
@@ -71,7 +71,7 @@ _HOMES = {
     "Response": "messages",
     "RunError": "errors",
     "RunResult": "results",
-    "Step": "engine.questions",
+    "Step": "engine.person",
     "ToolCall": "messages",
     "Usage": "messages",
     "amap": "maps.face",

@@ -18,7 +18,7 @@ from axe_nb.doctor.doctor import examine
 from axe_nb.doctor.finding import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.question import WIDTH
+from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
 from axe_nb.text import fold, printable, quote, reveal
 from axe_nb.views import agent_summary

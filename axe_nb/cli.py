@@ -25,8 +25,7 @@ from axe_nb.agents.trust import check_link
 from axe_nb.commands.pages import paint
 from axe_nb.commands.parser import HelpAsked, Options, parse, parse_run
 from axe_nb.commands.program import command_of
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult

@@ -32,6 +32,9 @@ edited that of the model, or had the request skipped."""
 Asked = Literal["", "output", "repair"]
 """Request of a turn at the end of a run: the answer as data, or its repair."""
 
+ASKED_NOW: tuple[Source, ...] = ("", "edited")
+"""Sources of answers that the model of the run gave, now or when a cassette recorded them."""
+
 UNASKED: tuple[Source, ...] = ("given", "skipped")
 """Sources of answers for which no model was ever asked."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from axe_nb.engine.nesting import is_inside
 from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.view import Line, NoLine, NullView, View
+from axe_nb.session.drive import Line, NoLine, NullView, View
 
 
 def find_approver() -> Approver | None:

@@ -111,47 +111,25 @@ class UsageMeter:
         """True if `max_cost` of this run or of one above it holds."""
         return any(meter.limits.max_cost for meter in self._walk_up())
 
-    def check(self) -> None:
-        """Checks that one more request may be sent.
+    def check(self, *, is_child: bool = False) -> None:
+        """Checks that one more request may be sent, or one more child be started.
 
         Raises:
-            RunStopped: a cap of this run or of one above it has been reached.
+            RunStopped: a cap of this run or of one above it has been reached; or the requests left
+                are those of children that have already been started.
         """
         for meter in self._walk_up():
-            meter._check()
+            meter._check(meter.expected if is_child else 0)
 
     def has_cap(self, cap: str) -> bool:
         """True if that cap, in words, applies to this run."""
         return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
 
-    def child(
-        self, agent: str, limits: TreeLimits, path: str = "", *, is_admitted: bool = False
-    ) -> UsageMeter:
-        """The meter of a child, which will send at least one request.
-
-        Args:
-            agent: the child.
-            limits: its own.
-            path: of its file.
-            is_admitted: True if its requests are known to fit.
-
-        Raises:
-            RunStopped: the requests left are those of children that have already been started.
-        """
-        if not is_admitted:
-            self.check_room()
+    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
+        """The meter of a child, which will send at least one request."""
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)
-
-    def check_room(self) -> None:
-        """Checks that another child may be started.
-
-        Raises:
-            RunStopped: as for `child`.
-        """
-        for meter in self._walk_up():
-            meter._check(meter.expected)
 
     def settle(self) -> None:
         """Counts the run no longer as one whose first request is to come."""
@@ -264,47 +242,31 @@ class Slots:
         """
         self._free = most or sys.maxsize
         self._above = above
-        self._waiters: OrderedDict[asyncio.Future[None], None] | None = None
-        """In order of arrival; None = none has ever waited, as in almost every run."""
+        self._waiters = OrderedDict[asyncio.Future[None], None]()
+        """In order of arrival."""
+
+    async def acquire(self) -> None:
+        """Takes a slot; waits for one if there is none."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait()
+        if self._above is not None:
+            try:
+                await self._above.acquire()
+            except asyncio.CancelledError:
+                self._give()
+                raise
 
     def acquire_now(self) -> bool:
-        """Takes a slot if one is free, without the cost of a coroutine; returns True if it did."""
+        """Takes a slot if one is free; returns True if it did."""
         if not self._free or (self._above is not None and not self._above.acquire_now()):
             return False
         self._free -= 1
         return True
 
-    async def acquire(self) -> None:
-        """Takes a slot; waits for one if there is none."""
-        await self._take()
-        if self._above is None:
-            return
-        try:
-            await self._above.acquire()
-        except asyncio.CancelledError:
-            self._give()
-            raise
-
-    def release(self) -> None:
-        """Gives a slot back, to the first that waits."""
-        self._give()
-        if self._above is not None:
-            self._above.release()
-
-    async def __aenter__(self) -> None:
-        if not self.acquire_now():
-            await self.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
-
-    async def _take(self) -> None:
-        if self._free:
-            self._free -= 1
-            return
+    async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
-        if self._waiters is None:
-            self._waiters = OrderedDict()
         self._waiters[waiter] = None
         try:
             await waiter
@@ -315,6 +277,12 @@ class Slots:
         finally:
             self._waiters.pop(waiter, None)
 
+    def release(self) -> None:
+        """Gives a slot back, to the first that waits."""
+        self._give()
+        if self._above is not None:
+            self._above.release()
+
     def _give(self) -> None:
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
@@ -322,6 +290,12 @@ class Slots:
                 waiter.set_result(None)
                 return
         self._free += 1
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
 from axe_nb.agents.config import Config, PriceTable, config_path
 from axe_nb.agents.tables import TreeLimits
-from axe_nb.engine.questions import ApprovalRequest
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.prices import Prices, find_table_version
 from axe_nb.provider_table import PROVIDERS

@@ -16,8 +16,8 @@ from IPython.display import display
 
 from axe_nb.events import Event
 from axe_nb.results import RunResult
+from axe_nb.session.drive import NullView, View
 from axe_nb.session.runs import RunHandle
-from axe_nb.session.view import NullView, View
 
 if TYPE_CHECKING:
     from axe_nb.cell_display.view import CellDisplay

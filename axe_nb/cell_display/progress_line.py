@@ -11,7 +11,7 @@ from IPython.display import display
 
 from axe_nb.cell_display import view
 from axe_nb.cell_display.display import display_mode
-from axe_nb.session.view import Line, NoLine
+from axe_nb.session.drive import Line, NoLine
 
 
 class CellLine:

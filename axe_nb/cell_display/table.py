@@ -15,7 +15,7 @@ from IPython.display import display
 from axe_nb.cell_display import view
 from axe_nb.cell_display.display import display_mode, install, is_shown, remember
 from axe_nb.cell_display.table_feed import TableFeed
-from axe_nb.session.view import Line, NoLine
+from axe_nb.session.drive import Line, NoLine
 
 SHARE = 20
 """A table is redrawn after this many times the time that drawing it took."""

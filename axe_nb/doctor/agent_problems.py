@@ -18,8 +18,8 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.plan import check_agent_thinking
-from axe_nb.engine.server_tools import check_search
-from axe_nb.engine.toolset import DepthLimit, assemble
+from axe_nb.engine.scope import DepthLimit
+from axe_nb.engine.toolset import assemble, check_search
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import make, provider_for
 from axe_nb.prices import Prices, make_price_error

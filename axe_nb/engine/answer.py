@@ -1,25 +1,47 @@
-"""The last answer of a run as data: asked for, read, and repaired once.
+"""The last answer of a run: is it whole, and as data: asked for, read, and repaired once.
 
-Source: product.md "Structured output"; D-65.
+Source: product.md "Structured output"; D-31, D-35, D-65.
 """
 
 from __future__ import annotations
 
 from axe_nb.engine.conversation import Conversation
-from axe_nb.engine.incomplete import tell_incomplete
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import RunError
 from axe_nb.messages import Response, dump
 from axe_nb.outputs.output import Answer, Output, WrongOutput
-from axe_nb.results import Asked
 from axe_nb.text import cut_chars, one_line
 from axe_nb.threads import in_thread
+
+MORE_ROOM = "raise params.max_tokens, or lower params.thinking"
+"""Next step after an answer that is empty, because thinking took its room."""
 
 MAX_SHOWN_SCHEMA = 8000
 """Characters of the schema in a question; a provider that reads it has it beside the question."""
 
 MAX_REASON = 1000
 """Characters of the mistakes in the error of a run."""
+
+
+def tell_incomplete(response: Response) -> str:
+    """Returns the reason why an answer is not whole, and the next step; empty if it is."""
+    if response.is_cut:
+        return format_cut(response)
+    if not response.is_withheld:
+        return ""
+    who = "the model" if response.stop_reason == "refusal" else "a content filter"
+    return f"{who} cut the reply short ({response.stop_reason}); rephrase the prompt"
+
+
+def format_cut(response: Response, when: str = "") -> str:
+    """Returns the reason why a limit cut a reply, and the next step."""
+    reason = response.stop_reason
+    if response.is_full:
+        step = "start a new conversation, or shorten the prompt, files and results of tools"
+        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+    if response.is_used_up:
+        return f"thinking used up the tokens of the answer ({reason}){when}; {MORE_ROOM}"
+    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
 
 
 async def take_data(talk: Conversation, plan: Plan, output: Output) -> Answer:
@@ -29,18 +51,24 @@ async def take_data(talk: Conversation, plan: Plan, output: Output) -> Answer:
         RunError: it is not whole, still does not fit, or may not be asked for again.
         ProviderError, RunStopped, TimeoutError: as `Conversation.turn`.
     """
+    schema = cut_chars(dump(dict(output.sent)).decode(), MAX_SHOWN_SCHEMA, "…")
     if plan.asks_at_end:
         try:
             return await _read(talk, output)
         except WrongOutput:
-            await _ask(talk, plan, _write_question(output), "output")
+            question = f"Now give your final answer as JSON that fits this JSON Schema:\n{schema}"
+            await talk.ask(question, asked="output")
     try:
         return await _read(talk, output)
     except WrongOutput as wrong:
         mistakes = str(wrong)
     if talk.turns >= plan.scope.limits.turns:
         raise _make_error(mistakes, "no turn was left to repair it")
-    await _ask(talk, plan, _write_repair(output, mistakes), "repair")
+    question = (
+        f"Your answer does not fit its JSON Schema:\n{mistakes}\n"
+        f"Give the whole answer again, as JSON only, without these mistakes. The schema:\n{schema}"
+    )
+    await talk.ask(question, asked="repair")
     try:
         return await _read(talk, output)
     except WrongOutput as wrong:
@@ -48,44 +76,13 @@ async def take_data(talk: Conversation, plan: Plan, output: Output) -> Answer:
 
 
 async def _read(talk: Conversation, output: Output) -> Answer:
-    """Reads the latest reply, in a thread: a check may take long.
-
-    Raises:
-        WrongOutput: it does not fit.
-        RunError: it does not, as it is not whole.
-    """
-    last = talk.last
+    """Reads the latest reply, in a thread: a check may take long."""
     try:
-        return await in_thread(output.read, last.content if last else "")
+        return await in_thread(output.read, talk.response.content)
     except WrongOutput:
-        if last and (reason := tell_incomplete(last)):
+        if reason := tell_incomplete(talk.response):
             raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
         raise
-
-
-async def _ask(talk: Conversation, plan: Plan, question: str, asked: Asked) -> Response:
-    before = talk.text
-    talk.say(question)
-    response = await talk.turn((), with_calls=False, asked=asked, question=question, output=True)
-    talk.text = response.content if response.content.strip() else before
-    talk.finish_turn(response, asked=asked, question=question)
-    return response
-
-
-def _write_question(output: Output) -> str:
-    return f"Now give your final answer as JSON that fits this JSON Schema:\n{_show(output)}"
-
-
-def _write_repair(output: Output, mistakes: str) -> str:
-    return (
-        f"Your answer does not fit its JSON Schema:\n{mistakes}\n"
-        f"Give the whole answer again, as JSON only, without these mistakes. The schema:\n"
-        f"{_show(output)}"
-    )
-
-
-def _show(output: Output) -> str:
-    return cut_chars(dump(dict(output.sent)).decode(), MAX_SHOWN_SCHEMA, "…")
 
 
 def _make_error(mistakes: str, when: str) -> RunError:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from axe_nb.engine.questions import AskPerson, Question
+from axe_nb.engine.person import AskPerson, Decision, Question, Step
 from axe_nb.engine.scope import RunScope
-from axe_nb.engine.step import Decision, Step
 from axe_nb.events import PersonAnswered, PersonAsked
 from axe_nb.limits import RunStopped
 
@@ -68,25 +67,24 @@ async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> D
 async def _find_answer(
     scope: RunScope, question: Question, is_covered: Callable[[], bool]
 ) -> Decision:
-    """Returns the recorded answer, a yes if it is covered, else that of the function or person.
-
-    Raises:
-        RunStopped: there is no one.
-    """
-    tape, stepper = scope.env.tape, scope.env.stepper
+    """Returns the recorded answer, a yes if it is covered, else that of the function or person."""
+    env, stepper = scope.env, scope.env.stepper
     if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before this one
         return Decision("go")
-    decision = tape.find_decision(question) if tape else None
-    if decision is None and is_covered():
+    decision = await env.cassette.find(question) if env.cassette else None
+    if not isinstance(decision, Decision) and is_covered():
         decision = Decision("yes")
-    if decision is None:
-        ask = _find_function(scope, question) or find_person(scope)
-        if ask is None:
+    if not isinstance(decision, Decision):
+        ask = _find_function(scope, question) or env.ask_person
+        if ask is not None:
+            decision = await ask(question)
+        elif has_person(scope):  # but the answer is not recorded
+            decision = Decision("no", "no one can be asked, and no answer is recorded")
+        else:
             flag = stepper.flag if stepper else "this"
             raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
-        decision = await ask(question)
-    if tape:
-        tape.keep_decision(question, decision)
+    if env.cassette is not None:
+        env.cassette.keep(question, decision)
     if stepper is not None and decision.choice == "end":
         stepper.is_over = True
     return decision
@@ -99,7 +97,7 @@ def _find_function(scope: RunScope, question: Question) -> AskPerson | None:
     return stepper.decide if stepper and is_asked else None
 
 
-def find_person(scope: RunScope) -> AskPerson | None:
-    """Returns who answers questions, or the recorded answers of one; None = there is none."""
+def has_person(scope: RunScope) -> bool:
+    """True if someone answers questions: a person, or the recorded answers of one."""
     env = scope.env
-    return env.tape.find_person(env.ask_person) if env.tape else env.ask_person
+    return env.ask_person is not None or any(one.answers("question") for one in env.replays)

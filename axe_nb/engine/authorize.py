@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.engine.ask_person import ask_person, find_person
-from axe_nb.engine.questions import ApprovalRequest
+from axe_nb.engine.ask_person import ask_person, has_person
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.engine.scope import RunScope
-from axe_nb.engine.step import Decision
 from axe_nb.engine.stepping import find_schema
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
@@ -82,7 +81,7 @@ class Authorizer:
     def _is_allowed(self, host: str) -> bool:
         """True if an answer has allowed a host, in this session or in a recording of this tree."""
         env = self._scope.env
-        return host in env.hosts or bool(env.tape and host in env.tape.hosts)
+        return host in env.hosts or host in env.recorded_hosts
 
     async def ask_question(self, call_id: str, question: str) -> str:
         """Returns the person's answer to a question of the model, asked by a call."""
@@ -102,12 +101,12 @@ class Authorizer:
         return await in_thread(tool.guard, arguments, site) or NO_NEEDS  # it may look at files
 
     def _needs_approval(self, tool: Tool, guard: Guard) -> bool:
-        """True if the person has to be asked for a call; raises PermissionDenied if denied."""
+        """True if the person has to be asked for a call."""
         policy = self._scope.policy
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(tool, guard):
             return False
-        if verdict == "ask" and find_person(self._scope) is None:
+        if verdict == "ask" and not has_person(self._scope):
             step = policy.next_step(tool, guard)
             verdict, reason = "deny", f"{_describe(guard)}, and no one can be prompted here; {step}"
             self.unasked[tool.name] = reason
@@ -123,7 +122,7 @@ class Authorizer:
     async def _ask_approval(
         self, tool: Tool, arguments: Mapping[str, Any], guard: Guard, call_id: str
     ) -> Permit:
-        """Asks the person for approval; they may edit the arguments, also to a denied call."""
+        """Asks the person for approval; they may edit the arguments."""
         # a preview reads files
         detail = await in_thread(tool.preview, arguments, self._workdir) if tool.preview else ""
         told = (guard.reason if guard.floor == "ask" else "", guard.note)
@@ -156,8 +155,8 @@ class Authorizer:
 
     def _remember(self, tool: Tool, guard: Guard, answer: Decision) -> None:
         env = self._scope.env
-        if guard.host and answer.is_recorded and env.tape:
-            env.tape.hosts.add(guard.host)
+        if guard.host and answer.is_recorded:
+            env.recorded_hosts.add(guard.host)
         elif guard.host:
             env.hosts[guard.host] = None
         if answer.choice == "always" and guard.covers:

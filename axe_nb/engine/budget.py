@@ -10,7 +10,7 @@ import asyncio
 import threading
 from dataclasses import dataclass, field
 
-from axe_nb.engine.questions import ApprovalRequest, AskPerson
+from axe_nb.engine.person import ApprovalRequest, AskPerson
 from axe_nb.limits import RunStopped
 from axe_nb.text import format_dollars
 
@@ -74,20 +74,18 @@ class Purse:
     """The budget as one tree of runs uses it."""
 
     budget: Budget = field(default_factory=Budget)
-    ask_person: AskPerson | None = None
-    """Asks the user; None = no one can be prompted."""
     _refused: float | None = None
     """The amount that was not raised."""
     _prompt_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hold(self, run: str, agent: str, dollars: float, ask: AskPerson) -> None:
+    async def hold(self, run: str, agent: str, dollars: float, ask: AskPerson | None) -> None:
         """Holds the price of a request; asks the person before the budget would be passed.
 
         Args:
             run: id of the run.
             agent: its agent.
             dollars: what the request costs at least, as far as that can be told.
-            ask: puts a question to the person, if one can be prompted.
+            ask: puts a question to the person; None = no one can be prompted.
 
         Raises:
             RunStopped: the budget was not raised, or the person stopped the run.
@@ -103,7 +101,7 @@ class Purse:
         """True if the tree has met the present budget, which was not raised: it sends no more."""
         return self._refused == self.budget.amount
 
-    async def _ask(self, run: str, agent: str, dollars: float, ask: AskPerson) -> None:
+    async def _ask(self, run: str, agent: str, dollars: float, ask: AskPerson | None) -> None:
         budget = self.budget
         amount, higher = budget.amount, budget.find_next(dollars)
         about = f" and {format_dollars(budget.held)} in progress" if budget.held else ""
@@ -112,7 +110,7 @@ class Purse:
             f"{format_dollars(budget.spent)} spent{about}, this request about "
             f"{format_dollars(dollars)} or more"
         )
-        if self.ask_person is None or self.is_refused:
+        if ask is None or self.is_refused:
             self._refused = amount
             raise RunStopped("error", f"{problem}; raise it with %axe budget {higher:.6g}")
         request = ApprovalRequest(run, agent, "", {}, reason=problem, raises=format_dollars(higher))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
@@ -20,7 +20,7 @@ from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
@@ -37,56 +37,79 @@ _left_behind: set[asyncio.Task[None]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
-@dataclass(slots=True)
 class CallSlot:
     """The slot of one call in progress, given back once: at its end or when it starts a child."""
 
-    slots: Slots
-    _is_held: bool = True
-
-    @classmethod
-    async def take(cls, slots: Slots) -> CallSlot:
-        """Takes a slot; waits for one if there is none."""
-        if not slots.acquire_now():
-            await slots.acquire()
-        return cls(slots)
+    def __init__(self, slots: Slots) -> None:
+        """Creates the slot, which `slots` has given."""
+        self._slots: Slots | None = slots
 
     def release(self, _: object = None) -> None:
         """Gives the slot back, if it is still held."""
-        if self._is_held:
-            self._is_held = False
-            self.slots.release()
+        if self._slots is not None:
+            self._slots.release()
+            self._slots = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingCall:
-    """A call of a run, about to be made."""
+    """A call of a run on its way through the links, which complete it."""
 
     call: ToolCall
     number: int
     """Among all calls of the run, from 1 (D-59)."""
     turn: int
     """The turn that made it."""
+    index: int
+    """Position in its turn, from 0."""
+    count: int
+    """Number of calls of the turn."""
     ahead: float
     """Virtual seconds already elapsed."""
     slot: CallSlot
     """Its own: children that need one must not wait for it."""
+    arguments: Mapping[str, Any]
+    """Those to run with."""
+    tool: Tool = field(init=False)
+    guard: Guard = field(default_factory=Guard)
+    """The needs of the call with these arguments."""
+    is_edited: bool = False
+    """True if the person has changed the arguments."""
+    edited: Mapping[str, Any] | None = None
+    """The arguments that ran instead of the model's; None = its own, or it was not authorised."""
+    note: str = ""
+    """The person's yes, for people."""
+    is_skipped: bool = False
+    has_begun: bool = False
+    """True once its tool is run."""
+
+
+class CallLink(Protocol):
+    """One concern of a call; asks the next link."""
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """Returns the output of the call.
+
+        Raises:
+            Exception: whatever the tool raises; a failure is an error result for the model.
+            RunStopped: the tree has been stopped.
+        """
 
 
 StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
 """(call, job, dependencies of the child; None = those of its run) → the child's result."""
 
 
-@dataclass(slots=True)
 class CallChildren:
     """The children started by one call."""
 
-    call: PendingCall
-    start_child: StartChild
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
-    _has_ended: bool = False
-    _process: int = field(default_factory=os.getpid)
+    def __init__(self, call: PendingCall, start_child: StartChild) -> None:
+        self._call = call
+        self._start_child = start_child
+        self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
+        self._tasks = set[asyncio.Task[RunResult]]()
+        self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end, always on the event loop of its call.
@@ -105,8 +128,8 @@ class CallChildren:
             raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
-        self.call.slot.release()
-        task = asyncio.create_task(self.start_child(self.call, job, env))
+        self._call.slot.release()
+        task = asyncio.create_task(self._start_child(self._call, job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
@@ -133,13 +156,9 @@ class CallChildren:
         return waiting.result()
 
     def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
-        """Runs a child to its end in the task of its call, for a tool that only awaits it.
-
-        Raises:
-            ConfigError: the child cannot be started.
-        """
-        self.call.slot.release()
-        return self.start_child(self.call, job, None)
+        """Runs a child to its end in the task of its call, for a tool that only awaits it."""
+        self._call.slot.release()
+        return self._start_child(self._call, job, None)
 
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
@@ -147,19 +166,19 @@ class CallChildren:
             task.exception()  # retrieved, in case no one awaits it any more
 
     async def end(self) -> None:
-        """Cancels the children that are still running, and waits for their results."""
+        """Cancels the children that are still running, and waits for them even if cancelled."""
         self._has_ended = True
-        for task in self._tasks:
+        stop: asyncio.CancelledError | None = None
+        tasks = set(self._tasks)
+        for task in tasks:
             task.cancel()
-        await _wait_for_all(set(self._tasks))
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """Outcome of a tool's function: its answer, or the exception it raised."""
-
-    answer: object = None
-    error: BaseException | None = None
+        while pending := {task for task in tasks if not task.done()}:
+            try:
+                await asyncio.wait(pending)
+            except asyncio.CancelledError as cancelled:
+                stop = cancelled
+        if stop is not None:
+            raise stop
 
 
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
@@ -185,52 +204,35 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.
     """
-    loop = asyncio.get_running_loop()
-    caller = Caller(context=context, env=env, start=children.start)
+    ended: asyncio.Future[tuple[object, BaseException | None]]
+    ended = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        enter_call(Caller(context=context, env=env, start=children.start))
+        answer: object = None
+        fault: BaseException | None = None
+        try:
+            answer = await tool.fn(context, context.call.arguments)
+        except BaseException as error:  # which could otherwise stop the event loop
+            fault = error
+        if not ended.done():
+            ended.set_result((answer, fault))
+
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
-    ended: asyncio.Future[_Outcome] = loop.create_future()
-    task = asyncio.create_task(_run_function(tool, caller, ended), name=name)
+    task = asyncio.create_task(work(), name=name)
     try:
-        outcome = await ended  # the task itself would be cancelled, and waited for
+        answer, fault = await ended  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
         task.cancel()
         try:
             await children.end()
             await asyncio.wait({task}, timeout=GRACE)
         finally:
-            _leave_behind(task)
+            if not task.done():  # it ignores the cancellation, and goes on alone
+                _left_behind.add(task)
+                task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.answer
-
-
-async def _run_function(tool: Tool, caller: Caller, ended: asyncio.Future[_Outcome]) -> None:
-    """Runs the function and catches any exception, which could otherwise stop the event loop."""
-    enter_call(caller)
-    try:
-        outcome = _Outcome(await tool.fn(caller.context, caller.context.call.arguments))
-    except BaseException as error:
-        outcome = _Outcome(error=error)
-    if not ended.done():
-        ended.set_result(outcome)
-
-
-async def _wait_for_all(tasks: set[asyncio.Task[RunResult]]) -> None:
-    """Waits for all tasks even if cancelled meanwhile; the cancellation is raised afterwards."""
-    stop: asyncio.CancelledError | None = None
-    while pending := {task for task in tasks if not task.done()}:
-        try:
-            await asyncio.wait(pending)
-        except asyncio.CancelledError as cancelled:
-            stop = cancelled
-    if stop is not None:
-        raise stop
-
-
-def _leave_behind(task: asyncio.Task[None]) -> None:
-    """Lets a tool that ignores cancellation continue with no one waiting for it."""
-    if not task.done():
-        _left_behind.add(task)
-        task.add_done_callback(_left_behind.discard)
+    if fault is not None:
+        raise fault
+    return answer

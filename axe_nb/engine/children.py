@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
@@ -31,68 +30,42 @@ KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
 LAST = 1_000_000
 """Sort position of children with named keys: after the numbered ones, in order of key."""
 
-
 Order: TypeAlias = "tuple[int, int, str]"
 """(number of the call, position among its children, name): the sort key of results."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The place of a child among those of its run."""
-
-    key: str
-    """The last part of its run id (D-59)."""
-    order: Order
-
-
 class Child(Protocol):
-    """A started run, or one that is over."""
+    """A started run."""
 
     result: RunResult | None
+
+    async def execute(self) -> RunResult:
+        """As `Run.execute`."""
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """As `Run.break_off`."""
 
 
-class StartedChild(Child, Protocol):
-    """A started run."""
-
-    async def execute(self) -> RunResult:
-        """As `Run.execute`."""
-
-
-@dataclass(slots=True)
-class KeptChild:
-    """A run that a fork has taken from the run that it forks."""
-
-    result: RunResult | None
-
-    def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
-        """Returns its result: it has ended."""
-        assert self.result is not None
-        return self.result
-
-
 class Children:
     """Starts the children of one run."""
 
-    def __init__(self, plan: Plan, begin: Callable[[Plan], StartedChild]) -> None:
+    def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
         """Creates an empty collection.
 
         Args:
             plan: the parent's plan.
-            begin: makes a run from a plan and announces it to the views.
+            begin: makes a run from a plan.
         """
-        scope = self._scope = plan.scope
+        self._scope = plan.scope
         self._workdir = plan.briefing.workdir
         self._begin = begin
-        self._runs: dict[Order, Child] = {}
-        """(number of the call, position among its children, key) → child."""
+        self._runs: dict[Order, Child | RunResult] = {}
+        """The children; a result is that of a run that a fork has taken from the one it forks."""
         self._keys: dict[int, set[str]] = {}
         """Number of a call → keys already used by its children."""
         self._ahead: dict[int, float] = {}
         """Number of a call → virtual time, in seconds, at which its last child ended."""
-        self._slots = Slots(scope.agent.sub_agents_config.max_concurrent)
+        self._slots = Slots(plan.agent.sub_agents_config.max_concurrent)
 
     async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end.
@@ -107,45 +80,22 @@ class Children:
             ToolError: the key is invalid, or another child of the call already uses it; or the tree
                 may not send another request.
         """
-        place: Place | None = None
+        key, order = self._take_place(call.number, job.key)
         try:
-            place = self._take_place(call.number, job.key)
-            is_admitted = self._is_admitted(place)
-            if not is_admitted:
-                self._scope.meter.check_room()  # cheap where a model makes calls without end
-            return await self._start(call, job, env or self._scope.env, place, is_admitted)
-        except (ConfigError, RunStopped) as error:
-            if place is not None:
-                self._release(place)
-            if isinstance(error, RunStopped):
-                if self._scope.env.tape is not None and place is not None:
-                    self._scope.env.tape.keep_refusal(self._locate(place), 1, error)
-                raise ToolError(f"not run: {error}") from None
-            raise
-
-    def _is_admitted(self, place: Place) -> bool:
-        """True if the child is recorded, so that no cap refuses it.
-
-        Raises:
-            RunStopped: a cap refused it when it was recorded.
-        """
-        tape, origin = self._scope.env.tape, self._scope.env.origin
-        if origin is not None and origin.holds(self._locate(place), 1):
-            return True
-        return tape is not None and tape.admits(self._locate(place), 1, self._scope.meter.has_cap)
-
-    def _locate(self, place: Place) -> str:
-        """Returns the place of a child before its first turn."""
-        return f"{self._scope.id}.{place.key}/0"
+            id = f"{self._scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
+            self._scope.admit(f"{id}/0")  # cheap where a model makes calls without end
+            return await self._start(call, job, env or self._scope.env, id, order)
+        except RunStopped as stop:
+            raise ToolError(f"not run: {stop}") from None
+        finally:
+            if order not in self._runs:  # it could not be started
+                self._keys[call.number].discard(key)
 
     async def _start(
-        self, call: PendingCall, job: Job, env: Env, place: Place, is_admitted: bool
+        self, call: PendingCall, job: Job, env: Env, id: str, order: Order
     ) -> RunResult:
-        number = call.number
-        agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
-        agent = env.as_child(agent)
-        if env.origin is not None:
-            agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
+        agent = env.as_child(_load_agent(env, job.agent))
+        agent, job = env.adapt(id, agent, job)
         agent = confine(agent, self._workdir, env.workdir, env.defined)
         try:
             parse_model(agent.model)
@@ -153,11 +103,9 @@ class Children:
             name = quote(agent.name)
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
         async with self._slots:
-            ahead = max(call.ahead, self._ahead.get(number, call.ahead))
-            scope = self._scope.child(
-                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead,
-                is_admitted=is_admitted,
-            )  # fmt: skip
+            ahead = max(call.ahead, self._ahead.get(call.number, call.ahead))
+            self._scope.admit(f"{id}/0")
+            scope = self._scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=ahead)
             try:
                 scope.clock.check()
                 plan = await make_plan(scope, job)
@@ -165,13 +113,12 @@ class Children:
                 if workdir != self._workdir:
                     check_confined(agent, workdir, env.workdir, env.defined)
                 await asyncio.sleep(0)  # all that are parallel begin before one of them ends
-                child = self._begin(plan)
-                self._runs[place.order] = child
+                child = self._runs[order] = self._begin(plan)
                 return await child.execute()
             finally:
                 scope.meter.settle()
                 after = scope.clock.ahead
-                self._ahead[number] = max(after, self._ahead.get(number, ahead))
+                self._ahead[call.number] = max(after, self._ahead.get(call.number, ahead))
                 self._scope.clock.ahead = max(self._scope.clock.ahead, after)
 
     def adopt(self, child: RunResult, depth: int) -> None:
@@ -181,30 +128,29 @@ class Children:
         position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
         name = key if position == LAST else ""
         place = int(number) if number.isdecimal() and len(number) < 10 else 0
-        self._runs[place, position, name] = KeptChild(child)
+        self._runs[place, position, name] = child
         for event in events_of(child, self._scope.id, depth):
             self._scope.env.emit(event)
 
     def results(self) -> tuple[RunResult, ...]:
         """Results of the children that have ended, in call order."""
-        return tuple(run.result for run in self.runs if run.result)
+        ended = (run if isinstance(run, RunResult) else run.result for run in self._list())
+        return tuple(result for result in ended if result is not None)
 
     def break_off(self, status: Status, error: str, emit: Emit) -> tuple[RunResult, ...]:
         """Results of all children, ending the unfinished ones; may be called from any thread."""
-        return tuple(run.result or run.break_off(status, error, emit) for run in self.runs)
+        return tuple(
+            run if isinstance(run, RunResult) else run.result or run.break_off(status, error, emit)
+            for run in self._list()
+        )
 
-    @property
-    def runs(self) -> list[Child]:
+    def _list(self) -> list[Child | RunResult]:
         """The started children, in call order; may be read from any thread."""
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]
 
-    def _take_place(self, number: int, given: str | int | None) -> Place:
-        """Reserves the key of a child of that call.
-
-        Raises:
-            ToolError: the key is invalid or already in use.
-        """
+    def _take_place(self, number: int, given: str | int | None) -> tuple[str, Order]:
+        """Reserves the key of a child of that call."""
         taken = self._keys.setdefault(number, set())
         if given is None:
             given = next(free for free in count(len(taken)) if f"{free}" not in taken)
@@ -213,22 +159,17 @@ class Children:
         if not isinstance(given, str) and (type(given) is not int or not 0 <= given < LAST):
             expected = f"a key must be a string or an integer from 0 to {LAST - 1}"
             raise ToolError(f"{expected}; got one of type {type(given).__name__}")
-        own = f"{given}"
-        if own in taken:
-            raise ToolError(f"this call already has a sub-agent with the key {quote(own)}")
-        taken.add(own)
-        order = (number, given, "") if isinstance(given, int) else (number, LAST, given)
-        return Place(key=f"{number}-{own}" if own != "0" else f"{number}", order=order)
-
-    def _release(self, place: Place) -> None:
-        """Frees the key of a child that could not be started."""
-        if place.order not in self._runs:
-            number, position, name = place.order
-            self._keys[number].discard(name or f"{position}")
+        key = f"{given}"
+        if key in taken:
+            raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
+        taken.add(key)
+        return key, (number, LAST, key) if isinstance(given, str) else (number, given, "")
 
 
-def _load_agent(env: Env, name: str) -> Agent:
+def _load_agent(env: Env, agent: Agent | str) -> Agent:
+    if isinstance(agent, Agent):
+        return agent
     try:
-        return env.agents.load(name)
+        return env.agents.load(agent)
     except ConfigError as error:
-        raise ConfigError(f"failed to load agent {quote(name)}: {error}") from None
+        raise ConfigError(f"failed to load agent {quote(agent)}: {error}") from None

@@ -21,8 +21,7 @@ from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.engine.server_tools import enter_server_tools
-from axe_nb.engine.toolset import Toolset, assemble
+from axe_nb.engine.toolset import Toolset, assemble, enter_server_tools
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
@@ -105,13 +104,10 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings found while resolving the run."""
-        return (*self.agent.warnings, *self.briefing.warnings, *self.missing, *self._find_lack())
-
-    def _find_lack(self) -> tuple[str, ...]:
-        """The key that a dry run does without; a replay needs none."""
-        if self.scope.env.tape or not isinstance(self.provider, Keyless):
-            return ()
-        return (self.provider.problem.message,)
+        found = (*self.agent.warnings, *self.briefing.warnings, *self.missing)
+        if self.scope.env.cassette or not isinstance(self.provider, Keyless):
+            return found
+        return (*found, self.provider.problem.message)  # a dry run does without its key
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
@@ -127,7 +123,9 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     check_agent_thinking(agent, provider)
     await _check_price(scope)
     briefing = await _brief(scope)
-    scope.env.sources.update(_list_sources(agent, briefing))
+    scope.env.sources.update(briefing.sources)
+    if agent.path:
+        scope.env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
     await _check_sandbox(scope, briefing)
     offered = await _open_servers(scope, briefing)
@@ -145,23 +143,10 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
 
 async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """As `_ask`; a run on the way to the place of a fork has the prompt that it had.
-
-    Raises:
-        ConfigError: its pictures are too large.
-    """
-    origin = scope.env.origin
-    had = origin.find_prompt(scope.id) if origin else None
-    return had or await _ask(scope.agent, job, briefing, protocol)
-
-
-async def _ask(agent: Agent, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """The complete prompt; a picture of a file that the conversation has had is not sent again.
-
-    Raises:
-        ConfigError: its pictures are too large.
-    """
-    room = PictureRoom(agent.limits.max_picture_bytes, protocol)
+    """The complete prompt; a picture of a file that the conversation has had is not sent again."""
+    if job.asked is not None:
+        return job.asked
+    room = PictureRoom(scope.agent.limits.max_picture_bytes, protocol)
     room.use(job.history)
     sent = {picture for message in job.history for picture in message.all_pictures()}
     new = tuple(pair for pair in briefing.pictures if pair[1] not in sent)
@@ -170,11 +155,7 @@ async def _ask(agent: Agent, job: Job, briefing: Briefing, protocol: str) -> Ill
 
 
 def _find_output(agent: Agent, job: Job) -> Output | None:
-    """The form of the answer; a copy answers its own task, not that of its caller's file.
-
-    Raises:
-        ConfigError: it cannot be used; a mistake in the agent's file has its place.
-    """
+    """The form of the answer; a copy answers its own task, not that of its caller's file."""
     given: Output | None = job.output
     if given is not None or job.is_copy:
         return given
@@ -189,11 +170,7 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
 
 
 def _make_provider(scope: RunScope) -> tuple[Provider, str]:
-    """The provider, and the model's name without it.
-
-    Raises:
-        ConfigError: invalid model or missing key; a mistake in the agent's file has its place.
-    """
+    """The provider, and the model's name without it."""
     model = scope.agent.model
     try:
         provider, name = parse_model(model)
@@ -227,13 +204,9 @@ def check_agent_thinking(agent: Agent, provider: Provider) -> None:
 
 
 async def _check_price(scope: RunScope) -> None:
-    """Checks that the cost of the run can be counted, if it has a limit; a recorded one is known.
-
-    Raises:
-        ConfigError: the price of the model is unknown (D-64).
-    """
+    """Checks that the cost of a run with a limit can be counted; a recorded one is known."""
     agent = scope.agent
-    if scope.meter.caps_cost and not scope.env.tape:
+    if scope.meter.caps_cost and not scope.env.cassette:
         await scope.env.prices.load(agent.model)
     try:
         _require_price(scope, agent)
@@ -244,7 +217,7 @@ async def _check_price(scope: RunScope) -> None:
 
 def _require_price(scope: RunScope, agent: Agent) -> None:
     """As `_check_price`, for any agent of the tree."""
-    if not scope.meter.caps_cost or scope.env.tape or scope.env.prices.knows(agent.model):
+    if not scope.meter.caps_cost or scope.env.cassette or scope.env.prices.knows(agent.model):
         return
     raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
 
@@ -267,9 +240,6 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
     """Checks that there is a sandbox, if the user requires one and a run needs one.
 
     The agents that a root can reach are checked with it, before anything is sent.
-
-    Raises:
-        ConfigError: there is none, or an agent turns it off.
     """
     env = scope.env
     if not env.requires_sandbox:
@@ -299,16 +269,7 @@ def _list_below(env: Env, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Checks that an agent has a sandbox for its commands and servers.
-
-    Args:
-        env: dependencies of the tree.
-        agents: the agent and those above it.
-        workdir: its workdir.
-
-    Raises:
-        ConfigError: there is none, or the agent turns it off.
-    """
+    """Checks that an agent has a sandbox for its commands and servers."""
     agent = agents[0]
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -362,10 +323,3 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"
-
-
-def _list_sources(agent: Agent, briefing: Briefing) -> Iterator[Path]:
-    """Yields the real files that a run is loaded from (D-83)."""
-    yield from briefing.sources
-    if agent.path:
-        yield Path(os.path.realpath(agent.path))

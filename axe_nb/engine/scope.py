@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.definitions import Definitions
@@ -17,24 +17,43 @@ from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.agents.servers import McpServer
 from axe_nb.clock import Clock
 from axe_nb.engine.budget import Purse
-from axe_nb.engine.origin import Origin
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.questions import AskPerson, Question
-from axe_nb.engine.recorder import Recorder
+from axe_nb.engine.person import AskPerson, Question
+from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
-from axe_nb.engine.tape import Tape
-from axe_nb.engine.toolset import DepthLimit
-from axe_nb.events import Emit, PersonAsked
+from axe_nb.events import Emit, Event, PersonAsked
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.results import name_run
+from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Tool
+
+HARD_DEPTH = 5
+"""Maximum depth of any configuration (A-10.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthLimit:
+    """Depth limit of a tree (D-3)."""
+
+    root: int = 0
+    """The root's own `max_depth`; 0 = each tool's default."""
+    lowest: int = HARD_DEPTH
+    """The lowest `max_depth` on the path from the root; a child can only lower it."""
+
+    def lowered(self, agent: Agent) -> DepthLimit:
+        """Returns the limit for a child."""
+        own = agent.sub_agents_config.max_depth or HARD_DEPTH
+        return self if own >= self.lowest else replace(self, lowest=own)
+
+    def of(self, tool: Tool) -> int:
+        """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
+        return min(self.root or tool.default_depth, self.lowest)
 
 
 async def brief_now(agent: Agent) -> Briefing:
@@ -46,6 +65,19 @@ async def brief_now(agent: Agent) -> Briefing:
     return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
 
 
+class Recorder(Protocol):
+    """Keeps one root run with its tree; neither blocks nor raises."""
+
+    def event(self, event: Event) -> None:
+        """Takes an event of the tree."""
+
+    def problem(self) -> str:
+        """Returns the reason why the run cannot be kept, once, at its end; empty = it is kept."""
+
+    def finish(self, result: RunResult) -> None:
+        """Takes the result of the root, whatever ended it."""
+
+
 @dataclass(slots=True)
 class Halt:
     """Set from any thread, at once, when the tree is stopped; cancelling reaches runs later."""
@@ -54,6 +86,8 @@ class Halt:
     """True if no further request may be sent."""
     stop: RunStopped | None = None
     """Ends every run of the tree: the person stopped it at a prompt, or a step function failed."""
+    cancel: Callable[[], None] = lambda: None
+    """Cancels the tree; set by its handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
         """Ends all runs, each as soon as it can; returns the reason, to be raised."""
@@ -84,10 +118,8 @@ class AgentSource:
     """False if there is no agent of that name, without a search for the reason."""
     brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
     """Agent → its own context. Raises ConfigError."""
-    describe: Callable[[Agent, Mapping[str, Agent]], Definitions | None] = lambda root, changed: (
-        None
-    )
-    """(root, run id → agent that a fork changed) → the agents of the tree, to be kept."""
+    describe: Callable[[Agent], Definitions | None] = lambda root: None
+    """Root → the agents of the tree, to be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +155,8 @@ class Env:
     """Name → agent of the session when the root started, whatever source a nested run has."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    recorded_hosts: set[str] = field(default_factory=set)
+    """Hosts that recorded answers allow; only for this tree."""
     servers: Servers = field(default_factory=Servers)
     """The MCP servers of the session."""
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
@@ -132,10 +166,14 @@ class Env:
     forbid it."""
     wants_whole: bool = False
     """True if the root asks for whole replies."""
-    tape: Tape | None = None
+    cassette: Replay | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
-    origin: Origin | None = None
+    fork: Replay | None = None
     """The run that the tree forks; None = the tree is not a fork."""
+    forked_at: str = ""
+    """The place of the fork."""
+    adapt: Callable[[str, Agent, Job], tuple[Agent, Job]] = lambda run, agent, job: (agent, job)
+    """(run id, agent, job) → agent and job of a child, as a fork changes them."""
     recorder: Recorder | None = None
     """Keeps the tree in the history; None = it is not kept."""
     kept: KeptFiles = field(default_factory=KeptFiles)
@@ -148,6 +186,21 @@ class Env:
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
     """Real files and folders that the tree was loaded from; plans add to it (D-83)."""
+
+    @property
+    def replays(self) -> Sequence[Replay]:
+        """All that may answer instead of a model, a tool or the person."""
+        return [one for one in (self.fork, self.cassette) if one is not None]
+
+    def finish(self, status: Status) -> list[str]:
+        """Ends what was kept of the tree, with the status of its root; returns the warnings."""
+        told = (
+            *(warning for replay in self.replays for warning in replay.finish(status)),
+            self.recorder.problem() if self.recorder else "",
+            *(self.stepper.describe_missed() if self.stepper else ()),
+            *self.kept.describe_lost(),
+        )
+        return [warning for warning in told if warning]
 
     def for_root(self, agent: Agent, *, streams: bool) -> Env:
         """Returns these for the tree of an agent, which may be shown as its replies arrive."""
@@ -193,6 +246,24 @@ class RunScope:
             return self.env.retries
         own = self.agent.retry.max_retries
         return self.env.default_retries if own is None else own
+
+    def admit(self, place: str) -> None:
+        """Admits a turn, or with turn 0 a child that is to start, unless a cap refuses it.
+
+        No cap refuses what is recorded. The one that refused it then does so again.
+
+        Raises:
+            RunStopped: a cap of the tree has been reached.
+        """
+        replays = self.env.replays
+        if any(replay.holds(place, self.meter.has_cap) for replay in replays):
+            return
+        try:
+            self.meter.check(is_child=place.endswith("/0"))
+        except RunStopped as stop:
+            for replay in replays:
+                replay.keep(AskedPlace(place), stop)
+            raise
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
         """Has `note` know the calls of a turn."""
@@ -247,48 +318,31 @@ class RunScope:
         )
 
     def child(
-        self,
-        agent: Agent,
-        job: Job,
-        env: Env,
-        *,
-        call_id: str,
-        key: str,
-        ahead: float,
-        is_admitted: bool = False,
+        self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
-        """The scope of a child; its clock starts now.
+        """The scope of a child that was admitted; its clock starts now.
 
         Args:
             agent: the child.
             job: the child's task and limits.
             env: dependencies of the child.
+            id: id of the child: that of this run, and the number of its call, with a suffix if the
+                call has several children.
             call_id: id of the call that starts the child.
-            key: the last part of the child's id: the number of its call, with a suffix if the call
-                has several children.
             ahead: virtual seconds already elapsed.
-            is_admitted: True if no cap refuses its first request.
-
-        Raises:
-            RunStopped: the tree may not send as many requests.
         """
         limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead, f"{self.id}.{key}")
+        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
         return RunScope(
             env=env,
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=self.meter.child(
-                name_run(agent.name, agent.model),
-                agent.limits,
-                agent.path,
-                is_admitted=is_admitted,
-            ),
+            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=clock,
-            id=f"{self.id}.{key}",
+            id=id,
             parent=self.id,
             call_id=call_id,
             depth=self.depth + 1,

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision, Step
+from axe_nb.engine.person import Decision, Question, Step
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.text import quote, suggestion
@@ -127,11 +126,7 @@ class Stepper:
 
 
 def _read_decision(said: Any, step: Step) -> Decision:
-    """Returns what a function has decided.
-
-    Raises:
-        RunStopped: it is not a decision.
-    """
+    """Returns what a function has decided."""
     if said is None:
         return Decision("go")
     if isinstance(said, str) and said in get_args(Plain):
@@ -147,12 +142,7 @@ def _read_decision(said: Any, step: Step) -> Decision:
 
 
 def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
-    """Returns what steps through a tree; None = nothing does.
-
-    Args:
-        step: True, or who decides.
-        breaks: the places of `--break`.
-    """
+    """Returns what steps through a tree; None = nothing does."""
     places = tuple(map(parse_break, breaks or ()))
     if not step and not places:
         return None

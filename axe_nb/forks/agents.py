@@ -96,11 +96,7 @@ def _try(find: Find, name: str) -> Agent | None:
 
 
 def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
-    """Returns a recorded agent.
-
-    Raises:
-        ConfigError: it is damaged, or uses a script of another place.
-    """
+    """Returns a recorded agent."""
     if kept.agent is not None:
         return kept.agent
     if now is not None and _is_same(kept.values, make_table(now)):
@@ -119,11 +115,7 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _make_restricted(kept: Definition) -> Agent:
-    """Returns the agent of a saved run without what it would need the user's trust for.
-
-    Raises:
-        ConfigError: it is damaged, or uses a script of another place.
-    """
+    """Returns the agent of a saved run without what it would need the user's trust for."""
     values = deepcopy(dict(kept.values))
     left_out = restrict(values, FILE.absolute())
     agent = replace(kept, values=values).make_agent()

@@ -7,18 +7,17 @@ Source: D-53, D-59, D-60, D-66.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Literal
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine.given import make_given
-from axe_nb.engine.origin import KeptCall, Opening
-from axe_nb.exchanges import Exchange
-from axe_nb.forks.moved import move_run
-from axe_nb.forks.point import ForkPoint
-from axe_nb.forks.recorded import RecordedRun
-from axe_nb.messages import INTERRUPTED, Message, Request, ToolCall, ToolResult
+from axe_nb.engine import replay
+from axe_nb.engine.person import make_given
+from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
+from axe_nb.forks.point import ForkPoint, RecordedRun
+from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.place import run_of, turn_of
@@ -26,7 +25,28 @@ from axe_nb.recording.shared_file import digest
 from axe_nb.redaction import MASK, find_filter
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Opening
+
+
+def move_run(run: RunResult, before: str, now: str) -> RunResult:
+    """Returns a run with all below it, marked as recorded, below another id.
+
+    Args:
+        run: the run.
+        before: id of the run above it, in the tree that it is taken from.
+        now: the id of that run in the new tree.
+    """
+    id = f"{now}{run.id.removeprefix(before)}"
+    task = {"task_id": id} if "task_id" in run.metadata else {}
+    return replace(
+        run,
+        id=id,
+        metadata={**run.metadata, **task},
+        log=tuple(replace(turn, source="recorded") for turn in run.log),
+        exchanges=tuple(replace(one, source="recorded") for one in run.exchanges),
+        children=tuple(move_run(child, before, now) for child in run.children),
+    )
+
 
 Adapt = Callable[[Agent, Job], tuple[Agent, Job]]
 """Agent and job of the run at the place → the same with its changes."""
@@ -47,7 +67,7 @@ class _Run:
 
 
 class Fork:
-    """Implements `engine.origin.Origin` with a finished run."""
+    """The replay of a finished run by a tree that forks it."""
 
     def __init__(self, point: ForkPoint, adapt: Adapt, earlier: Mapping[str, Agent]) -> None:
         """Creates the fork.
@@ -96,14 +116,25 @@ class Fork:
                         self._used.update(below.id for below in child.walk())
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """See `Origin`."""
+        """Returns the agent and the job of a child that is about to start, with its changes."""
         had = run if run in self._way else self._find_alike(run, agent, job)
         if had in self._earlier:
             self.changed[run] = agent = self._earlier[had]
         if run == self._point.run.id:
             agent, job = self._adapt(agent, job)
             self.changed[run] = agent
-        return agent, job
+        return agent, self.open(run, job)
+
+    def open(self, run: str, job: Job) -> Job:
+        """Returns the job of a run with its prompt and conversation up to the place."""
+        if run not in self._way:
+            return job
+        result = self._recorded[run].result
+        had = Illustrated(result.prompt, result.pictures)
+        is_changed = self._is_place(run, 1) and self._point.prompt
+        return replace(
+            job, asked=None if is_changed else had, open_turn=partial(self._open_turn, run)
+        )
 
     def _find_alike(self, run: str, agent: Agent, job: Job) -> str:
         """Returns the id of the recorded run that had a child's agent and task; "" = none had.
@@ -119,20 +150,11 @@ class Fork:
                 return id
         return ""
 
-    def find_prompt(self, run: str) -> Illustrated | None:
-        """See `Origin`."""
-        if run not in self._way or (self._is_place(run, 1) and self._point.prompt):
-            return None
-        result = self._recorded[run].result
-        return Illustrated(result.prompt, result.pictures)
-
     def _is_place(self, run: str, turn: int) -> bool:
         return run == self._point.run.id and turn == self._point.turn
 
-    def open_turn(self, run: str, turn: int) -> Opening | None:
-        """See `Origin`."""
-        if run not in self._way:
-            return None
+    def _open_turn(self, run: str, turn: int) -> Opening | None:
+        """Returns the conversation before a turn up to the place; None = as the run has it."""
         said = self._point.prompt
         if self._is_place(run, turn):
             if said is None:
@@ -144,8 +166,8 @@ class Fork:
             return Opening(messages=(*before, message), said=said.text)
         return self._recorded[run].open_turn(turn) if turn <= self._way[run][0] else None
 
-    def holds(self, place: str, attempt: int) -> bool:
-        """See `Origin`."""
+    def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
+        """See `Replay`."""
         id, turn = run_of(place), turn_of(place) or 1
         if self._is_changed_turn(id, turn):
             return self._is_place(id, turn) and self._point.reply is not None
@@ -153,50 +175,64 @@ class Fork:
         recorded = self._recorded.get(id) if run is None else run.recorded
         if recorded is None or (run is not None and run.is_live):
             return False
-        return recorded.find(turn, attempt) is not None
+        return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
         """True for the turns of the run at the place that it does not repeat."""
         return run == self._point.run.id and turn > self._way[run][0]
 
-    def find(self, request: Request, model: str) -> Exchange | None:
-        """See `Origin`."""
+    async def find(self, asked: replay.Asked) -> Outcome | None:
+        """See `Replay`."""
+        match asked:
+            case AskedTurn():
+                return self._find_turn(asked)
+            case AskedCall():
+                return self._find_call(asked)
+        return None
+
+    def keep(self, asked: replay.Asked, outcome: Outcome) -> None:
+        """Keeps nothing: the result of the new tree has it."""
+
+    def answers(self, kind: Literal["step", "question"]) -> bool:
+        """See `Replay`."""
+        return False
+
+    def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
+        request = asked.request
         id, turn = run_of(request.place), turn_of(request.place)
         run = self._runs.setdefault(id, _Run(Describer(self._clean)))
         if run.is_live:
             return None
-        if request.attempt == 1:
-            run.asked = run.describer.describe(request, model)
+        run.asked = run.describer.describe(request, asked.model)
         if run.recorded is None:
             run.recorded = self._claim(id, run.asked, request.agent)
         self._is_reached = self._is_reached or self._is_place(id, turn)
         if self._is_changed_turn(id, turn):
             run.is_live = True
             given = self._point.reply if self._is_place(id, turn) else None
-            return make_given(request, turn, given) if given else None
-        exchange = self._find_same(run, id, turn, request.attempt)
-        if exchange is None or run.recorded is None:
+            return KeptTurn([make_given(request, turn, given)]) if given else None
+        recorded = run.recorded
+        is_before = id in self._way and turn <= self._way[id][0]
+        if (
+            recorded is None
+            or recorded.find(turn) is None
+            or not (is_before or is_same(recorded.get_asked(turn), run.asked))
+        ):
             run.is_live = True
             return None
         run.kept.add(turn)
-        return run.recorded.keep(exchange)
-
-    def _find_same(self, run: _Run, id: str, turn: int, attempt: int) -> Exchange | None:
-        """Returns the recorded exchange of a turn that is asked the same."""
-        exchange = run.recorded.find(turn, attempt) if run.recorded else None
-        if exchange is None or run.recorded is None:
-            return None
-        is_before = id in self._way and turn <= self._way[id][0]
-        if is_before or attempt > 1 or is_same(run.recorded.get_asked(turn), run.asked):
-            return exchange
-        return None
+        return KeptTurn(list(map(recorded.keep, recorded.list_attempts(turn))))
 
     def _claim(self, id: str, asked: Asked, agent: str) -> RecordedRun | None:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
         if id in self._way:
             return self._recorded[id]
         exact = self._by_first_request.get((agent, digest(asked)), {})
-        found = self._take_free(id, exact) or self._take_free(id, self._find_masked(agent, asked))
+        found = self._take_free(id, exact)
+        if found is None:  # one that was asked so, but for a secret
+            masked = (run for run in self._masked if run.result.agent == agent)
+            alike = {r.result.id: r for r in masked if is_same(r.get_asked(1), asked)}
+            found = self._take_free(id, alike)
         if found is not None:
             self._used.add(found.result.id)
         return found
@@ -218,45 +254,36 @@ class Fork:
                 found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
         return found
 
-    def _find_masked(self, agent: str, asked: Asked) -> dict[str, RecordedRun]:
-        """Returns the runs that were asked so, but for a secret; by id."""
-        return {
-            run.result.id: run
-            for run in self._masked
-            if run.result.agent == agent and is_same(run.get_asked(1), asked)
-        }
-
     @cached_property
     def _masked(self) -> Sequence[RecordedRun]:
         """Runs whose first requests had secrets."""
         asked = (run for run in self._recorded.values() if run.find(1) is not None)
         return [run for run in asked if MASK in f"{run.get_asked(1)}"]
 
-    def find_calls(
-        self, run: str, turn: int, calls: Sequence[ToolCall]
-    ) -> Sequence[KeptCall | None]:
-        """See `Origin`."""
-        known = self._runs.get(run)
-        if known is None or known.recorded is None or turn not in known.kept:
-            return ()
-        recorded, kept = known.recorded, self._list_kept(known.recorded, turn)
-        had = recorded.list_calls(turn)
-        if len(had) != len(calls):
-            return ()
-        return [
-            KeptCall(
-                result=replace(kept[one.id], call_id=call.id),
-                children=tuple(
-                    replace(self._move(child, recorded.result.id, run), call_id=call.id)
-                    for child in self._list_children(recorded, turn, one.id)
-                ),
-                files_read=recorded.result.files_read,
-                files_modified=recorded.result.files_modified,
-            )
-            if one.id in kept
-            else None
-            for one, call in zip(had, calls, strict=True)
-        ]
+    def _find_call(self, asked: AskedCall) -> KeptCall | None:
+        known = self._runs.get(asked.run)
+        if known is None or known.recorded is None or asked.turn not in known.kept:
+            return None
+        recorded, kept = known.recorded, self._list_kept(known.recorded, asked.turn)
+        had = recorded.list_calls(asked.turn)
+        if len(had) != asked.count:
+            return None
+        for one in had:  # a call that is made again may not claim them
+            if one.id in kept:
+                for child in self._list_children(recorded, asked.turn, one.id):
+                    self._used.update(below.id for below in child.walk())
+        one = had[asked.index]
+        if one.id not in kept:
+            return None
+        return KeptCall(
+            result=replace(kept[one.id], call_id=asked.call_id),
+            children=tuple(
+                replace(self._move(child, recorded.result.id, asked.run), call_id=asked.call_id)
+                for child in self._list_children(recorded, asked.turn, one.id)
+            ),
+            files_read=recorded.result.files_read,
+            files_modified=recorded.result.files_modified,
+        )
 
     def _list_kept(self, run: RecordedRun, turn: int) -> Mapping[str, ToolResult]:
         """Returns id of a call of a turn → its result, if the call is not made again.
@@ -282,16 +309,17 @@ class Fork:
 
     def _move(self, child: RunResult, before: str, now: str) -> RunResult:
         for below in child.walk():
-            self._used.add(below.id)
             if below.id in self._earlier:
                 self.changed[f"{now}{below.id.removeprefix(before)}"] = self._earlier[below.id]
         return move_run(child, before, now)
 
-    def finish(self, status: Status) -> Iterator[str]:
-        """See `Origin`."""
-        for tool, run in self._made_again.items():
-            why = f"it starts {run}, on the way to {self.place}"
-            yield f"tool {quote(tool)} was run again because {why}"
+    def finish(self, status: Status) -> Sequence[str]:
+        """See `Replay`."""
+        warnings = [
+            f"tool {quote(tool)} was run again because it starts {run}, on the way to {self.place}"
+            for tool, run in self._made_again.items()
+        ]
         if status == "completed" and not self._is_reached:
             why = "the calls that lead there took a different path"
-            yield f"the fork did not reach {self.place}: {why}"
+            warnings.append(f"the fork did not reach {self.place}: {why}")
+        return warnings

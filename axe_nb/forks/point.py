@@ -1,26 +1,159 @@
-"""The place at which a run is forked, and the changes there; checked.
+"""The place at which a run is forked, the changes there, and the runs of its recorded tree.
 
-Source: D-59, D-66; product.md "Runs are recordings" (Fork).
+Source: D-59, D-60, D-66; product.md "Runs are recordings" (Fork).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count, takewhile
 from typing import Any
 
-from axe_nb.engine.given import make_reply
+from axe_nb.engine.dispatch import is_refused
+from axe_nb.engine.person import make_reply
 from axe_nb.errors import ConfigError, words
-from axe_nb.forks.recorded import RecordedRun
-from axe_nb.messages import Message, Response, ToolCall, ToolResult
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Message, Response, ToolCall, ToolResult, close_open_calls
 from axe_nb.pictures.parts import Illustrated
+from axe_nb.recording.asked import Asked, Describer
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
-from axe_nb.redaction import find_filter
-from axe_nb.results import RunResult, name_run
+from axe_nb.redaction import Filter, find_filter
+from axe_nb.results import RunResult, Turn, name_run
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
-from axe_nb.tools.tool import ToolError, ToolOutput, fault_text
+from axe_nb.tools.tool import Opening, ToolError, ToolOutput, fault_text
 from axe_nb.values.own_text import shown_value
+
+
+@dataclass(eq=False)
+class RecordedRun:
+    """One run, as its result has kept it."""
+
+    result: RunResult
+    clean: Filter
+    """Removes secrets before requests are compared."""
+    _asked: dict[int, Asked] = field(default_factory=dict)
+
+    @cached_property
+    def exchanges(self) -> Mapping[tuple[int, int], Exchange]:
+        """(turn, attempt) → exchange."""
+        return {(one.turn, one.attempt): one for one in self.result.exchanges}
+
+    @cached_property
+    def log(self) -> Mapping[int, Turn]:
+        """Number of a turn → the turn; the latest may be missing, if the run was broken off."""
+        return {turn.number: turn for turn in self.result.log}
+
+    @property
+    def last(self) -> int:
+        """The latest turn that was asked."""
+        return max((one.turn for one in self.result.exchanges), default=0)
+
+    def find(self, turn: int, attempt: int = 1) -> Exchange | None:
+        """Returns an exchange that brought an answer or an error; None = there is none."""
+        exchange = self.exchanges.get((turn, attempt))
+        if exchange is None or exchange.cut:
+            return None
+        return exchange if exchange.response or exchange.error else None
+
+    def list_attempts(self, turn: int) -> Sequence[Exchange]:
+        """Returns the attempts of a turn, up to the first that was cut."""
+        attempts = (self.find(turn, number) for number in count(1))
+        return [one for one in takewhile(bool, attempts) if one]
+
+    def keep(self, exchange: Exchange) -> Exchange:
+        """Returns an exchange for a fork: the ids of its calls are those of the run."""
+        response = exchange.response
+        if response is not None:
+            response = replace(response, seconds=0.0, tool_calls=self.list_calls(exchange.turn))
+        return replace(exchange, response=response, source="recorded")
+
+    def get_asked(self, turn: int) -> Asked:
+        """Returns what a turn added to the one before it, as `Describer` describes it."""
+        if not self._asked:
+            describer, run = Describer(self.clean), self.result
+            provider = run.model.partition("/")[0]
+            for (number, attempt), exchange in self.exchanges.items():
+                if attempt == 1:
+                    request = exchange.request(run.messages, run.agent, run.id)
+                    model = f"{provider}/{exchange.model}"
+                    self._asked[number] = describer.describe(request, model)
+        return self._asked[turn]
+
+    @cached_property
+    def sent(self) -> Mapping[int, int]:
+        """Turn → number of messages in its request."""
+        return {one.turn: one.sent for one in reversed(self.result.exchanges)}
+
+    def _find_reply(self, turn: int) -> tuple[int, Message | None]:
+        """Returns the position of a turn's reply among the messages; None = it has no message."""
+        sent, messages = self.sent.get(turn, 0), self.result.messages
+        reply = messages[sent] if sent < len(messages) else None
+        return sent, reply if reply is not None and reply.role == "assistant" else None
+
+    def list_calls(self, turn: int) -> tuple[ToolCall, ...]:
+        """Returns the calls of a turn's reply."""
+        _, reply = self._find_reply(turn)
+        if reply is not None and reply.tool_calls:
+            return reply.tool_calls
+        answers = [one.response for (at, _), one in self.exchanges.items() if at == turn]
+        latest = answers[-1] if answers else None
+        return latest.tool_calls if latest else ()
+
+    def find_results(self, turn: int) -> Mapping[str, ToolResult]:
+        """Returns id of a call → its result, of the calls of a turn that have one."""
+        sent, reply = self._find_reply(turn)
+        after = self.result.messages[sent + 1 : sent + 2]
+        found = after[0].tool_results if reply is not None and after else ()
+        own = {call.id for call in self.list_calls(turn)}
+        return {one.call_id: one for one in found if one.call_id in own}
+
+    def find_call_turn(self, call_id: str) -> int:
+        """Returns the turn that made a call; 0 = none did."""
+        turns = (turn for turn in self.sent if any(c.id == call_id for c in self.list_calls(turn)))
+        return next(turns, 0)
+
+    def count_calls_before(self, turn: int) -> int:
+        """Returns the number of calls that were made in the turns before one."""
+        count = 0
+        for number in self.sent:
+            if number < turn:
+                results = self.find_results(number).values()
+                count += len(self.list_calls(number)) - sum(map(is_refused, results))
+        return count
+
+    @cached_property
+    def _children(self) -> Mapping[str, Sequence[RunResult]]:
+        """Id of a call → the runs that it started."""
+        found: dict[str, list[RunResult]] = {}
+        for child in self.result.children:
+            found.setdefault(child.call_id, []).append(child)
+        return found
+
+    def list_children(self, call_id: str) -> Sequence[RunResult]:
+        """Returns the runs that a call started."""
+        return self._children.get(call_id, ())
+
+    def open_turn(self, turn: int) -> Opening:
+        """Returns the conversation before a turn, also before the one after the last."""
+        if turn > self.last:
+            return Opening(messages=self._close(self.last))
+        logged = self.log.get(turn)
+        said = logged.question if logged and not logged.asked else ""
+        return Opening(messages=self.result.messages[: self.sent.get(turn, 0)], said=said)
+
+    def _close(self, turn: int) -> Sequence[Message]:
+        """Returns the conversation up to the results of a turn; open calls are interrupted."""
+        sent, reply = self._find_reply(turn)
+        if reply is None:
+            return self.result.messages[:sent]
+        results = tuple(self.find_results(turn).values())
+        return close_open_calls(
+            [*self.result.messages[:sent], reply, Message("tool", tool_results=results)]
+        )
+
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
 """Keywords of a fork beside the options of a run."""
@@ -103,20 +236,23 @@ def make_point(
         _check_goes_on(recorded)
     if results is not None:
         _check_results(reply, prompt, is_asked=is_asked, recorded=recorded, turn=turn)
+    if not isinstance(system_prompt, str | None):
+        raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
+    given = make_reply(reply)
+    if reply is not None and given is None:
+        raise ConfigError(
+            f"reply takes text, calls or a Response, not {shown_value(reply)}",
+            hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',
+        )
     return ForkPoint(
-        root=root, run=run, turn=turn, prompt=prompt, system_prompt=_check_text(system_prompt),
-        reply=None if reply is None else _make_reply(reply),
+        root=root, run=run, turn=turn, prompt=prompt, system_prompt=system_prompt, reply=given,
         results={} if results is None else dict(_read_results(recorded, turn, results)),
         keeps_reply=results is not None,
     )  # fmt: skip
 
 
 def _check_goes_on(recorded: RecordedRun) -> None:
-    """Checks that there is something to go on from after the last turn.
-
-    Raises:
-        ConfigError: it made no calls, or they were not run.
-    """
+    """Checks that there is something to go on from after the last turn."""
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
     if recorded.find(last) is None and not recorded.list_calls(last):
@@ -136,11 +272,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
 def _check_results(
     reply: Any, prompt: Illustrated | None, *, is_asked: bool, recorded: RecordedRun, turn: int
 ) -> None:
-    """Checks that results can be given for a turn.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Checks that results can be given for a turn."""
     if reply is not None:
         raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
     if prompt is not None:
@@ -153,34 +285,10 @@ def _check_results(
         raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
 
 
-def _check_text(system_prompt: Any) -> str | None:
-    if isinstance(system_prompt, str | None):
-        return system_prompt
-    raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
-
-
-def _make_reply(given: Any) -> Response:
-    """Returns the reply of a person in place of the model.
-
-    Raises:
-        ConfigError: it cannot be one.
-    """
-    if (reply := make_reply(given)) is not None:
-        return reply
-    raise ConfigError(
-        f"reply takes text, calls or a Response, not {shown_value(given)}",
-        hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',
-    )
-
-
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
 ) -> list[tuple[str, ToolResult]]:
-    """Returns the given results with the ids of their calls.
-
-    Raises:
-        ConfigError: there is no such call in the turn, or the value cannot be sent to a model.
-    """
+    """Returns the given results with the ids of their calls."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
     first = recorded.count_calls_before(turn) + 1
@@ -208,11 +316,7 @@ def _read_results(
 
 
 def _read_output(value: Any, call: ToolCall) -> ToolOutput:
-    """Returns what a tool would make of a value that it returns or raises.
-
-    Raises:
-        ConfigError: it cannot be sent to a model.
-    """
+    """Returns what a tool would make of a value that it returns or raises."""
     if isinstance(value, ToolError):
         return ToolOutput(f"Error: {words(value)}", is_error=True)
     if isinstance(value, BaseException):

@@ -23,8 +23,8 @@ from axe_nb.grids.scoring import Score, Scoring
 from axe_nb.grids.variants import make_variants
 from axe_nb.maps.budget import BudgetOption
 from axe_nb.maps.kept import Resume
+from axe_nb.session.drive import Line
 from axe_nb.session.session import session
-from axe_nb.session.view import Line
 from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value
 

@@ -29,8 +29,8 @@ from axe_nb.maps.own_session import open_session
 from axe_nb.maps.places import make_runs
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.tasks import Prompts, Task
+from axe_nb.session.drive import Line
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.view import Line
 
 GRACE = 0.3
 """Seconds after an interrupt for the scores of runs that had ended."""

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from axe_nb.engine.conversation import Conversation
-from axe_nb.engine.given import OF_SCRIPTS
+from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.inspection.changes import describe_changes

@@ -8,41 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING
 
 from axe_nb.agents.config import Config
-from axe_nb.engine.plan import Plan
-from axe_nb.engine.questions import AskPerson
-from axe_nb.events import Emit
-from axe_nb.exchanges import Exchange
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed
-from axe_nb.messages import Request
-from axe_nb.recording.tape import RootTape
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.traces.context import find_context
 
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
-
 OWN = ("agents", "conversations", "last", "meter", "in_flight")
 """Fields that a map does not share with the session that it belongs to."""
-
-
-class ClaimingTape(RootTape):
-    """A tape that tells when its run has its records in the cassette."""
-
-    on_claim: Callable[[], None] | None = None
-
-    def find(self, request: Request, model: str) -> Exchange | None:
-        """See `Tape`."""
-        try:
-            return super().find(request, model)
-        finally:
-            if self.on_claim is not None:
-                self.on_claim()
 
 
 @dataclass
@@ -66,25 +42,8 @@ class MapSession(Session):
             request: the run.
             on_claim: called when the run has its records in the cassette; None = no one waits.
         """
-        return RunHandle(request, partial(self._plan, find_context(), on_claim), self.remember)
-
-    async def _plan(
-        self,
-        context: Context | None,
-        on_claim: Callable[[], None] | None,
-        request: RunRequest,
-        emit: Emit,
-        ask_person: AskPerson | None,
-        streams: bool,
-    ) -> Plan:
-        plan = await self.plan(request, emit, ask_person, streams, traced_in=context)
-        if isinstance(plan.scope.env.tape, ClaimingTape):
-            plan.scope.env.tape.on_claim = on_claim
-        return plan
-
-    def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
-        made = super()._begin_tape(can_ask=can_ask)
-        return made and ClaimingTape(made.cassette, made.mode)
+        make_plan = partial(self.plan, traced_in=find_context(), on_claim=on_claim)
+        return RunHandle(request, make_plan, self.remember)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         if self._settings is None:

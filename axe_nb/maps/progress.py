@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from axe_nb.results import RunResult
-from axe_nb.session.view import Line, NoLine
+from axe_nb.session.drive import Line, NoLine
 from axe_nb.text import clean, format_dollars, one_line, plural
 
 EVERY = 0.1

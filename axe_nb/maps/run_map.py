@@ -16,8 +16,8 @@ from axe_nb.maps.drives import Drive, DriveBlocking, DriveHere, Runs
 from axe_nb.maps.progress import Progress
 from axe_nb.maps.tasks import Prompts
 from axe_nb.results import RunResult
+from axe_nb.session.drive import Line
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.view import Line
 
 LEFT = "the loop over it was left"
 """The reason of a map whose results were not all asked for."""

@@ -24,8 +24,8 @@ from axe_nb.maps.parcel import Parcel, find_version
 from axe_nb.maps.progress import Progress
 from axe_nb.maps.tasks import Prompts, Task
 from axe_nb.results import RunResult
+from axe_nb.session.drive import NoLine
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.view import NoLine
 
 KEPT = 8
 """Maps whose common part a worker keeps, those used last."""

@@ -16,9 +16,8 @@ from IPython.core.getipython import get_ipython
 from axe_nb.cell_display import display, view
 from axe_nb.events import Event
 from axe_nb.results import RunResult
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle
-from axe_nb.session.view import NullView, View
 
 
 class _Noticed:

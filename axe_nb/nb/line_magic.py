@@ -37,8 +37,7 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.run_history.history import delete_run, list_history
 from axe_nb.session.runs import RunHandle
-from axe_nb.session.session import session
-from axe_nb.session.spent import Spent
+from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
 from axe_nb.views import agent_summary

@@ -22,10 +22,9 @@ from axe_nb.nb.background import run_in_background
 from axe_nb.nb.named_run import find_place
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import View, drive
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.session.view import View
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",

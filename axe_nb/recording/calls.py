@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision
 from axe_nb.jsonable import jsonable
 from axe_nb.limits import RunStopped
 from axe_nb.redaction import Filter
@@ -20,11 +18,6 @@ from axe_nb.tools.tool import ToolOutput
 def describe(tool: str, arguments: Mapping[str, Any], clean: Filter) -> dict[str, Any]:
     """Returns a call as it is kept and compared."""
     return {"tool": tool, "arguments": clean.json(jsonable(arguments))}
-
-
-async def refuse(question: Question) -> Decision:
-    """Answers a question that is not recorded if no one can be prompted."""
-    return Decision("no", "no one can be asked, and no answer is recorded")
 
 
 def write_output(output: ToolOutput, clean: Filter) -> dict[str, Any]:

@@ -6,15 +6,15 @@ Source: product.md "Cassettes"; D-48, D-59.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import count
-from typing import Any
+from itertools import count, takewhile
+from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE
-from axe_nb.engine.questions import AskPerson, Question
-from axe_nb.engine.step import Decision, Step
+from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
+from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
@@ -43,12 +43,25 @@ QUIET = 0.1
 
 
 class RootTape:
-    """Implements `engine.tape.Tape` with a cassette."""
+    """The replay of one tree by a cassette, which also records what is new."""
 
-    def __init__(self, cassette: Cassette, mode: Mode) -> None:
+    def __init__(
+        self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
+    ) -> None:
+        """Creates it.
+
+        Args:
+            cassette: the cassette.
+            mode: its mode for this tree.
+            on_claim: called when the tree has its records in the cassette.
+        """
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
+        """True if models and the person may be asked for what is not recorded."""
+        self.has_asked = False
+        """True once a model was asked for something that is not recorded."""
+        self._on_claim = on_claim or (lambda: None)
         self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
         self._source: Root | None = None
@@ -65,20 +78,66 @@ class RootTape:
         self._misses: list[tuple[str, CassetteMiss]] = []
         """(place, error) of each miss."""
         self._steps = 0
-        self.hosts: set[str] = set()
-        self.has_asked = False
-        self.cancel: Callable[[], None] = lambda: None
 
     @property
     def _records(self) -> Mapping[Key, Record]:
         """The records that may be played."""
         return self._source.records if self._plays and self._source else {}
 
-    def find(self, request: Request, model: str) -> Exchange | None:
-        """See `Tape`."""
-        if (exchange := self._look_up(request, model)) is not None:
-            return exchange
-        run = self._runs[run_of(request.place)]
+    def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
+        """See `Replay`."""
+        if (refusal := self._find_refusal(place, 1)) and has_cap(refusal.cap):
+            self._use(self._records["cap", place, 1])
+            raise refusal
+        return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
+
+    async def find(self, asked: Asked) -> Outcome | None:
+        """See `Replay`."""
+        match asked:
+            case AskedTurn():
+                return self._find_turn(asked)
+            case AskedCall():
+                return self._find_output(asked)
+            case ApprovalRequest() | Step():
+                return self._find_decision(asked)
+        return None
+
+    def keep(self, asked: Asked, outcome: Outcome) -> None:
+        """See `Replay`."""
+        match asked, outcome:
+            case AskedTurn(), KeptTurn():
+                self._keep_turn(asked, outcome)
+            case AskedCall(), ToolOutput():
+                key: Key = ("tool", asked.run, asked.number)
+                if key not in self._played:
+                    kept = calls.write_output(outcome, self._clean)
+                    call = calls.describe(asked.tool, asked.arguments, self._clean)
+                    self._add(key, "", call, {"output": kept})
+            case AskedPlace(), RunStopped():
+                self._keep_refusal(asked.place, 1, outcome)
+            case ApprovalRequest() | Step(), Decision():
+                self._keep_decision(asked, outcome)
+
+    def answers(self, kind: Literal["step", "question"]) -> bool:
+        """See `Replay`."""
+        if kind == "question":
+            return any(key[0] == "person" for key in self._records)
+        records = self.cassette.list_records()
+        return self._plays and any(decisions.is_step(one) for _, one in records)
+
+    def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
+        """Returns the recorded attempts of a turn."""
+        request = asked.request
+        self._steps += 1
+        if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
+            raise copy(pick_first(below))  # what the run goes on with is not what was recorded
+        run = self._open(asked)
+        self._on_claim()
+        if attempts := self._find_attempts(request, run):
+            refused = request.place, len(attempts) + 1
+            if refusal := self._find_refusal(*refused):
+                self._use(self._records["cap", *refused])
+            return KeptTurn(attempts, refusal, self._wait_until_quiet)
         run.changed_at = run.changed_at or turn_of(request.place)
         self.cassette.misses += 1
         if not self.may_ask:
@@ -89,94 +148,76 @@ class RootTape:
         self.has_asked = True
         return None
 
-    def note(self, request: Request, model: str, exchange: Exchange) -> None:
-        """See `Tape`."""
-        if self._look_up(request, model) is None and self.may_ask:
-            self.keep(request, exchange)
-
-    def _look_up(self, request: Request, model: str) -> Exchange | None:
-        """Returns what is recorded for a request."""
-        self._steps += 1
-        if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
-            raise copy(pick_first(below))  # what the run goes on with is not what was recorded
-        return self._find_exchange(request, self._open(request, model))
-
-    def _open(self, request: Request, model: str) -> AskedRun:
+    def _open(self, asked: AskedTurn) -> AskedRun:
         """Returns the run of a request, which is described once, and claims the records."""
-        run = self._get_run(run_of(request.place))
-        run.take(request, model)
+        run = self._get_run(run_of(asked.request.place))
+        run.take(asked.request, asked.model)
         if self._source is None:
-            self._source, self._target = self.cassette.claim(run.asked, request.agent)
+            self._source, self._target = self.cassette.claim(run.asked, asked.request.agent)
         return run
 
-    def _find_exchange(self, request: Request, run: AskedRun) -> Exchange | None:
-        if run.changed_at is not None:
-            return None
-        turn = turn_of(request.place)
-        record = self._records.get(("model", request.place, request.attempt))
-        if record is None:
-            end = self._records.get(END)
-            if end is None or self.may_ask or turn == 1:
-                return None
-            self._use(end)
-            return decode(end.outcome, turn, request.attempt)
-        if request.attempt == 1 and not is_same(record.asked, run.asked):
-            return None
-        exchange = decode(record.outcome, turn, request.attempt, self._clean)
-        is_last = not self.holds(request.place, request.attempt + 1)
-        if self.may_ask and is_last and has_failed(exchange):
-            return None  # it may succeed now
-        self._use(record)
-        self.cassette.hits += 1
-        return replace(exchange, protocol=exchange.protocol or run.model.partition("/")[0])
+    def _find_attempts(self, request: Request, run: AskedRun) -> Sequence[Exchange]:
+        """Returns the recorded attempts of a turn, which are used now; none if it is asked anew."""
+        place, turn, attempts = request.place, turn_of(request.place), list[Exchange]()
+        records = self._list_attempts(place)
+        end = None if self.may_ask or turn == 1 else self._records.get(END)
+        if run.changed_at is not None or not (records or end):
+            return ()
+        if records and not is_same(records[0].asked, run.asked):
+            return ()
+        for record in records:
+            exchange = decode(record.outcome, turn, record.number, self._clean)
+            protocol = exchange.protocol or run.model.partition("/")[0]
+            attempts.append(replace(exchange, protocol=protocol))
+        last = attempts[-1] if attempts else None
+        if last is not None and self.may_ask and has_failed(last):
+            return ()  # it may succeed now
+        if end and (last is None or (has_failed(last) and not last.cut and not last.was_last)):
+            records.append(end)
+            attempts.append(decode(end.outcome, turn, len(records)))
+        for record in records:
+            self._use(record)
+            self.cassette.hits += record.kind == "model"
+        return attempts
 
-    def holds(self, place: str, attempt: int) -> bool:
-        """See `Tape`."""
-        return ("model", place, attempt) in self._records
+    def _list_attempts(self, place: str) -> list[Record]:
+        keys: Iterator[Key] = (("model", place, number) for number in count(1))
+        found = (self._records.get(key) for key in keys)
+        return list(takewhile(bool, found))  # type: ignore[arg-type]  # none of them is None
 
-    def admits(self, place: str, attempt: int, has_cap: Callable[[str], bool]) -> bool:
-        """See `Tape`."""
+    def _find_refusal(self, place: str, attempt: int) -> RunStopped | None:
+        """Returns the cap that refused an attempt when it was recorded."""
         record = self._records.get(("cap", place, attempt))
-        if record is not None:
-            kept = self._clean.restore(dict(record.outcome["refused"]))
-            if has_cap(str(kept.get("cap"))):
-                self._use(record)
-                raise calls.read_refusal(kept)
-        run, turn = run_of(place), turn_of(place)
-        return self.holds(f"{run}/{turn or 1}", attempt)
+        if record is None:
+            return None
+        return calls.read_refusal(self._clean.restore(dict(record.outcome["refused"])))
 
-    def keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
-        """See `Tape`."""
+    def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
         key: Key = ("cap", place, attempt)
         if stop.cap and key not in self._played:
             self._add(key, "", None, {"refused": calls.write_refusal(stop, self._clean)})
 
-    def keep(self, request: Request, exchange: Exchange) -> None:
-        """See `Tape`."""
+    def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
+        """Records a turn that was asked, or that a fork has found."""
         self._steps += 1
-        key: Key = ("model", request.place, request.attempt)
-        if key not in self._played and END not in self._played:
-            run = self._get_run(run_of(request.place))
-            own = run.model.startswith(f"{exchange.protocol}/")
-            self._exchanges[key] = replace(exchange, protocol="") if own else exchange
-            self._add(key, request.agent, run.asked if request.attempt == 1 else None, {})
+        request, run = asked.request, self._get_run(run_of(asked.request.place))
+        if run.place != request.place:
+            self._open(asked)
+            if self._find_attempts(request, run) or not self.may_ask:
+                return
+        for exchange in turn.attempts:
+            key: Key = ("model", request.place, exchange.attempt)
+            if key not in self._played and END not in self._played:
+                own = run.model.startswith(f"{exchange.protocol}/")
+                self._exchanges[key] = replace(exchange, protocol="") if own else exchange
+                self._add(key, request.agent, run.asked if exchange.attempt == 1 else None, {})
+        if turn.refusal is not None:
+            self._keep_refusal(request.place, len(turn.attempts) + 1, turn.refusal)
 
-    def find_person(self, ask_person: AskPerson | None) -> AskPerson | None:
-        """See `Tape`."""
-        if self.may_ask and ask_person is not None:
-            return ask_person
-        return calls.refuse if any(kind == "person" for kind, _, _ in self._records) else None
-
-    @property
-    def has_steps(self) -> bool:
-        """See `Tape`."""
-        records = self.cassette.list_records()
-        return self._plays and any(decisions.is_step(one) for _, one in records)
-
-    def find_decision(self, question: Question) -> Decision | None:
-        """See `Tape`."""
+    def _find_decision(self, question: Question) -> Decision | None:
+        """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
-            self._open(question.request, question.model)
+            self._open(AskedTurn(question.request, question.model))
         record = decisions.find_answer(self._records, self._played, question, self._clean)
         if (
             record is None
@@ -203,15 +244,20 @@ class RootTape:
         self._use(record)
         return decisions.read_decision(said)
 
-    def keep_decision(self, question: Question, decision: Decision) -> None:
-        """See `Tape`."""
+    def _keep_decision(self, question: Question, decision: Decision) -> None:
+        """Records an answer, and the reply that is given instead of a model's as its turn."""
+        if isinstance(question, Step) and (given := make_decided(question, decision)):
+            assert question.request is not None
+            asked = AskedTurn(question.request, question.model)
+            if not self._find_turn(asked):
+                self._keep_turn(asked, KeptTurn([given]))
         if decision.is_recorded or (decision.choice == "stop" and not self._plays_stop(question)):
             return
         said = decisions.write_decision(decision)
-        asked = decisions.describe_question(question, self._clean)
+        asked_as = decisions.describe_question(question, self._clean)
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
-        self._add(key, question.agent, asked, {"decision": self._clean.json(said)})
+        self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
         if not isinstance(question, Step):
             approvals.remember(self.cassette.path, question, said)
 
@@ -219,34 +265,23 @@ class RootTape:
         """True if a stop can be played: its root is found again by the first request."""
         return isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
 
-    def find_output(
-        self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
-    ) -> ToolOutput | None:
-        """See `Tape`."""
+    def _find_output(self, asked: AskedCall) -> ToolOutput | None:
+        """Returns the recorded output of a call of a tool that is recorded."""
         self._steps += 1
-        record = self._records.get(("tool", run, number))
-        asked = calls.describe(tool, arguments, self._clean)
-        if record is None or not is_same(record.asked, asked):
+        record = self._records.get(("tool", asked.run, asked.number))
+        call = calls.describe(asked.tool, asked.arguments, self._clean)
+        if record is None or not is_same(record.asked, call):
             if self.may_ask:
                 return None
             if end := self._records.get(END):
                 self._use(end)
                 raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
-            raise self._miss_other(run, "", f"the result of {tool}, which a replay does not run")
+            what = f"the result of {asked.tool}, which a replay does not run"
+            raise self._miss_other(asked.run, "", what)
         self._use(record)
         return calls.read_output(self._clean.restore(dict(record.outcome["output"])))
 
-    def keep_output(
-        self, run: str, number: int, tool: str, arguments: Mapping[str, Any], output: ToolOutput
-    ) -> None:
-        """See `Tape`."""
-        key: Key = ("tool", run, number)
-        if key not in self._played:
-            kept = calls.write_output(output, self._clean)
-            self._add(key, "", calls.describe(tool, arguments, self._clean), {"output": kept})
-
-    async def wait_until_quiet(self, run: str) -> None:
-        """See `Tape`."""
+    async def _wait_until_quiet(self, run: str) -> None:
         steps, since = -1, 0.0
         while steps != self._steps or (self._has_more(run) and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0
@@ -258,19 +293,19 @@ class RootTape:
         left = self._records.keys() - self._played.keys()
         return any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
-    def finish(self, status: Status) -> str:
-        """See `Tape`."""
+    def finish(self, status: Status) -> Sequence[str]:
+        """See `Replay`."""
         if self._target is None or not self.may_ask:
-            return ""
+            return ()
         self._finish_records(status)
         old = self._target.records
         kept = find_kept(self._new, old, has_ended=status not in FAILED, whole=not self._plays)
         if kept is not None:
             problem = self.cassette.commit(self._target, kept, ())
-            return problem or ("" if self._plays else f"{self.cassette.shown} keeps {KEEPS}")
+            return [problem or ("" if self._plays else f"{self.cassette.shown} keeps {KEEPS}")]
         stale = [one for one in old.values() if self._is_stale(one)]
         new = {**self._new} if self._source is self._target else {**self._played, **self._new}
-        return self.cassette.commit(self._target, new.values(), stale)
+        return [self.cassette.commit(self._target, new.values(), stale)]
 
     def _finish_records(self, status: Status) -> None:
         """Completes the new records, now that it is known how the tree ended."""

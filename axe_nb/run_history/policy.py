@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from axe_nb.agents.config import state_dir
-from axe_nb.engine.tape import Tape
 from axe_nb.messages import Message
 from axe_nb.recording.approvals import is_test
 
 if TYPE_CHECKING:
+    from axe_nb.recording.tape import RootTape
     from axe_nb.run_history.recorder import Recorder
 
 VARIABLE = "AXE_NB_HISTORY"
@@ -35,7 +35,7 @@ def find_reason_against() -> str:
     return "runs of tests are not kept" if wanted != "1" and is_test() else ""
 
 
-def begin_recorder(history: Sequence[Message], tape: Tape | None) -> Recorder | None:
+def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorder | None:
     """Returns the recorder for a root run; None if it is not kept.
 
     Args:

@@ -10,14 +10,17 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
 from axe_nb.results import RunResult
 from axe_nb.run_history.root_log import RootLog
 from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import Writer
+
+if TYPE_CHECKING:
+    from axe_nb.recording.tape import RootTape
 
 PATIENCE = 0.2
 """Seconds that the end of a run waits to learn whether it was written: of the first run, of one
@@ -32,7 +35,7 @@ class Recorder:
     """Implements `engine.recorder.Recorder`."""
 
     def __init__(
-        self, writer: Writer, history: Sequence[Message] = (), tape: Tape | None = None
+        self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
         self._writer = writer
         self._tape = tape

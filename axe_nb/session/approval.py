@@ -15,11 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision, Step
-from axe_nb.session.question import format_answer_mark, format_model_question, format_question
-from axe_nb.session.step_prompt import prompt_step
-from axe_nb.session.typed_json import WrongInput, read_arguments
+from axe_nb.engine.person import Decision, Question, Step
+from axe_nb.session.prompts import (
+    WrongInput,
+    format_answer_mark,
+    format_model_question,
+    format_question,
+    prompt_step,
+    read_arguments,
+)
 
 PAUSE = 0.2
 """Seconds between a question and its prompt, so that the view can show the call."""

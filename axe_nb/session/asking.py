@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.engine.questions import ApprovalRequest, Question
-from axe_nb.engine.step import Step
+from axe_nb.engine.person import ApprovalRequest, Question, Step
 from axe_nb.events import PersonAsked
 from axe_nb.redaction import find_filter, redact
-from axe_nb.session.question import format_model_question, format_question, show
-from axe_nb.session.step_prompt import STEP_CHOICES, format_step
+from axe_nb.session.prompts import (
+    STEP_CHOICES,
+    format_model_question,
+    format_question,
+    format_step,
+    show,
+)
 from axe_nb.text import cut_middle, one_line, printable
 
 NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}

@@ -11,13 +11,64 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from typing import Protocol
 
-from axe_nb.events import discard
+from axe_nb.events import Event, discard
 from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
 from axe_nb.session.runs import AlreadyStarted, RunHandle
-from axe_nb.session.view import View
+
+
+class View(Protocol):
+    """Shows a run in a notebook display, on a terminal line, or not at all."""
+
+    @property
+    def streams(self) -> bool:
+        """True if it shows replies as they arrive."""
+
+    @property
+    def is_live(self) -> bool:
+        """True if another thread may show what happens while this one waits for the person."""
+
+    def event(self, event: Event) -> None:
+        """Receives each event, in order; neither blocks nor raises."""
+
+    def tick(self) -> None:
+        """Called often; redraws if it is time to."""
+
+    def finish(self, result: RunResult | None) -> None:
+        """Called once, at the end; None = the run never started."""
+
+
+class NullView:
+    """A view that shows nothing."""
+
+    streams = is_live = False
+
+    def event(self, event: Event) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def finish(self, result: RunResult | None) -> None: ...
+
+
+class Line(Protocol):
+    """Shows one line, and replaces it."""
+
+    def show(self, text: str) -> None:
+        """Shows the line as it is now."""
+
+    def finish(self, text: str) -> None:
+        """Shows the line that is kept, or removes it."""
+
+
+class NoLine:
+    """A line that no one sees."""
+
+    def show(self, text: str) -> None: ...
+
+    def finish(self, text: str) -> None: ...
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

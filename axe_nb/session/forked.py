@@ -20,14 +20,13 @@ from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.session.described import find_output
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.snapshot import Snapshot
+from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
 from axe_nb.tools.tool import Job
 
-CHECKED = "check"
-"""Last part of the id of a run that is only checked."""
+CHECKED = "0.check"
+"""The id of a run that is only checked."""
 
 
 @dataclass
@@ -37,17 +36,20 @@ class BeginningFork:
     request: RunRequest
     point: ForkPoint
     restored: RestoredAgents
+    snapshot: Snapshot
     given: Agent | None
     """The agent at the place, if one is named; None = the one that was there."""
 
     @cached_property
-    def origin(self) -> Fork:
+    def fork(self) -> Fork:
         """The recorded run that the new tree continues."""
         return Fork(self.point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
-        kept = self.point.root.definitions
+        fork, kept = self.fork, self.point.root.definitions
+        agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
+        env = replace(env, agents=agents, fork=fork, forked_at=fork.place, adapt=fork.adapt)
         if kept is None:
             return env
         own = Overrides(model_all=kept.model_all or None, vars=kept.vars, timeout=None)
@@ -68,13 +70,10 @@ class BeginningFork:
         else:
             agent = apply_overrides(agent, Overrides(model_all=options.model_all, timeout=None))
         agent = replace(agent, warnings=(*agent.warnings, *self.restored.warnings))
-        return agent, replace(job, agent=agent)
+        return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
         """Checks that the sub-agent at the place can start with its changes, as a root is checked.
-
-        Args:
-            scope: that of the root.
 
         Raises:
             ConfigError: it cannot.
@@ -87,9 +86,8 @@ class BeginningFork:
         env = scope.env
         agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = scope.child(
-            agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead,
-            is_admitted=True,
-        )  # fmt: skip
+            agent, job, scope.env, id=CHECKED, call_id=run.call_id, ahead=scope.clock.ahead
+        )
         try:
             await make_plan(below, job)
         finally:
@@ -139,4 +137,4 @@ def begin_fork(
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     restored = restore_agents(point.root, find)
     snapshot.restore(restored.agents, restored.contexts)
-    return BeginningFork(request, point, restored, given)
+    return BeginningFork(request, point, restored, snapshot, given)

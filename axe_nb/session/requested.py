@@ -83,11 +83,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
 
 
 def _check_variables(request: RunRequest, env: Env) -> None:
-    """Rejects a variable that no agent of the tree has: a misspelt one would have no effect.
-
-    Raises:
-        ConfigError: names the variable, and the nearest one.
-    """
+    """Rejects a variable that no agent of the tree has: a misspelt one would have no effect."""
     given = request.overrides.vars
     if not given:
         return
@@ -109,9 +105,6 @@ def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | 
     """Rejects expectations that misspell an agent or a tool, before anything is sent.
 
     The tools of MCP servers are not known yet: a tree that has such servers is not checked.
-
-    Raises:
-        ConfigError: names the nearest one.
     """
     from axe_nb.expectations.names import check_spelling
 

@@ -20,8 +20,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
+from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan
-from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
@@ -116,13 +116,7 @@ class RunHandle:
     def __init__(
         self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
     ) -> None:
-        """Creates a handle; the run does not start yet.
-
-        Args:
-            request: the requested run.
-            make_plan: resolves it.
-            remember: receives the result.
-        """
+        """Creates a handle; the run does not start yet."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
@@ -267,8 +261,8 @@ class RunHandle:
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
             check_can_step(plan.scope.env)
-            if plan.scope.env.tape:
-                plan.scope.env.tape.cancel = self.cancel
+            if plan.scope.env.replays:
+                plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)
             result = await self._run.execute()
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Sessions: builds runs from agents, settings and connections, and remembers their results.
+"""Sessions: build runs from agents, settings and connections, and remember their results.
 
 Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 """
@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,18 @@ from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.engine.budget import Budget, Purse
+from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.questions import AskPerson
-from axe_nb.engine.recorder import Recorder
-from axe_nb.engine.scope import Env, RunScope
+from axe_nb.engine.scope import Env, Recorder, RunScope
 from axe_nb.engine.stepper import make_stepper
 from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
+from axe_nb.exchanges import ASKED_NOW
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
+from axe_nb.messages import Usage
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
@@ -40,12 +41,9 @@ from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
-from axe_nb.session.described import describe_agents
-from axe_nb.session.folders import find_script_dirs, find_source_dirs
 from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
-from axe_nb.session.snapshot import Snapshot
-from axe_nb.session.spent import Spent, add_spent
+from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.kept_files import KeptFiles
@@ -60,6 +58,34 @@ if TYPE_CHECKING:
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
     from axe_nb.session.forked import BeginningFork
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Usage of one agent with one model in a session, as a root or a child."""
+
+    runs: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
+
+
+def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
+    """Adds the usage of a finished tree to that of a session, by agent and model."""
+    for one in result.walk():
+        key = (one.agent, one.model)
+        spent[key] = spent.get(key, Spent()) + _count(one)
+
+
+def _count(run: RunResult) -> Spent:
+    """Returns the usage of one run, without what no model was asked for in it."""
+    asked = [turn.usage for turn in run.log if turn.source in ASKED_NOW]
+    if len(asked) == len(run.log):
+        return Spent(1, run.turns, run.usage)
+    return Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+
 
 CASSETTE = "AXE_CASSETTE"
 """Environment variable with the path of a cassette for the whole process."""
@@ -204,6 +230,7 @@ class Session:
         *,
         traced_in: Context | None = None,
         is_dry: bool = False,
+        on_claim: Callable[[], None] | None = None,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
@@ -214,32 +241,28 @@ class Session:
             streams: True if replies are shown as they arrive.
             traced_in: the context of its spans; None = it is not traced.
             is_dry: True if nothing will be sent, so that no key is needed.
+            on_claim: called when the run has its records in the cassette.
 
         Raises:
             ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
-        tape = self._begin_tape(can_ask=ask_person is not None)
+        tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         fork = self._begin_fork(request, snapshot)
-        forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=describe_agents(snapshot, request.overrides, forked),
-            defined=snapshot.defined,
-            tools=self.handed,
+            agents=describe_agents(snapshot, request.overrides),
+            defined=snapshot.defined, tools=self.handed,
             emit=with_spans(_record(recorder, emit), traced_in),
-            origin=fork.origin if fork else None,
             recorder=recorder,
-            ask_person=ask_person,
-            describe=describe,
+            ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
-            tape=tape,
-            nest=self._nest,
+            cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
-            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget, ask_person),
+            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget),
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
@@ -248,18 +271,16 @@ class Session:
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
         env = replace(env.for_root(agent, streams=streams), workdir=workdir)
-        scope = self._make_root(agent, job, env, clock)
+        scope = RunScope.root(
+            agent, job.limits, env, clock, has_mode=job.mode is not None, above=self.meter,
+            in_flight=self.in_flight,
+        )  # fmt: skip
         await snapshot.take(scope)
         if fork is None:
             check_names(request, agent, env)
         else:
             await fork.check_place(scope)
         return await make_plan(scope, job)
-
-    def _make_root(self, agent: Agent, job: Job, env: Env, clock: Clock) -> RunScope:
-        meters: Any = {"above": self.meter, "in_flight": self.in_flight}
-        has_mode = job.mode is not None
-        return RunScope.root(agent, job.limits, env, clock, has_mode=has_mode, **meters)
 
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
@@ -300,7 +321,7 @@ class Session:
         find = partial(self.find, agents_dir=request.overrides.agents_dir)
         return begin_fork(request, request.fork, find, snapshot)
 
-    def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
+    def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
         """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
@@ -309,7 +330,7 @@ class Session:
         from axe_nb.recording.tape import RootTape
 
         mode = find_mode(cassette.mode, can_ask=can_ask)
-        return None if mode == "live" else RootTape(cassette, mode)
+        return None if mode == "live" else RootTape(cassette, mode, on_claim)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         """Returns the settings of a tree, and the agents that it can reach."""
@@ -332,7 +353,7 @@ class Session:
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
-            _, snapshot = self._read_settings(folder, "nothing" if env.tape else "key")
+            _, snapshot = self._read_settings(folder, "nothing" if env.cassette else "key")
             snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)

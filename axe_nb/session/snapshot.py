@@ -1,7 +1,7 @@
-"""The agents of one tree of runs, read once, when its root starts.
+"""The agents of one tree of runs, read once, when its root starts, and kept for later forks.
 
 A tool may change files during the run: that changes no agent, skill, context file or script of it.
-Source: D-53; docs/threat-model.md "What a run is made of".
+Source: D-53, D-66; docs/threat-model.md "What a run is made of".
 """
 
 from __future__ import annotations
@@ -11,21 +11,38 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file, has_file, list_agents
 from axe_nb.agents.context import Context, read_context
+from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.errors import ConfigError
+from axe_nb.outputs.output import Output, make_output
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.toolbox import BUILT_IN
+
+
+def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
+    """Script folders that belong to a given agents folder."""
+    return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
+
+
+def find_source_dirs(agents_dir: str | None) -> set[Path]:
+    """The given agents folder and its script folders, which tools change only after approval."""
+    folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
+    return {Path(os.path.realpath(folder)) for folder in folders}
+
 
 T = TypeVar("T")
 
@@ -237,11 +254,7 @@ class Snapshot:
         return agent
 
     def _read_rest(self, agent: Agent) -> None:
-        """Reads the skill, the context files and the script of an agent.
-
-        Raises:
-            ConfigError: the model or the script is invalid.
-        """
+        """Reads the skill, the context files and the script of an agent."""
         self._read_context(agent)
         provider, model = parse_model(agent.model)
         if provider == "script":
@@ -291,11 +304,58 @@ def _make_key(agent: Agent) -> Key:
 
 
 def _unwrap(found: T | ConfigError) -> T:
-    """Returns what was read.
-
-    Raises:
-        ConfigError: reading it failed.
-    """
+    """Returns what was read."""
     if isinstance(found, ConfigError):
         raise copy(found)
     return found
+
+
+OUTPUT = "output"
+"""Key of `Definitions.memory`: the form of the answer, with the type that it becomes."""
+
+
+def find_output(kept: Definitions | None) -> Output | None:
+    """Returns the form of the answer that agents were kept with; None = it was text."""
+    if kept is None:
+        return None
+    found: Output | None = kept.memory.get(OUTPUT)
+    if found is None and kept.output is not None:
+        return make_output(kept.output)
+    return found
+
+
+EMPTY: Mapping[str, Agent] = {}
+
+
+def describe_agents(
+    snapshot: Snapshot,
+    options: Overrides,
+    forked: Definitions | None = None,
+    changed: Mapping[str, Agent] = EMPTY,
+) -> AgentSource:
+    """The agents of a snapshot, as a source that can describe them for later forks.
+
+    Args:
+        snapshot: the snapshot.
+        options: those of the root.
+        forked: the agents of the run that is forked; None = the run is not a fork.
+        changed: id of a run → its agent, as the fork changes it; grows while the tree runs.
+    """
+    output = options.output or find_output(forked)
+
+    def describe(root: Agent) -> Definitions:
+        def define(agent: Agent) -> Definition:
+            return Definition.of(agent, snapshot.find_context(agent))
+
+        made = Definitions(
+            root=define(root),
+            agents={name: define(agent) for name, agent in snapshot.list_loaded().items()},
+            changed={id: define(one) for id, one in changed.items()},
+            model_all=options.model_all or (forked.model_all if forked else ""),
+            vars={**(forked.vars if forked else {}), **options.vars},
+            output=output.sent if output else None,
+        )
+        made.memory[OUTPUT] = output
+        return made
+
+    return replace(snapshot.source, describe=describe)

@@ -15,6 +15,7 @@ from axe_nb.agents.tables import Mode
 from axe_nb.errors import AxeError, words
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
+from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
 from axe_nb.tools.kept_files import KeptFiles
@@ -63,6 +64,15 @@ class ToolOutput:
     """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The conversation before a turn, as it was in the run that is forked."""
+
+    messages: Sequence[Message]
+    said: str = ""
+    """The text of the last message, if a fork has added it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A child's task and its limits; every way to delegate creates one of these (D-1)."""
@@ -91,6 +101,10 @@ class Job:
     key: str | int | None = None
     """Tells the children of one call apart, in whatever order they begin: a position from 0, or a
     name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
+    asked: Illustrated | None = None
+    """The complete prompt, as a run had it that is forked; None = made of the other fields."""
+    open_turn: Callable[[int], Opening | None] = lambda turn: None
+    """Number of a turn → the conversation before it, of a run that is forked; None = its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

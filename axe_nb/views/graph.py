@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine.toolset import DepthLimit
+from axe_nb.engine.scope import DepthLimit
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Tool

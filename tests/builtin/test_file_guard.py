@@ -12,7 +12,7 @@ import pytest
 from axe_nb import RunResult, call
 from axe_nb.builtin.edit import TOOLS as EDITING
 from axe_nb.builtin.files import TOOLS as READING
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
 from tests.calls import failure
 from tests.delegation.approvals import Person

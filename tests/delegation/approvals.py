@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from axe_nb import call
-from axe_nb.engine.questions import ApprovalRequest
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.copies import tool

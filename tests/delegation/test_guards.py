@@ -10,7 +10,7 @@ import pytest
 
 from axe_nb import Agent, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall, ToolParameter
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
 from tests.delegation.approvals import MODES, Person

@@ -11,7 +11,7 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.questions import AskPerson
+from axe_nb.engine.person import AskPerson
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
 from axe_nb.session.runs import RunRequest

@@ -30,11 +30,10 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
 from axe_nb.events import Event, RunFinished, RunStarted
 from axe_nb.messages import close_open_calls
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import NullView, drive
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.session.view import NullView
 from tests.engine.in_process import check_events, check_history
 
 HOW = ("left alone", "cancelled", "timed out", "interrupted")

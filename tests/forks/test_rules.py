@@ -239,9 +239,8 @@ def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
 @pytest.mark.req("D-66")
 def test_a_named_agent_takes_the_place() -> None:
     from axe_nb.forks.point import make_point
-    from axe_nb.session.drive import drive
+    from axe_nb.session.drive import NullView, drive
     from axe_nb.session.runs import RunRequest
-    from axe_nb.session.view import NullView
 
     with counted_tree(None) as (run, counted):
         axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))

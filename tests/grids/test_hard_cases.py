@@ -21,7 +21,7 @@ from axe_nb import Agent, ConfigError, Request, RunResult
 from axe_nb.grids.face import make_runner
 from axe_nb.grids.page import show_grid
 from axe_nb.grids.scoring import write_case
-from axe_nb.session.view import NoLine
+from axe_nb.session.drive import NoLine
 
 VERDICT = '{"score": 0.5, "reason": "so"}'
 

@@ -13,8 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
-from axe_nb.engine.questions import ApprovalRequest
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.recording.asked import is_same
 from axe_nb.recording.miss import list_changes
 from axe_nb.session.runs import RunRequest

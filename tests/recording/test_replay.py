@@ -14,8 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, RunResult, call, script, script_server
-from axe_nb.engine.questions import ApprovalRequest
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.events import Event, TextDelta
 from axe_nb.recording.cassette import Cassette
 from axe_nb.scripting.wire import Protocol

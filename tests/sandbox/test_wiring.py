@@ -20,7 +20,7 @@ from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.config import config_path
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, landlock, process, seatbelt
 from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox

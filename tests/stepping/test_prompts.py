@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from axe_nb import Step
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import Message, Request, Response, ToolCall
 from axe_nb.session.approval import prompt_person
-from axe_nb.session.step_prompt import NEW_REPLY, RESULT, STEP_CHOICES
-from axe_nb.session.typed_json import ARGUMENTS, REPLY
+from axe_nb.session.prompts import ARGUMENTS, NEW_REPLY, REPLY, RESULT, STEP_CHOICES
 from tests.session.typed import say
 
 SCHEMA = {

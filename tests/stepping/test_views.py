@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.questions import Question
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import Decision, Question
 from axe_nb.events import Event, PersonAsked, RunFinished
 from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver

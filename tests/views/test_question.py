@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.engine.questions import ApprovalRequest
+from axe_nb.engine.person import ApprovalRequest
 from axe_nb.redaction import remember
 from axe_nb.session.asking import MOST, describe
 from axe_nb.views.question import _kind_of

@@ -17,8 +17,7 @@ from axe_nb import Agent, RunResult
 from axe_nb.agents.config import Config
 from axe_nb.cli import main
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.questions import ApprovalRequest
-from axe_nb.engine.step import Decision
+from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
@@ -28,7 +27,7 @@ from axe_nb.records.convert import from_json, to_json
 from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.story import RunStory
 from axe_nb.run_history.writer import find_writer
-from axe_nb.session.question import format_question
+from axe_nb.session.prompts import format_question
 from axe_nb.session.session import Session, session
 from axe_nb.views import agent_summary
 from axe_nb.views.transcript import as_text

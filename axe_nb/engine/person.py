@@ -1,18 +1,22 @@
-"""A pause of a run that is stepped through, and the decisions that answer it or an approval.
+"""Questions to the person, their decisions, and the replies that they give in place of a model's.
 
-Source: D-48; product.md "Step by step".
+A question is about an approval or a pause (`Step`). Both take one way: `ask_person.py` puts them,
+cassettes keep the answers.
+Source: D-48, D-50, D-56, D-66; product.md "Step by step", "Runs are recordings" (Fork).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
 
-from axe_nb.engine.given import encode_body, make_reply
 from axe_nb.errors import ConfigError
-from axe_nb.messages import Request, Response
+from axe_nb.exchanges import Exchange, Source
+from axe_nb.messages import Request, Response, ToolCall, Usage
+from axe_nb.provider_table import PROTOCOLS
 from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason
 from axe_nb.tools.output import output_of
@@ -37,6 +41,35 @@ class Decision:
     """For a `Step` before or after a request, with `result` or `edit`: the reply to go on with."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question for the user: approval of a call, or a model's own question."""
+
+    run: str
+    """Id of the run that asks."""
+    agent: str
+    tool: str
+    arguments: Mapping[str, Any]
+    detail: str = ""
+    """A diff of the changes that the call would make, or the model's question."""
+    whole: str = ""
+    """The argument to show completely, with its line breaks; empty = none."""
+    always: str = "this tool"
+    """The later calls that `always` covers; empty = it covers none."""
+    reason: str = ""
+    """The reason to ask, if it is not the mode, and notes about the call; one a line."""
+    workdir: str = ""
+    """The real workdir of the call."""
+    host: str = ""
+    """The host that approval allows for the session; empty = the call reaches none (D-50)."""
+    raises: str = ""
+    """The budget that a yes sets, such as `$0.80`; empty = the question is about something else."""
+    call_id: str = ""
+    """Id of the call that it is about."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +185,17 @@ class Step:
         return Decision("edit" if self.kind == "reply" else "result", reply=_check_reply(value))
 
 
+def make_decided(step: Step, decision: Decision) -> Exchange | None:
+    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
+    if step.kind != "request" or step.request is None:
+        return None
+    if decision.choice == "skip":
+        return make_given(step.request, step.turn, Response(), "skipped")
+    if decision.reply is None:
+        return None
+    return make_given(step.request, step.turn, decision.reply)
+
+
 def _check_reply(value: Any) -> Response:
     reply = make_reply(value)
     if reply is None:
@@ -162,3 +206,50 @@ def _check_reply(value: Any) -> Response:
         )
     calls = reply.tool_calls
     return Response(reply.content, calls, reply.stop_reason or stop_reason(calls))
+
+
+Question: TypeAlias = ApprovalRequest | Step
+"""Both kinds of question to the person: may the call run, and how does the run go on."""
+
+AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
+"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
+
+
+OF_SCRIPTS = "openai"
+"""Protocol in which the requests to models without a server are shown."""
+
+
+def make_reply(given: Any) -> Response | None:
+    """Returns a reply made of a text, of calls or of a `Response`; None = it is none of these."""
+    match given:
+        case Response():
+            return given
+        case str():
+            return Response(given, (), stop_reason(()))
+        case ToolCall():
+            return Response("", (given,), stop_reason((given,)))
+        case [_, *_] if all(isinstance(one, ToolCall) for one in given):
+            return Response("", tuple(given), stop_reason(tuple(given)))
+    return None
+
+
+def make_given(request: Request, turn: int, reply: Response, source: Source = "given") -> Exchange:
+    """Returns the exchange of a turn whose reply a person gives: nothing was sent or paid."""
+    return Exchange(
+        turn=turn, model=request.model, protocol="script",
+        sent=len(request.messages), system=request.system, system_ends=request.system_ends,
+        tools=request.tools, past_tools=request.past_tools, output=request.output,
+        params=request.params, response=replace(reply, usage=Usage()), cost=0.0, source=source,
+    )  # fmt: skip
+
+
+def encode_body(request: Request, protocol: str) -> tuple[bytes, str]:
+    """Returns the body of a request, and the protocol that it is encoded for.
+
+    Args:
+        request: the request.
+        protocol: that of its server; a model without one has its body over another.
+    """
+    used = protocol if protocol in PROTOCOLS else OF_SCRIPTS
+    body: bytes = import_module(PROTOCOLS[used].module).body(request)
+    return body, used

@@ -1,0 +1,116 @@
+"""The interface of a replay: a cassette or a fork that may answer instead of a model or a tool.
+
+Source: D-48, D-59, D-66; product.md "Cassettes", "Runs are recordings" (Fork).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from axe_nb.engine.person import Decision, Question
+from axe_nb.exchanges import Exchange
+from axe_nb.limits import RunStopped
+from axe_nb.messages import Request, ToolResult
+from axe_nb.results import RunResult, Status
+from axe_nb.tools.tool import ToolOutput
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTurn:
+    """A request that a turn is about to send, with its place."""
+
+    request: Request
+    model: str
+    """provider/model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """A call that is about to be made."""
+
+    run: str
+    """Id of the run."""
+    number: int
+    """Number of the call in the run, from 1."""
+    turn: int
+    index: int
+    """Position of the call in its turn, from 0."""
+    count: int
+    """Number of calls of the turn."""
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPlace:
+    """The place of a turn, or with turn 0 of a child, that a cap has refused to admit."""
+
+    place: str
+
+
+Asked: TypeAlias = AskedTurn | AskedCall | AskedPlace | Question
+
+
+async def _wait_for_nothing(run: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTurn:
+    """The attempts of a turn, in order; the last one brought the answer or the final error."""
+
+    attempts: Sequence[Exchange]
+    refusal: RunStopped | None = None
+    """The cap that refused the attempt after them."""
+    wait_until_quiet: Callable[[str], Awaitable[None]] = _wait_for_nothing
+    """Waits until a run and those below it have asked for all that is recorded of them; awaited
+    before the last attempt is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCall:
+    """A call that is not made again."""
+
+    result: ToolResult
+    children: tuple[RunResult, ...] = ()
+    """The runs that it had started."""
+    files_read: Sequence[str] = ()
+    files_modified: Sequence[str] = ()
+    """The files that the tools of its run used, in all."""
+
+
+Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
+"""The outcome of a turn, of a call (of a fork; of a cassette), of a question, of a place."""
+
+
+class Replay(Protocol):
+    """A recording of one tree of runs; used on its event loop only."""
+
+    def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
+        """True if a turn is recorded, so that no cap refuses it.
+
+        Args:
+            place: that of the turn; with turn 0 that of a child that is to start.
+            has_cap: true for the words of a cap that applies now.
+
+        Raises:
+            RunStopped: a cap that still applies refused it.
+        """
+
+    async def find(self, asked: Asked) -> Outcome | None:
+        """Returns the recorded outcome; None = go on, and ask.
+
+        Raises:
+            CassetteMiss: none is recorded, and nothing may be asked.
+        """
+
+    def keep(self, asked: Asked, outcome: Outcome) -> None:
+        """Records an outcome, if it is new."""
+
+    def answers(self, kind: Literal["step", "question"]) -> bool:
+        """True if decisions of a person are recorded, about steps or at all."""
+
+    def finish(self, status: Status) -> Sequence[str]:
+        """Ends the recording of the tree; returns its warnings."""

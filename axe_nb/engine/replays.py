@@ -1,0 +1,227 @@
+"""The links that ask a replay first: a fork above the pauses of a run, a cassette below them.
+
+Source: D-48, D-59, D-66; docs/recordings.md; docs/exploring.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+
+from axe_nb.engine.arrival import Partial, turn_of
+from axe_nb.engine.call import CallLink, PendingCall
+from axe_nb.engine.call_links import RunCalls, TopLink, describe_failure
+from axe_nb.engine.links import Exchanges, Link
+from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
+from axe_nb.engine.retries import (
+    compute_wait,
+    make_last_error,
+    make_late_error,
+    tell_retry,
+)
+from axe_nb.engine.scope import RunScope
+from axe_nb.errors import ProviderError
+from axe_nb.events import ToolFinished, ToolStarted
+from axe_nb.exchanges import Cut, Exchange
+from axe_nb.limits import RunStopped
+from axe_nb.make_provider import find_player
+from axe_nb.messages import Message, Request, Response, ToolResult
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.tools.tool import ToolOutput
+
+
+@dataclass(slots=True)
+class ForkReplay:
+    """Answers with what the run that is forked was answered: nothing is sent, counted or paid."""
+
+    scope: RunScope
+    fork: Replay
+    cassette: Replay | None
+    """Records what the fork finds, so that a recorded fork finds its root again."""
+    partial: Partial
+    next: Link
+
+    async def send(self, request: Request) -> Response:
+        """See `Link`."""
+        asked = AskedTurn(request, self.scope.agent.model)
+        found = await self.fork.find(asked)
+        if not isinstance(found, KeptTurn):
+            return await self.next.send(request)
+        self.scope.meter.settle()
+        if self.cassette is not None:
+            self.cassette.keep(asked, found)
+
+        async def take(exchange: Exchange) -> Response:
+            self.partial.exchanges.append(exchange)
+            if exchange.response is None:
+                assert exchange.error is not None
+                raise copy(exchange.error)
+            return exchange.response
+
+        return await _play(self.scope, request, found, take)
+
+
+@dataclass(slots=True)
+class CassetteReplay:
+    """Plays what the cassette has for a turn, at its old price; else keeps what comes of it."""
+
+    scope: RunScope
+    cassette: Replay
+    exchanges: Exchanges
+    is_virtual: bool
+    """True if the model is a script on the virtual clock (D-36)."""
+    next: Link
+
+    async def send(self, request: Request) -> Response:
+        """See `Link`."""
+        asked = AskedTurn(request, self.scope.agent.model)
+        found = await self.cassette.find(asked)
+        if isinstance(found, KeptTurn):
+            return await _play(self.scope, request, found, partial(self._answer, request, found))
+        made = self.exchanges.partial.exchanges
+        before, refusal = len(made), None
+        try:
+            return await self.next.send(request)
+        except RunStopped as stop:
+            refusal = stop
+            raise
+        finally:
+            self.cassette.keep(asked, KeptTurn(made[before:], refusal))
+
+    async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
+        """Plays one attempt: the bytes of a server, or the answer of a script."""
+        self.scope.meter.request(self.scope.name)
+        player = find_player(self.exchanges.provider, recorded.protocol)
+        if recorded.reply is None:
+            player = _Player(recorded, self.exchanges.provider.name)
+        hang = partial(self._cut, recorded.cut, turn) if recorded.cut else None
+        played = replace(self.exchanges, provider=player, recorded=recorded, hang=hang)
+        return await played.send(replace(request, attempt=recorded.attempt))
+
+    async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
+        """Ends an attempt as it was ended by the run's time, or by a person."""
+        clock, halt = self.scope.clock, self.scope.env.halt
+        if cut == "timeout":
+            if clock.deadline is None:
+                raise RunStopped("timeout", "timeout, as recorded")
+            if self.is_virtual or clock.deadline.run == self.scope.id:
+                clock.forward(clock.ahead + (clock.left or 0.0))
+            else:  # the time of a run above ends all that is below it at once
+                await turn.wait_until_quiet(clock.deadline.run)
+                clock.deadline.expire()
+        if cut == "cancelled":
+            await turn.wait_until_quiet("0")
+            halt.cancel()
+        await asyncio.Event().wait()  # until the tool stops waiting for it
+
+
+@dataclass(slots=True)
+class _Player:
+    """Plays the recorded answer of a model that has no server."""
+
+    recorded: Exchange
+    name: str
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider`."""
+        for delta in self.recorded.deltas:
+            if on_delta:
+                on_delta(delta)
+        if request.log and request.log.hang:
+            await request.log.hang()
+        if self.recorded.response is None:
+            raise copy(self.recorded.error) if self.recorded.error else asyncio.CancelledError
+        return self.recorded.response
+
+
+async def _play(
+    scope: RunScope,
+    request: Request,
+    turn: KeptTurn,
+    answer: Callable[[Exchange], Awaitable[Response]],
+) -> Response:
+    """Plays the attempts of a turn, without waits between them."""
+    began, number = scope.seconds, turn_of(request.place)
+    refusal = turn.refusal if turn.refusal and scope.meter.has_cap(turn.refusal.cap) else None
+    try:
+        for recorded in turn.attempts:
+            try:
+                return await answer(recorded)
+            except ProviderError as error:
+                if not error.retryable:
+                    raise
+                if recorded.was_last:
+                    raise make_last_error(error, recorded.attempt) from None
+                if recorded is turn.attempts[-1] and refusal is None:
+                    raise make_late_error(error) from None
+                attempt = recorded.attempt + 1
+                tell_retry(scope, error, number, attempt, compute_wait(error, attempt))
+                scope.note("retry", scope.seconds, number)
+                await asyncio.sleep(0)
+    finally:
+        scope.note("replay", began, number)
+    assert refusal is not None
+    raise refusal
+
+
+@dataclass(slots=True)
+class ForkCalls:
+    """Takes the outcomes of calls from the run that is forked, with the children of each."""
+
+    made: RunCalls
+    fork: Replay
+    next: TopLink
+
+    async def run(self, call: PendingCall) -> ToolResult:
+        """See `CallLink`."""
+        kept = await self.fork.find(make_asked(self.made.scope, call, call.call.name))
+        if not isinstance(kept, KeptCall):
+            return await self.next.run(call)
+        made, scope = self.made, self.made.scope
+        made.count += 1
+        scope.env.emit(ToolStarted(scope.id, call.call))
+        for child in kept.children:
+            made.children.adopt(child, scope.depth + 1)
+        made.file_log.files_read.update(dict.fromkeys(kept.files_read))
+        made.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
+        made.pictures.use([Message("tool", tool_results=(kept.result,))])
+        scope.env.emit(ToolFinished(scope.id, kept.result, 0.0))
+        return kept.result
+
+
+@dataclass(slots=True)
+class CassetteCalls:
+    """Plays or records the outputs of tools with `record=True`."""
+
+    scope: RunScope
+    cassette: Replay
+    next: CallLink
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """See `CallLink`."""
+        if not call.tool.record:
+            return await self.next.run(call)
+        asked = make_asked(self.scope, call, call.tool.name)
+        found = await self.cassette.find(asked)
+        if isinstance(found, ToolOutput):
+            return found
+        try:
+            output = await self.next.run(call)
+        except RunStopped:
+            raise
+        except Exception as error:
+            self.cassette.keep(asked, describe_failure(error))
+            raise
+        self.cassette.keep(asked, output)
+        return output
+
+
+def make_asked(scope: RunScope, call: PendingCall, tool: str) -> AskedCall:
+    """Returns a call as replays look for it."""
+    return AskedCall(
+        run=scope.id, number=call.number, turn=call.turn, index=call.index, count=call.count,
+        call_id=call.call.id, tool=tool, arguments=call.arguments,
+    )  # fmt: skip

@@ -1,0 +1,399 @@
+"""The prompts for the person: their texts, and what is typed there.
+
+A person decides by them, so nothing in them may be invisible, look like part of the prompt, or be
+left out without being counted.
+Source: D-48, D-50, D-56; issue 9; product.md "Step by step".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Step
+from axe_nb.messages import Response, ToolCall
+from axe_nb.outputs.schema import find_mistakes
+from axe_nb.providers.wire import check_nesting
+from axe_nb.redaction import find_filter, redact
+from axe_nb.scripting.rules import stop_reason
+from axe_nb.text import (
+    count_most_columns,
+    cut_chars,
+    cut_middle,
+    fold,
+    list_some,
+    one_line,
+    plural,
+    printable,
+    quote,
+    reveal,
+)
+
+MAX_SHOWN = 4000
+"""Characters shown of the arguments and of a preview; of longer ones, their start and end."""
+
+MAX_WHOLE = 100_000
+"""Characters shown of an argument that is shown in full, such as a command."""
+
+MAX_NAME = 100
+"""Characters shown of an agent's name."""
+
+BLANKS = re.compile(r"[ \t\u3000]{5,}")
+"""Blanks that may be a gap; five tabs are."""
+
+GAP = 40
+"""Columns of blanks that could push the rest of a line out of sight."""
+
+BLANK_LINES = 3
+"""Blank lines that are replaced by their number."""
+
+MAX_LINES = 40
+"""Lines that most windows show; of a longer call, the start may be out of sight."""
+
+BAR = "  | "
+"""Begins each line of an argument that is shown with its line breaks."""
+
+GOES_ON = "  : "
+"""Begins the rest of a line that is too long: none of it may stand where the prompt's words do."""
+
+WIDTH = 78
+"""Columns of a line, which most windows show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A possible answer: its first letter, or the whole word."""
+
+    choice: Choice
+    about: str = ""
+    """Follows its word in the prompt."""
+    needs_word: bool = False
+    """True if its letter is not enough."""
+    takes_reason: bool = False
+    """True if more text may follow."""
+
+    def __str__(self) -> str:
+        word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
+        return word + self.about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An approval prompt."""
+
+    text: str
+    """The call and the reason to ask."""
+    answers: tuple[Answer, ...]
+    hidden: int
+    """Number of characters of the call that are left out."""
+    caution: str
+    """The reason that only a whole word is a yes; empty if its letter is enough."""
+
+    @property
+    def choices(self) -> str:
+        """The possible answers."""
+        return "  ".join(map(str, self.answers))
+
+    def find(self, word: str) -> Answer | None:
+        """The answer with that word or letter; None if there is none."""
+        return next((a for a in self.answers if word in (a.choice, a.choice[0])), None)
+
+
+def format_question(request: ApprovalRequest) -> Question:
+    """Formats the prompt for a call."""
+    if request.raises:
+        return _format_budget(request)
+    arguments = dict(request.arguments)
+    whole = arguments.pop(request.whole, None) if request.whole else None
+    call, hidden = format_call(request.tool, arguments, whole)
+    parts = [f"{format_caller(request)} wants to call {call}"]
+    parts += [show(line) for line in request.reason.split("\n") if line]
+    if request.detail:
+        detail, more = _show_most(request.detail, MAX_SHOWN)
+        parts.append(detail)
+        hidden += more
+    text = fold("\n".join(parts), WIDTH, GOES_ON)
+    caution = _find_caution(hidden, text.count("\n") + 1)
+    answers = _list_answers(show(request.always), show(request.host), caution)
+    return Question(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
+
+
+def _format_budget(request: ApprovalRequest) -> Question:
+    """The prompt before the budget of the session is passed."""
+    text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
+    answers = (
+        Answer(choice="yes", about=f", raise it to {request.raises}"),
+        Answer(choice="no", about=", end the run with an error", takes_reason=True),
+        Answer(choice="stop", takes_reason=True),
+    )
+    return Question(text=text, answers=answers, hidden=0, caution="")
+
+
+def _find_caution(hidden: int, lines: int) -> str:
+    if hidden:
+        return f"{hidden:,} characters are hidden"
+    return f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+
+
+def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
+    """Yields the possible answers, in order."""
+    about = f", {host} until the session ends" if host else ""
+    if caution:
+        about += f" (type the whole word: {caution})"
+    yield Answer(choice="yes", about=about, needs_word=bool(caution))
+    yield Answer(choice="no", takes_reason=True)
+    if always:
+        yield Answer(choice="always", about=f" for {always}", needs_word=bool(caution))
+    yield Answer(choice="edit", about=" the arguments")
+    yield Answer(choice="stop", takes_reason=True)
+
+
+def format_model_question(request: ApprovalRequest) -> str:
+    """Formats a question that a model asks the person.
+
+    One of several lines could look like another prompt: each line is marked, and
+    `format_answer_mark` repeats who asks.
+    """
+    caller = format_caller(request)
+    detail, _ = _show_most(request.detail, MAX_SHOWN)
+    if "\n" not in detail:
+        return fold(f"{caller} asks: {detail}", WIDTH, GOES_ON)
+    lines = "\n".join(BAR + line for line in detail.split("\n"))
+    return fold(f"{caller} asks:\n{lines}", WIDTH, GOES_ON)
+
+
+def format_answer_mark(request: ApprovalRequest) -> str:
+    """Formats the words before the answer to a model's question."""
+    return f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
+
+
+def show(text: str) -> str:
+    """The text with every character visible, and gaps and blank lines replaced by their number."""
+    return "\n".join(_collapse(BLANKS.sub(_show_gap, reveal(text)).split("\n")))
+
+
+def _show_gap(gap: re.Match[str]) -> str:
+    return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
+
+
+def _collapse(lines: Iterable[str]) -> Iterator[str]:
+    """Replaces blank lines by their number where many follow one another."""
+    for is_text, run in groupby(lines, lambda line: bool(line.strip())):
+        found = list(run)
+        if is_text or len(found) < BLANK_LINES:
+            yield from found
+        else:
+            yield f"⟨{len(found)} blank lines⟩"
+
+
+def _show_most(text: str, limit: int) -> tuple[str, int]:
+    """The text, or its start and end; returns the number of characters left out too."""
+    kept, hidden = cut_middle(text, limit)
+    return show(kept), hidden
+
+
+def format_caller(request: ApprovalRequest | Step) -> str:
+    """The agent and, for a child, its place in the tree."""
+    where = f" ({request.run})" if request.run != "0" else ""
+    return show(printable(one_line(request.agent, MAX_NAME))) + where
+
+
+def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
+    """Formats a call; returns the number of characters left out too."""
+    name = show(printable(tool))
+    text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    given, hidden = _show_most(text, MAX_SHOWN)
+    if whole is None:
+        return f"{name}({given or '{}'})", hidden
+    command = whole if isinstance(whole, str) else json.dumps(whole, ensure_ascii=False)
+    shown, more = _show_most(command, MAX_WHOLE)
+    lines = "\n".join(BAR + line for line in shown.split("\n"))
+    return f"{name}({given}):\n{lines}", hidden + more
+
+
+ARGUMENTS = "arguments, as JSON: "
+"""The prompt for arguments."""
+
+REPLY = "reply, as text or JSON: "
+"""The prompt for a reply."""
+
+EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
+"""A reply as JSON."""
+
+
+class WrongInput(Exception):
+    """Typed text that cannot be used; the message is a sentence with the place."""
+
+
+def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Asks for the arguments of a call.
+
+    Args:
+        schema: their JSON Schema; empty = they are not checked.
+
+    Raises:
+        WrongInput: they are not a JSON object, or do not fit the schema.
+    """
+    arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
+    if not isinstance(arguments, dict):
+        raise WrongInput("The arguments must be a JSON object, in braces.")
+    if mistakes := find_mistakes(schema, arguments) if schema else []:
+        told = "; ".join(f"arguments{mistake.removeprefix('data')}" for mistake in mistakes)
+        raise WrongInput(f"The arguments do not fit their schema: {told}.")
+    return arguments
+
+
+def parse_reply(typed: str) -> Response:
+    """Returns the reply that a person typed: a text, or JSON with its text and calls.
+
+    Raises:
+        WrongInput: it begins with a brace, and is not JSON, or no reply.
+    """
+    if not typed.lstrip().startswith("{"):
+        return Response(typed, (), stop_reason(()))
+    said = _parse(
+        typed, 'A reply in braces must be JSON; for text that starts with one, type {"text": "…"}'
+    )
+    assert isinstance(said, dict)
+    if not said or not said.keys() <= {"text", "calls"}:
+        return Response(typed, (), stop_reason(()))  # an answer that is data
+    text, listed = said.get("text", ""), said.get("calls", [])
+    if not isinstance(text, str):
+        raise WrongInput("The text of a reply must be a string.")
+    if not isinstance(listed, list):
+        raise WrongInput(f"The calls of a reply must be a list, as in {EXAMPLE}.")
+    calls = tuple(_read_call(one, f"calls[{index}]") for index, one in enumerate(listed))
+    return Response(text, calls, stop_reason(calls))
+
+
+def _read_call(said: Any, place: str) -> ToolCall:
+    if not isinstance(said, dict) or not isinstance(said.get("tool"), str) or not said["tool"]:
+        raise WrongInput(f"{place} has no tool, as in {EXAMPLE}.")
+    if unknown := sorted(said.keys() - {"tool", "arguments"}):
+        raise WrongInput(f"{place} has an unknown key: {list_some([*map(quote, unknown)], 3)}.")
+    arguments = said.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise WrongInput(f"{place}.arguments must be a JSON object.")
+    return ToolCall("", said["tool"], arguments)
+
+
+def _parse(typed: str, wanted: str) -> Any:
+    """Parses JSON."""
+    try:
+        value = json.loads(typed)
+        check_nesting(value)
+    except json.JSONDecodeError as error:
+        where = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}"
+        raise WrongInput(f"{wanted} ({where}: {error.msg}).") from None
+    except (ValueError, RecursionError):
+        raise WrongInput(f"{wanted}, nested less deeply.") from None
+    return value
+
+
+STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
+"""The choices at the end of each prompt, before `: `. Programs that answer in place of the person
+recognise the prompt by them, and type one of the letters."""
+
+ANSWERS: Mapping[str, Choice | None] = {
+    "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
+    "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
+    "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
+}  # fmt: skip
+"""Answer → decision; None = to look at all of it first."""
+
+RESULT = "result: "
+"""The prompt for the result of a call."""
+
+NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
+"""The prompt for what takes the place of a reply."""
+
+STEP_LINES = 12
+"""Lines shown of the latest message."""
+
+MAX_TEXT = 1000
+"""Characters of it."""
+
+MAX_BODY = 100_000
+"""Characters of the body of a request; of a longer one, its start and end."""
+
+
+def prompt_step(step: Step) -> Decision:
+    """Prompts in the notebook or terminal until the decision is valid."""
+    if step.kind == "reply":
+        return _prompt_reply(step)
+    prompt = f"\n{format_step(step)}"  # apart from the last answer
+    while True:
+        word = input(f"{prompt}\n{STEP_CHOICES}: ").strip().lower().rstrip(",.:;!")
+        if word not in ANSWERS:
+            prompt = "Please answer with one of these letters, or l to look at all of it."
+            continue
+        choice = ANSWERS[word]
+        try:
+            if choice is not None:
+                return _read_decision(step, choice)
+            prompt = format_whole(step)
+        except WrongInput as error:
+            prompt = f"{error} Nothing has been done."
+
+
+def _read_decision(step: Step, choice: Choice) -> Decision:
+    """Returns a decision, after asking for what belongs to it."""
+    if choice == "edit" and step.kind == "call":
+        return Decision("edit", arguments=read_arguments(step.schema))
+    if choice == "result" and step.kind == "call":
+        return Decision("result", input(RESULT))
+    if choice == "result":
+        return Decision("result", reply=parse_reply(input(REPLY)))
+    return Decision(choice)
+
+
+def _prompt_reply(step: Step) -> Decision:
+    prompt = f"\n{format_step(step)}"
+    while True:
+        typed = input(f"{prompt}\n{NEW_REPLY}")
+        if not typed.strip():
+            return Decision("go")
+        try:
+            return Decision("edit", reply=parse_reply(typed))
+        except WrongInput as error:
+            prompt = str(error)
+
+
+def format_step(step: Step) -> str:
+    """The text of the prompt, without secrets."""
+    caller = format_caller(step)
+    if step.kind == "call":
+        arguments = step.arguments
+        whole = arguments.pop(step.whole, None) if step.whole else None
+        call, _ = format_call(step.tool, arguments, whole)
+        return fold(f"{caller}, turn {step.turn}, is about to call {call}", WIDTH, GOES_ON)
+    model = show(printable(redact(step.model)))
+    if step.kind == "reply":
+        about = f"{caller}, turn {step.turn}: the reply of {model}. Its JSON form is {EXAMPLE}"
+        lines = [step.text, *(f"calls {tool}({_dump(given)})" for tool, given in step.calls)]
+        return _format_lines(about, "\n".join(filter(None, lines)))
+    request = step.request
+    count = plural(len(request.messages), "message") if request else ""
+    about = f"{caller}, turn {step.turn}, is about to ask {model} ({count}; l = look)"
+    return _format_lines(about, step.text)
+
+
+def format_whole(step: Step) -> str:
+    """The complete request or arguments as JSON, without secrets."""
+    whole = step.arguments if step.kind == "call" else step.body
+    return show(cut_middle(_dump(whole, indent=2), MAX_BODY)[0])
+
+
+def _format_lines(about: str, text: str) -> str:
+    lines = show(cut_chars(text, MAX_TEXT, "…")).split("\n")
+    left = len(lines) - STEP_LINES
+    shown = lines[:STEP_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
+    return fold("\n".join([about, *(BAR + line for line in shown)]), WIDTH, GOES_ON)
+
+
+def _dump(value: object, indent: int | None = None) -> str:
+    return json.dumps(find_filter().json(value), ensure_ascii=False, indent=indent)
