@@ -1,7 +1,6 @@
 """Text files of ours: a header with kind and version, then JSON that reads well in a diff.
 
-A text of several lines is `{"|": [its lines]}`, and what `records.sharing` has taken out `{"|": 3}`
-or `{"|": "its compressed JSON"}`. Only data is read from them, nothing is executed.
+A text of several lines is `{"|": [its lines]}`. Only data is read from them, nothing is executed.
 Source: D-61; product.md "Python" (`result.save`), "Cassettes".
 """
 
@@ -19,7 +18,6 @@ from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
 from axe_nb.invisible import INVISIBLE
 from axe_nb.paths import open_real_file
-from axe_nb.records.sharing import Mark, share, unshare
 from axe_nb.text import one_line
 
 T = TypeVar("T")
@@ -27,15 +25,9 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (1, 1), "cassette": (1, 0), "history": (3, 0), "grid": (1, 0),
-    "runs": (1, 0),
+    "run": (2, 0), "cassette": (1, 0), "history": (4, 0), "grid": (2, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Kind of file → (major, minor) that is written; every minor of that major is read.
-
-Of the history, parts of each major version so far are."""
-
-SHARING: tuple[Kind, ...] = ("run",)
-"""Kinds of files that have each value which they repeat only once; not in version 1.0."""
+"""Kind of file → (major, minor) that is written; every minor of that major is read."""
 
 MAX_BYTES = 100_000_000
 """Maximum size of a file."""
@@ -44,7 +36,7 @@ MAX_COLUMNS = 100
 """A list or object whose parts fit into so many columns is written on one line."""
 
 LINES = "|"
-"""Key of the lines of a text, or of a `Mark`; a real key of bars alone has one more."""
+"""Key of the lines of a text; a real key of bars alone has one more."""
 
 _HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
 
@@ -63,7 +55,6 @@ def write_data(path: Path, kind: Kind, data: Any) -> None:
     """
     path = expand_home(path)
     try:
-        data = share(data) if kind in SHARING else data
         text = f"{format_header(kind)}{format_data(data)}\n"
         if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
             raise make_error("write", path, f"larger than {MAX_BYTES} bytes")
@@ -95,14 +86,14 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
         if len(content) > MAX_BYTES:
             raise make_error("read", path, f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
-        minor, start = check_header(path, kind, text)
-        data = parse_data(text[start:], has_marks=kind in SHARING and minor > 0)
+        _, start = check_header(path, kind, text)
+        data = parse_data(text[start:])
     except json.JSONDecodeError as error:
         raise _make_json_error(path, text, error) from None
     except (OSError, ValueError, RuntimeError) as error:
         raise make_error("read", path, _explain(error)) from None
     try:
-        return make(unshare(data, len(text)) if kind in SHARING else data)
+        return make(data)
     except ConfigError as error:
         raise make_error("read", path, error.message, error.hint) from None
 
@@ -116,18 +107,30 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
     """Returns the minor version, and where the data begins.
 
     Raises:
-        ConfigError: it is not of this kind, or of a later major version.
+        ConfigError: it is not of this kind, or of another major version.
+    """
+    try:
+        return parse_header(kind, text)
+    except ConfigError as error:
+        raise make_error("read", path, error.message, error.hint) from None
+
+
+def parse_header(kind: Kind, text: str) -> tuple[int, int]:
+    """Returns the minor version, and where the data begins.
+
+    Raises:
+        ConfigError: the text is not of this kind, or of another major version.
     """
     major, minor = VERSIONS[kind]
     found = _HEADER.match(text)
     if not found:
-        raise make_error("read", path, f"it does not begin with `axe_nb {kind} {major}.{minor}`")
+        raise ConfigError(f"it does not begin with `axe_nb {kind} {major}.{minor}`")
     if found[1] != kind:
-        raise make_error("read", path, f"it is a `{found[1]}` file, not a `{kind}` file")
+        raise ConfigError(f"it is a `{found[1]}` file, not a `{kind}` file")
     if int(found[2]) != major:
         version = f"{found[2]}.{found[3]}"
-        hint = "update axe-nb" if int(found[2]) > major else ""
-        raise make_error("read", path, f"its version is {version}, expected {major}.x", hint)
+        hint = "update axe-nb" if int(found[2]) > major else "make it again with this axe-nb"
+        raise ConfigError(f"its version is {version}, expected {major}.x", hint=hint)
     return int(found[3]), found.end()
 
 
@@ -170,18 +173,14 @@ def format_data(data: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def parse_data(text: str, *, has_marks: bool = False) -> Any:
+def parse_data(text: str) -> Any:
     """Returns the data of `format_data`.
-
-    Args:
-        text: the text.
-        has_marks: True if it may hold marks.
 
     Raises:
         ValueError: it is not valid.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, object_hook=_join_marks if has_marks else _join_lines)
+    return json.loads(text, object_hook=_join_lines)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -194,8 +193,6 @@ def _format(value: Any, margin: str) -> str:
         margin: line break and indentation of the line that it begins on.
     """
     inner = f"{margin} "
-    if isinstance(value, Mark):
-        return f'{{"{LINES}": {_encode(value.value)}}}'
     if isinstance(value, str) and "\n" in value:
         parts = [_encode(line) for line in value.split("\n")]
         return f'{{"{LINES}": {_format_parts("[]", parts, margin)}}}'
@@ -219,13 +216,6 @@ def _format_parts(brackets: str, parts: list[str], margin: str) -> str:
 def _is_bars(value: Mapping[str, Any]) -> bool:
     """True if the only key consists of bars."""
     return len(value) == 1 and set(next(iter(value))) == {LINES}
-
-
-def _join_marks(value: dict[str, Any]) -> Any:
-    marked = value.get(LINES) if len(value) == 1 else None
-    if type(marked) is int or isinstance(marked, str):
-        return Mark(marked)
-    return _join_lines(value)
 
 
 def _join_lines(value: dict[str, Any]) -> Any:

@@ -6,17 +6,14 @@ Source: D-59, D-60; product.md "Runs are recordings".
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from axe_nb.answer_tool import leave_out
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage
-from axe_nb.redaction import Filter
 from axe_nb.server_calls import Page, ServerCall
-from axe_nb.spelled import join_texts
 from axe_nb.wire_log import WireReply
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
@@ -39,57 +36,6 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 """Sources of answers for which no model was ever asked."""
 
 
-def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
-    """Returns the exchange without pieces that spell a secret out only together.
-
-    Nor has it a reply whose JSON would be broken, as a secret has a mark of it. The answer made of
-    them stays: the filter finds the secret there.
-    """
-    reply, deltas = exchange.reply, exchange.deltas
-    if reply and (_spells_out(reply.text, clean) or _breaks(reply.text, clean)):
-        reply = None
-    if has_secret(join_deltas(deltas), clean):
-        deltas = ()
-    return replace(exchange, reply=reply, deltas=deltas)
-
-
-def has_secret(texts: Iterable[str], clean: Filter) -> bool:
-    """True if a text has a secret, or all of them with line breaks between them look as if."""
-    joined = "\n".join(texts)
-    return clean.text(joined) != joined
-
-
-def _spells_out(body: str, clean: Filter) -> bool:
-    """True if a secret shows only where the texts of several events are joined."""
-    found = has_secret(join_texts(body), clean)
-    return found and has_secret(join_texts(clean.text(body)), clean)
-
-
-def _breaks(body: str, clean: Filter) -> bool:
-    """True if lines of JSON are none any more without the secrets."""
-    cleaned = clean.text(body)
-    if cleaned == body:
-        return False
-    before, after = ([text, *text.split("\n")] for text in (body, cleaned))
-    return sum(map(_is_json, after)) < sum(map(_is_json, before))
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line.removeprefix("data:"))
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
-    """Returns the texts that the pieces of an answer spell out, of a model without a server."""
-    pieces: dict[Hashable, list[str]] = {}
-    for delta in deltas:
-        pieces.setdefault((delta.kind, delta.call), []).append(delta.text)
-    return map("".join, pieces.values())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request of a run and its outcome.
@@ -107,11 +53,11 @@ class Exchange:
     """Protocol of its server; `script` for a model without one."""
     sent: int = 0
     """Number of messages in the request."""
-    system: str = field(default="", repr=False)
+    system: str = field(default="", repr=False, metadata={"is_part": True})
     system_ends: tuple[int, ...] = field(default=(), repr=False)
     """As in `Request`."""
-    tools: Sequence[ToolSpec] = field(default=(), repr=False)
-    past_tools: Sequence[ToolSpec] = field(default=(), repr=False)
+    tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
+    past_tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     output: Mapping[str, Any] | None = field(default=None, repr=False)
     """As in `Request`."""
     refused: tuple[str, ...] = field(default=(), repr=False)
@@ -122,11 +68,12 @@ class Exchange:
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The fields of its body that asked for a stream."""
     reply: WireReply | None = field(default=None, repr=False)
-    """The bytes of the server's reply; None for a model without a server."""
+    """The bytes of the server's reply; only while a cassette records or plays it."""
     response: Response | None = field(default=None, repr=False)
     """The answer as the run received it; None if there was none."""
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
-    """For a model without a server: the pieces of the reply."""
+    """The pieces of the reply of a model without a server; only while a cassette records or plays
+    it."""
     error: ProviderError | None = None
     """The failure of the request."""
     was_last: bool = False

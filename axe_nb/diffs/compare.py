@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.delegation.reports import without_seconds
 from axe_nb.diffs.change import Change, Kind, RunPair, TurnPair
 from axe_nb.diffs.likeness import (
     CallFacts,
@@ -34,7 +35,6 @@ from axe_nb.diffs.texts import (
 from axe_nb.exchanges import Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import Filter
-from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, name_run
 
 OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})

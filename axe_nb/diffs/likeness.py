@@ -11,10 +11,10 @@ from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from axe_nb.delegation.reports import without_seconds
 from axe_nb.diffs.alignment import Likeness, align
 from axe_nb.diffs.texts import format_arguments
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
 
 MAX_CELLS = 10_000

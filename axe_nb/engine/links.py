@@ -122,7 +122,9 @@ class Exchanges:
 
     def _make_log(self) -> WireLog:
         log, recorded = WireLog(), self.recorded
-        if recorded is not None:
+        if recorded is None:
+            log.keeps = self.scope.env.cassette is not None
+        else:
             log.recorded, log.protocol = recorded.reply, recorded.protocol
             log.refused, log.server = frozenset(recorded.refused), recorded.server
             log.hang = self.hang
@@ -148,7 +150,8 @@ class Exchanges:
     ) -> Exchange:
         is_last = error is not None and request.attempt > self.scope.retries
         was_last = self.recorded.was_last if self.recorded else False
-        reply, pieces = log.reply, self.partial.pieces
+        reply = log.reply if log.keeps else None
+        pieces = self.partial.pieces.deltas if log.keeps and self.partial.pieces else ()
         return Exchange(
             turn=turn_of(request.place), attempt=request.attempt, model=request.model,
             protocol=log.protocol or self.provider.name,
@@ -156,7 +159,7 @@ class Exchanges:
             tools=request.tools, past_tools=request.past_tools, output=request.output,
             refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
             streaming=log.streaming, reply=reply, response=response,
-            deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
+            deltas=() if reply else tuple(pieces), error=error,
             was_last=was_last or bool(is_last and error and error.retryable),
             cut="timeout" if cut and self.scope.clock.is_late else cut,
             cost=response.usage.cost if response else None,

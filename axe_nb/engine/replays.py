@@ -90,6 +90,7 @@ class CassetteReplay:
             raise
         finally:
             self.cassette.keep(asked, KeptTurn(made[before:], refusal))
+            made[before:] = [replace(one, reply=None, deltas=()) for one in made[before:]]
 
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
         """Plays one attempt: the bytes of a server, or the answer of a script."""

@@ -88,7 +88,7 @@ class Steps:
             response, content=reply.content, tool_calls=reply.tool_calls,
             stop_reason=reply.stop_reason, echo={},
         )  # fmt: skip
-        made[-1] = replace(made[-1], response=edited, reply=None, deltas=(), source="edited")
+        made[-1] = replace(made[-1], response=edited, source="edited")
         return edited
 
 

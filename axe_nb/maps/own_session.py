@@ -15,7 +15,7 @@ from axe_nb.make_provider import Needed
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.traces.context import find_context
+from axe_nb.traces import find_context
 
 OWN = ("agents", "conversations", "last", "meter", "in_flight")
 """Fields that a map does not share with the session that it belongs to."""

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from axe_nb.delegation.reports import without_seconds
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, Request, ToolCall, ToolSpec
+from axe_nb.messages import Message, Request, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import MASK, Filter
-from axe_nb.reports import mask_seconds, without_seconds
 
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""
@@ -29,8 +29,6 @@ def is_same(recorded: Any, asked: Any) -> bool:
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
-        if isinstance(text := recorded.get("text"), str):  # of a version that kept the seconds
-            recorded = recorded | {"text": mask_seconds(str(recorded.get("tool")), text)}
         return recorded.keys() == asked.keys() and all(
             is_same(recorded[key], asked[key]) for key in recorded
         )
@@ -48,15 +46,11 @@ def _fits(recorded: str, asked: str) -> bool:
     for number, part in enumerate(rest, 1):
         start = last if number == len(rest) else asked.find(part, end)
         before = asked[max(0, end - len(PEM)) : end]
-        if start < end or not _may_be_secret(asked[end:start], before):
+        secret = asked[end:start]  # has no blanks, but for private keys; `***` is in Markdown, too
+        if start < end or (PEM not in before + secret and any(map(str.isspace, secret))):
             return False
         end = start + len(part)
     return True
-
-
-def _may_be_secret(text: str, before: str) -> bool:
-    """True for a text without blanks, and for private keys; `***` is also a line in Markdown."""
-    return not any(map(str.isspace, text)) or PEM in before + text
 
 
 @dataclass
@@ -137,18 +131,20 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
         **_describe_pictures(message.pictures),
     }
     if message.tool_calls:
-        described["calls"] = [_describe_call(call, clean) for call in message.tool_calls]
+        described["calls"] = [
+            {
+                "tool": call.name,
+                "arguments": clean.json(jsonable(call.arguments)),
+                **({"raw": clean.text(call.raw)} if call.raw else {}),
+            }
+            for call in message.tool_calls
+        ]
     return described
 
 
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns the digests of pictures; what they are is in the text, with their sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
-
-
-def _describe_call(call: ToolCall, clean: Filter) -> dict[str, Any]:
-    said = {"raw": clean.text(call.raw)} if call.raw else {}
-    return {"tool": call.name, "arguments": clean.json(jsonable(call.arguments)), **said}
 
 
 def _describe_tool(tool: ToolSpec, clean: Filter) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
 from axe_nb.recording.displaced import replaces
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root
-from axe_nb.recording.shared_file import Kept, SharedFile, digest, merge
+from axe_nb.recording.shared_file import Kept, SharedFile, digest
 from axe_nb.redaction import MASK
 from axe_nb.text import plural
 
@@ -126,9 +126,6 @@ class Cassette:
         """Returns a filter that removes secrets and paths of this machine from records."""
         return make_cleaner(self.folders)
 
-    def _next_number(self) -> int:
-        return 1 + max((root.number for root in self._roots), default=0)
-
     def enter_cell(self, cell: str | None) -> None:
         """Notes that a cell runs; if it runs again, its runs find their records again."""
         with self._lock:
@@ -151,7 +148,11 @@ class Cassette:
             agent: its agent.
         """
         with self._lock:
-            root = self._find_free(_make_likeness(asked, agent, asked)) or self._find_masked(asked)
+            root = self._find_free(_make_likeness(asked, agent, asked))
+            if root is None:  # its first request may have secrets where the recorded one has masks
+                masked = (one for one in self._alike.get((MASK,), ()) if one not in self._owners)
+                found = (one for one in masked if one.first and is_same(one.first.asked, asked))
+                root = next(found, None)
             if root is not None:
                 self._owners[root] = self.cell
                 replacing = next((new for new, old in self._replaces.items() if old is root), None)
@@ -159,7 +160,7 @@ class Cassette:
                     del self._replaces[replacing]
                     self._is_changed = True
                 return root, root
-            target = Root(self._next_number())
+            target = Root(1 + max((root.number for root in self._roots), default=0))
             self._roots.append(target)
             self._owners[target] = self.cell
             if source := self._find_free(_make_likeness(asked, agent, PROMPT)):
@@ -174,13 +175,6 @@ class Cassette:
         self._begin_at[likeness] = at
         replaced = set(self._replaces.values()) if likeness[0] != "" else set()
         return next((r for r in roots[at:] if r not in self._owners and r not in replaced), None)
-
-    def _find_masked(self, asked: Asked) -> Root | None:
-        """Returns a free root whose first request had secrets where this one has words."""
-        for root in self._alike.get((MASK,), ()):
-            if root not in self._owners and root.first and is_same(root.first.asked, asked):
-                return root
-        return None
 
     def _list_likenesses(self, root: Root) -> None:
         first = root.first
@@ -282,7 +276,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _merge(self, theirs: Iterable[Root]) -> None:
-        for root in merge(self._file.base, theirs, self._roots):
+        for root in self._file.merge(theirs, self._roots):
             self._list_likenesses(root)
 
     def _list_kept(self, *, unfinished: bool = False) -> list[Kept]:
@@ -296,13 +290,14 @@ class Cassette:
         numbers = {new: old.number for old, new in replaced.items()}
         roots = [root for root in self._roots if root not in replaced]
         kept = [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
-        return [self._add_unfinished(one) for one in kept] if unfinished else kept
-
-    def _add_unfinished(self, kept: Kept) -> Kept:
-        find_records = self._unfinished.get(kept.root)
-        new = {record.key: record for record in find_records()} if find_records else {}
-        before = {key: old for key, old in kept.records.items() if not new or key[0] != "end"}
-        return kept._replace(records={**before, **new})
+        if not unfinished:
+            return kept
+        whole = []
+        for one in kept:
+            new = {record.key: record for record in self._unfinished.get(one.root, tuple)()}
+            before = {key: old for key, old in one.records.items() if not new or key[0] != "end"}
+            whole.append(one._replace(records={**before, **new}))
+        return whole
 
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,15 +58,10 @@ def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
     Args:
         folders: folder → what takes the place of its path.
     """
-    names = {f"{_find_home()}": HOME, **{f"{path}": name for path, name in folders.items()}}
+    names = {f"{path}": name for path, name in folders.items()}
+    with suppress(RuntimeError):  # there may be no home
+        names = {f"{Path.home()}": HOME, **names}
     names = {path: name for path, name in names.items() if len(path) >= SHORTEST}
     paths = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
     found = re.compile(rf"(?:(?<![\w.-])|(?<=\\[nrtbf]))(?:{paths})(?![\w.-])")
     return Cleaner(find_filter().forms, paths=found, names=names)
-
-
-def _find_home() -> Path | str:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return ""

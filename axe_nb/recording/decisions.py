@@ -52,20 +52,18 @@ def write_decision(decision: Decision) -> dict[str, Any]:
 
 def read_decision(said: Mapping[str, Any]) -> Decision:
     """Reverses `write_decision`."""
-    reply = said.get("reply")
+    given, reply = said.get("reply"), None
+    if isinstance(given, Mapping):
+        calls = tuple(
+            ToolCall("", str(call.get("tool", "")), dict(call.get("arguments", {})))
+            for call in given.get("calls", ())
+            if isinstance(call, Mapping)
+        )
+        reply = Response(str(given.get("text", "")), calls, str(given.get("stop_reason", "")))
     return Decision(
         said.get("choice", "no"), str(said.get("text", "")), dict(said.get("arguments", {})),
-        _read_reply(reply) if isinstance(reply, Mapping) else None, is_recorded=True,
+        reply, is_recorded=True,
     )  # fmt: skip
-
-
-def _read_reply(said: Mapping[str, Any]) -> Response:
-    calls = tuple(
-        ToolCall("", str(call.get("tool", "")), dict(call.get("arguments", {})))
-        for call in said.get("calls", ())
-        if isinstance(call, Mapping)
-    )
-    return Response(str(said.get("text", "")), calls, str(said.get("stop_reason", "")))
 
 
 def find_answer(

@@ -5,7 +5,6 @@ Source: D-59; product.md "Runs are recordings".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -14,9 +13,6 @@ from axe_nb.exchanges import Exchange
 from axe_nb.messages import Request
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import cut_chars, list_some, quote
-
-MAX_COMPARED = 1000
-"""Runs whose ids are compared with a wrong one."""
 
 MAX_SHOWN = 60
 """Characters of a wrong place that an error quotes."""
@@ -107,15 +103,9 @@ def find_run(result: RunResult, id: str) -> RunResult:
     """
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
-        near = _list_near(result, id)
-        raise ConfigError(f"no run {quote(_cut(id))} in this tree; {near}")
+        near = get_close_matches(_cut(id), [run.id for run in result.walk()], n=3, cutoff=0.0)
+        raise ConfigError(f"no run {quote(_cut(id))} in this tree; nearest: {', '.join(near)}")
     return run
-
-
-def _list_near(result: RunResult, id: str) -> str:
-    runs: Sequence[str] = [run.id for run in result.walk()][:MAX_COMPARED]
-    near = get_close_matches(_cut(id), runs, n=3, cutoff=0.0)
-    return f"nearest: {', '.join(near)}"
 
 
 def _cut(text: str) -> str:

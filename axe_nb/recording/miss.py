@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -17,17 +16,11 @@ from axe_nb.messages import Request
 from axe_nb.recording.asked import Asked
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.place import order_of, run_of
-from axe_nb.recording.records import FIRST, Record, Root
+from axe_nb.recording.records import FIRST, Root
 from axe_nb.text import one_line, quote
 
 MAX_SHOWN = 60
 """Characters shown of a changed text."""
-
-MAX_COMPARED = 2000
-"""Characters of two requests that are compared to find the nearest record."""
-
-MAX_RECORDS = 200
-"""Records that are compared."""
 
 NAMES = {
     "model": "model", "system": "system prompt", "params": "params", "output": "output",
@@ -60,11 +53,7 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
         runs = "the recorded run has" if count == 1 else f"all {count} recorded runs have"
         message = f"{who}: {runs} already been replayed, and this run sends the same request again"
     else:
-        records = root.records.values() or [record for _, record in cassette.list_records()]
-        nearest = _find_nearest(records, asked)
-        near = f"{nearest.agent} at {nearest.place}".strip() if nearest else ""
-        hint = near and f"; the nearest record is {near}"
-        message = f"{who}: nothing is recorded for this request{hint}"
+        message = f"{who}: nothing is recorded for this request"
     return CassetteMiss(
         f"cassette {cassette.shown} has no answer for {message}", hint=cassette.how_to_record
     )
@@ -119,14 +108,11 @@ def describe_change(before: Any, now: Any) -> str:
     if old is None or new is None:
         what = "added" if old is None else "removed"
         return f"{where}, which was {what}: {_show(old if new is None else new)}"
-    start = _find_start(old, new)
+    start = 0
+    if max(len(old), len(new)) > MAX_SHOWN:  # show them from a few words before the difference
+        same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+        start = max(0, same - MAX_SHOWN // 3)
     return f"{where}: {_show(old, start)} → {_show(new, start)}"
-
-
-def _find_start(old: str, new: str) -> int:
-    """Returns where two lines begin to differ, a few words earlier if they are long."""
-    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
-    return max(0, same - MAX_SHOWN // 3) if max(len(old), len(new)) > MAX_SHOWN else 0
 
 
 def _describe_tools(before: list[Any], now: list[Any]) -> str:
@@ -142,26 +128,6 @@ def _show(value: Any, start: int = 0) -> str:
     if not isinstance(value, str):
         return one_line(json.dumps(value, ensure_ascii=False), MAX_SHOWN)
     return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))
-
-
-def _find_nearest(recorded: Iterable[Record], asked: Asked) -> Record | None:
-    wanted = _to_text(asked)
-    matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
-    best: tuple[float, Record] | None = None
-    records = [one for one in recorded if one.kind == "model" and one.asked]
-    for record in sorted(records, key=lambda one: one.order)[:MAX_RECORDS]:
-        matcher.set_seq1(_to_text(record.asked))
-        if matcher.real_quick_ratio() > (best[0] if best else 0.3):
-            likeness = matcher.quick_ratio()
-            if best is None or likeness > best[0]:
-                best = likeness, record
-    return best[1] if best else None
-
-
-def _to_text(asked: Any) -> str:
-    said = asked.get("messages") if isinstance(asked, dict) else asked
-    return json.dumps(said, ensure_ascii=False)[:MAX_COMPARED]
 
 
 def pick_first(misses: list[tuple[str, CassetteMiss]]) -> CassetteMiss:

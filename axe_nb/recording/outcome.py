@@ -1,28 +1,36 @@
-"""The outcome of an exchange as JSON data, for files: a server's bytes, or a script's answer.
+"""The outcome of an exchange as JSON data, for cassettes: a server's bytes, or a script's answer.
 
-Source: D-59, D-61.
+Source: D-59, D-60, D-61.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from axe_nb.exchanges import Exchange, drop_spelled
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Delta
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
-from axe_nb.records.convert import from_json, to_json
+from axe_nb.records import from_json, to_json
 from axe_nb.redaction import Filter
-from axe_nb.wire_log import WireReply, is_stream
+from axe_nb.wire_log import WireReply
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
-    """Returns the outcome of an exchange, cleaned."""
-    parsed = _parse(exchange.reply) if exchange.reply else None
-    if parsed is None:
-        exchange = drop_spelled(exchange, clean)
-    reply = exchange.reply
+    """Returns the outcome of an exchange, cleaned.
+
+    A stream that spells a secret out over several events is left out, as is a script's; then the
+    answer made of it is kept, in which the filter finds the secret.
+    """
+    reply, deltas = exchange.reply, exchange.deltas
+    parsed = _parse(reply) if reply else None
+    if reply and parsed is None and not _is_cleanable(reply.text, clean):
+        reply = None
+    if _has_secret(_join_deltas(deltas), clean):
+        deltas = ()
     outcome = Exchange(
         turn=exchange.turn,
         protocol=exchange.protocol,
@@ -30,7 +38,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
         server=exchange.server,
         reply=reply,
         response=None if reply else exchange.response,
-        deltas=exchange.deltas,
+        deltas=deltas,
         error=None if reply else exchange.error,
         was_last=exchange.was_last,
         cut=exchange.cut,
@@ -62,9 +70,16 @@ def decode(
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
 
+def has_failed(exchange: Exchange) -> bool:
+    """True if an exchange brought no answer."""
+    status = exchange.reply.status if exchange.reply else 200
+    failure = exchange.error or (exchange.reply and exchange.reply.failure)
+    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+
+
 def _parse(reply: WireReply) -> dict[str, Any] | None:
     """Returns the object that a body is; None if it is a stream, or no object of usual depth."""
-    if is_stream(reply.headers):
+    if reply.is_stream:
         return None
     try:
         parsed = json.loads(reply.body)
@@ -74,8 +89,47 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def has_failed(exchange: Exchange) -> bool:
-    """True if an exchange brought no answer."""
-    status = exchange.reply.status if exchange.reply else 200
-    failure = exchange.error or (exchange.reply and exchange.reply.failure)
-    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+def _is_cleanable(body: str, clean: Filter) -> bool:
+    """False if a body without its secrets still spells one out, or is JSON no more."""
+    before, after = map(_parse_events, (body, clean.text(body)))
+    return len(before) == len(after) and not _has_secret(_join_texts(after), clean)
+
+
+def _parse_events(body: str) -> list[Any]:
+    """Returns what the lines of a body say that are JSON, or else the whole."""
+    found = []
+    for line in body.split("\n"):
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line.removeprefix("data:")))
+    if not found:
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(body))
+    return found
+
+
+def _join_texts(events: Sequence[Any]) -> Iterator[str]:
+    """Yields the texts of events, those at the same place joined."""
+    texts: dict[Hashable, list[str]] = {}
+    left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str):
+            texts.setdefault(place, []).append(value)
+        elif isinstance(value, dict):
+            left += [((place, key), item) for key, item in reversed(value.items())]
+        elif isinstance(value, list):
+            left += [((place,), item) for item in reversed(value)]
+    return map("".join, texts.values())
+
+
+def _join_deltas(deltas: Iterable[Delta]) -> Iterator[str]:
+    """Yields the texts that the pieces of a script's answer spell out."""
+    pieces: dict[Hashable, list[str]] = {}
+    for delta in deltas:
+        pieces.setdefault((delta.kind, delta.call), []).append(delta.text)
+    return map("".join, pieces.values())
+
+
+def _has_secret(texts: Iterable[str], clean: Filter) -> bool:
+    joined = "\n".join(texts)
+    return clean.text(joined) != joined

@@ -37,9 +37,9 @@ def is_below(place: str, other: str) -> bool:
 def order_of(place: str) -> Order:
     """Returns the sort key of a place: runs in the order of their calls, parents first."""
     run, _, turn = place.partition("/")
-    return tuple(map(_order_of_part, run.split("."))), int(turn or 0)
-
-
-def _order_of_part(part: str) -> tuple[int, int, str]:
-    number, _, key = part.partition("-")
-    return int(number), int(key) if key.isdecimal() else 1_000_000 if key else 0, key
+    parts = (part.partition("-") for part in run.split("."))
+    calls = (
+        (int(number), int(key) if key.isdecimal() else 1_000_000 if key else 0, key)
+        for number, _, key in parts
+    )
+    return tuple(calls), int(turn or 0)

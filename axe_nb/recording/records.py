@@ -12,15 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from axe_nb.errors import ConfigError
 from axe_nb.recording.outcome import decode
 from axe_nb.recording.place import Order, is_place, order_of
-from axe_nb.records.shelf import (
-    TABLE,
-    Shelf,
-    read_picture,
-    read_table,
-    use_shelf,
-    write_picture,
-    write_table,
-)
+from axe_nb.records import PARTS, Parts, Writer, read_picture, write_picture
 
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
@@ -29,6 +21,9 @@ FIRST = "0/1"
 
 Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
+
+BEGINNING: Key = ("model", FIRST, 1)
+"""The record by which a root is found again."""
 
 END: Key = ("end", "0", 1)
 """The record of a tree that was cut while it did not wait for a model."""
@@ -85,7 +80,7 @@ class Root:
     @property
     def first(self) -> Record | None:
         """The first exchange."""
-        return self.records.get(("model", FIRST, 1))
+        return self.records.get(BEGINNING)
 
 
 def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any]]:
@@ -94,9 +89,9 @@ def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any
     Args:
         roots: (number in the file, records) of each root.
     """
-    shelf: Shelf = {}
+    parts = Parts()
     return [
-        _write_pictures(_to_json(number, record), shelf)
+        _write_pictures(_to_json(number, record), parts)
         for number, records in sorted(roots, key=lambda pair: pair[0])
         for record in sorted(records, key=lambda record: record.order)
     ]
@@ -112,10 +107,10 @@ def from_data(data: Any) -> list[Root]:
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
     others: list[Root] = []
-    shelf: Shelf = {}
+    parts = Parts()
     for position, value in enumerate(data, 1):
         try:
-            number, record = _from_json(_read_pictures(value, shelf))
+            number, record = _from_json(_read_pictures(value, parts))
         except (ConfigError, ValueError) as error:
             hint = "restore the file, or delete it and record again"
             raise ConfigError(f"record {position}: {error}", hint=hint) from None
@@ -129,19 +124,18 @@ def from_data(data: Any) -> list[Root]:
     return sorted((*roots.values(), *others), key=lambda root: root.number)
 
 
-def _write_pictures(record: dict[str, Any], shelf: Shelf) -> dict[str, Any]:
+def _write_pictures(record: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """Returns a record with the bytes of its pictures that no record before it has."""
     output = record.get("output")
     if not (isinstance(output, dict) and output.get("pictures")):
         return record
-    new = {one.digest: one for one in output["pictures"] if one.digest not in shelf}
-    shelf.update(new)
-    pictures = list(map(write_picture, output["pictures"]))
+    parts.begin()
+    pictures = [write_picture(one, Writer(None, parts)) for one in output["pictures"]]
     record = {**record, "output": {**output, "pictures": pictures}}
-    return {**record, TABLE: write_table(new)} if new else record
+    return {**record, PARTS: new} if (new := parts.take()) else record
 
 
-def _read_pictures(record: Any, shelf: Shelf) -> Any:
+def _read_pictures(record: Any, parts: Parts) -> Any:
     """Reverses `_write_pictures`.
 
     Raises:
@@ -150,14 +144,13 @@ def _read_pictures(record: Any, shelf: Shelf) -> Any:
     if not isinstance(record, dict):
         return record
     record = dict(record)
-    shelf.update(read_table(record.pop(TABLE, {})))
+    parts.add(record.pop(PARTS, {}))
     output = record.get("output")
     if not (isinstance(output, dict) and "pictures" in output):
         return record
     if not isinstance(output["pictures"], list):
         raise ConfigError("the pictures of a result must be a list")
-    with use_shelf(shelf):
-        pictures = [read_picture(one, "output.pictures") for one in output["pictures"]]
+    pictures = [read_picture(one, "output.pictures", parts) for one in output["pictures"]]
     return {**record, "output": {**output, "pictures": pictures}}
 
 

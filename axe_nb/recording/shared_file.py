@@ -12,16 +12,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from axe_nb.agents.config import state_dir
 from axe_nb.agents.files import hold_lock
 from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
-from axe_nb.recording.records import Key, Record, Root, from_data, to_data
-from axe_nb.records.shelf import write_picture
-
-Digests: TypeAlias = "dict[Key, str]"
+from axe_nb.recording.records import BEGINNING, Key, Record, Root, from_data, to_data
 
 
 class Kept(NamedTuple):
@@ -32,15 +29,6 @@ class Kept(NamedTuple):
     records: Mapping[Key, Record]
 
 
-class Base(NamedTuple):
-    """A root as it was in the file when that was last read or written."""
-
-    root: Root
-    asked: str
-    """Digest of its first request."""
-    digests: Digests
-
-
 class SharedFile:
     """The file, and what it held last."""
 
@@ -48,8 +36,8 @@ class SharedFile:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         """The state of the file when it was read or written."""
-        self.base: dict[int, Base] = {}
-        """Number of a root → the root."""
+        self.base: dict[int, Kept] = {}
+        """Number of a root → the root, when the file was read or written."""
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -83,56 +71,52 @@ class SharedFile:
         Raises:
             ConfigError: it cannot be written.
         """
-        digests = [_make_base(one.root, one.records) for one in kept]
         data = to_data((one.number, one.records.values()) for one in kept)
         write_data(self._path, "cassette", data)
         self._stamp = _find_stamp(self._path)
-        self.base.clear()
-        self.base.update(zip((one.number for one in kept), digests, strict=True))
+        self.base = {one.number: one for one in kept}
+
+    def merge(self, theirs: Iterable[Root], ours: list[Root]) -> list[Root]:
+        """Takes over what others have changed; returns the roots that they added.
+
+        Args:
+            theirs: what the file holds now.
+            ours: all roots of this session; theirs are added.
+        """
+        now = {root.number: root for root in theirs}
+        before, self.base = self.base, {}
+        for number, was in before.items():
+            their = now.get(number)
+            if their is not None and _begin_alike(was.records, their.records):
+                _merge_records(was, their.records)
+                self.base[number] = Kept(number, was.root, their.records)
+                del now[number]
+            else:
+                _merge_records(was, {})
+        added = [root for root in now.values() if all(root.records != our.records for our in ours)]
+        for their in added:
+            for our in ours:
+                if our.number == their.number:
+                    our.number = 1 + max(root.number for root in (*ours, *now.values()))
+            ours.append(their)
+            self.base[their.number] = Kept(their.number, their, their.records)
+        return added
 
 
-def merge(base: dict[int, Base], theirs: Iterable[Root], ours: list[Root]) -> list[Root]:
-    """Takes over what others have changed in the file; returns the roots that they added.
-
-    Args:
-        base: what the file held before; what it holds now at the end.
-        theirs: what the file holds now.
-        ours: all roots of this session; theirs are added.
-    """
-    now = {root.number: root for root in theirs}
-    before = dict(base)
-    base.clear()
-    for number, was in before.items():
-        their = now.get(number)
-        if their is not None and _make_base(their, their.records).asked == was.asked:
-            _merge_records(was, their)
-            base[number] = _make_base(was.root, their.records)
-            del now[number]
-        else:
-            _merge_records(was, Root(number))
-    known = {json.dumps(sorted(_make_base(r, r.records).digests.items())) for r in ours}
-    added = []
-    for number, their in now.items():
-        found = _make_base(their, their.records)
-        if json.dumps(sorted(found.digests.items())) in known:
-            continue
-        for our in ours:
-            if our.number == number:
-                our.number = 1 + max(root.number for root in (*ours, *now.values()))
-        ours.append(their)
-        added.append(their)
-        base[number] = found
-    return added
+def _begin_alike(one: Mapping[Key, Record], other: Mapping[Key, Record]) -> bool:
+    """True if two roots began with the same request of the same agent."""
+    first, second = (records.get(BEGINNING) for records in (one, other))
+    if first is None or second is None:
+        return first is second
+    return (first.agent, first.asked) == (second.agent, second.asked)
 
 
-def _merge_records(was: Base, their: Root) -> None:
+def _merge_records(was: Kept, theirs: Mapping[Key, Record]) -> None:
     """Takes over the records that others have changed, added or removed, unless we changed them."""
     merged = dict(was.root.records)
-    for key in {*was.digests, *their.records}:
-        before = was.digests.get(key)
-        our, new = merged.get(key), their.records.get(key)
-        is_ours = (our and digest(_list(our))) != before
-        if is_ours or (new and digest(_list(new))) == before:
+    for key in {*was.records, *theirs}:
+        before, our, new = was.records.get(key), merged.get(key), theirs.get(key)
+        if our != before or new == before:
             continue
         if new is not None:
             merged[key] = new
@@ -141,19 +125,9 @@ def _merge_records(was: Base, their: Root) -> None:
     was.root.records = merged
 
 
-def _make_base(root: Root, records: Mapping[Key, Record]) -> Base:
-    first = Root(0, dict(records)).first
-    asked = digest([first.agent, first.asked]) if first else ""
-    return Base(root, asked, {key: digest(_list(one)) for key, one in records.items()})
-
-
-def _list(record: Record) -> list[Any]:
-    return [record.agent, record.asked, record.outcome]
-
-
 def digest(value: Any) -> str:
     """Returns a short text that is the same for equal JSON data only."""
-    text = json.dumps(value, sort_keys=True, default=write_picture)
+    text = json.dumps(value, sort_keys=True, default=lambda picture: picture.digest)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

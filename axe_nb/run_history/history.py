@@ -6,20 +6,20 @@ Source: product.md "Runs are recordings" (History); D-61, D-69.
 from __future__ import annotations
 
 import contextlib
+from collections import UserList
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
 from axe_nb.results import NO_AGENT
+from axe_nb.run_history.parts import DIED, Tree
 from axe_nb.run_history.policy import history_path
-from axe_nb.run_history.story import DIED
-from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import find_locks, find_writer
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
 from axe_nb.tools.kept_files import forget_kept
@@ -79,37 +79,20 @@ TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Columns that begin on the left; numbers end on the right."""
 
 
-class History(Sequence[HistoryRow]):
+class History(UserList[HistoryRow]):
     """Runs of the history, newest first; a notebook shows it as a table."""
 
-    def __init__(self, rows: Sequence[HistoryRow]) -> None:
-        self._rows = tuple(rows)
-
-    @overload
-    def __getitem__(self, index: int) -> HistoryRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> History: ...
-
-    def __getitem__(self, index: int | slice) -> HistoryRow | History:
-        if isinstance(index, slice):
-            return History(self._rows[index])
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def __repr__(self) -> str:
-        if not self._rows:
+        if not self:
             return "no runs in the history"
-        table = [NAMES, *(row.cells for row in self._rows)]
+        table = [NAMES, *(row.cells for row in self)]
         return "\n".join(align_columns(table))
 
     def _repr_html_(self) -> str:
-        if not self._rows:
+        if not self:
             return f"<p>{self!r}</p>"
         head = _format_cells("th", NAMES)
-        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self._rows)
+        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_frame(self) -> Any:
@@ -118,7 +101,7 @@ class History(Sequence[HistoryRow]):
         Raises:
             ConfigError: pandas is not installed.
         """
-        return make_frame(map(asdict, self._rows), NAMES).set_index("id")
+        return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
@@ -178,7 +161,7 @@ def load_run(number: int) -> RunResult:
     tree = Tree()
     try:
         tree.read(rows)
-        result = tree.tell(why=GOES_ON if _is_running(row) else DIED)
+        result = tree.make_result(why=GOES_ON if _is_running(row) else DIED)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint

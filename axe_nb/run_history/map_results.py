@@ -16,18 +16,15 @@ from axe_nb.agents.config import state_dir
 from axe_nb.run_history.store import MAX_AGE, MAX_SIZE, Store
 from axe_nb.run_history.writer import find_locks
 
-STEPS: tuple[str, ...] = (
-    """
+SCHEMA = """
     CREATE TABLE results (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
         at REAL NOT NULL,
         content TEXT NOT NULL
     );
-    CREATE INDEX results_by_key ON results (key);
-    """,
-)
-"""Statements that lead to each minor version from the one before; a step is never changed."""
+    CREATE INDEX results_by_key ON results (key)
+"""
 
 REMOVED_AT_ONCE = 50
 """Results removed in one transaction, so that other processes need not wait long."""
@@ -50,7 +47,7 @@ class MapResults(Store):
             ConfigError: it is none of ours, or of a later major version.
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        super().__init__(path, find_locks(path), STEPS)
+        super().__init__(path, find_locks(path), SCHEMA)
 
     def has_any(self) -> bool:
         """True if it has a result."""

@@ -9,15 +9,13 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
 from axe_nb.results import RunResult
-from axe_nb.run_history.root_log import RootLog
-from axe_nb.run_history.tree import Tree
-from axe_nb.run_history.writer import Writer
+from axe_nb.run_history.parts import Tree
+from axe_nb.run_history.writer import RootLog, Writer
 
 if TYPE_CHECKING:
     from axe_nb.recording.tape import RootTape
@@ -62,7 +60,10 @@ class Recorder:
         """See `engine.recorder.Recorder`."""
         if self._held:
             return ""
-        if not self._writer.is_fine or _is_nearly_full(self._writer.path.parent):
+        is_nearly_full = False
+        with suppress(OSError):  # the folder may not exist yet
+            is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
+        if is_nearly_full or not self._writer.is_fine:
             self._writer.flush(PATIENCE)
         lacks, late = self._writer.take_late()
         own = self._root.problem
@@ -72,9 +73,3 @@ class Recorder:
     def finish(self, result: RunResult) -> None:
         """See `engine.recorder.Recorder`."""
         self._put(RunFinished("0", result))
-
-
-def _is_nearly_full(folder: Path) -> bool:
-    with suppress(OSError):  # it may not exist yet
-        return shutil.disk_usage(folder).free < LOW
-    return False

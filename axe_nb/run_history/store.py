@@ -10,43 +10,41 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.run_history.locks import RunLocks, identify
 
-MAJOR = 1
+VERSION = 2000
+"""Major version × 1000 + minor."""
 
-STEPS: tuple[str, ...] = (
-    """
-    CREATE TABLE runs (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        started REAL NOT NULL,
-        agent TEXT NOT NULL,
-        model TEXT NOT NULL,
-        prompt TEXT NOT NULL,
-        status TEXT NOT NULL,
-        runs INTEGER NOT NULL,
-        turns INTEGER NOT NULL,
-        tokens INTEGER NOT NULL,
-        seconds REAL NOT NULL,
-        bytes INTEGER NOT NULL
-    );
-    CREATE INDEX runs_by_agent ON runs (agent);
-    CREATE TABLE parts (
-        id INTEGER PRIMARY KEY,
-        run INTEGER NOT NULL,
-        content TEXT NOT NULL
-    );
-    CREATE INDEX parts_by_run ON parts (run);
-    """,
-    "ALTER TABLE runs ADD COLUMN cost REAL",
-)
-"""Statements that lead to each minor version from the one before; a step is never changed."""
+SCHEMA = """
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    started REAL NOT NULL,
+    agent TEXT NOT NULL,
+    model TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    status TEXT NOT NULL,
+    runs INTEGER NOT NULL,
+    turns INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    bytes INTEGER NOT NULL,
+    cost REAL
+);
+CREATE INDEX runs_by_agent ON runs (agent);
+CREATE TABLE parts (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    content BLOB NOT NULL
+);
+CREATE INDEX parts_by_run ON parts (run)
+"""
 
 APPLICATION = 0x41584548
 """Marks the file as a history of axe_nb."""
@@ -71,8 +69,8 @@ REMOVED_AT_ONCE = 50
 NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", re.IGNORECASE)
 """Types of file systems that processes on several machines may share; WAL does not work there."""
 
-Content: TypeAlias = str | bytes
-"""Content of a row of parts: text, or a chunk of a log."""
+
+Part: TypeAlias = bytes
 
 
 @dataclass
@@ -97,20 +95,20 @@ class Row:
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
     """Id of the run; None = not in the file yet."""
-    parts: list[Content] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     """Parts that are not in the file yet."""
 
 
 class Store:
     """An open history file; used by one thread."""
 
-    def __init__(self, path: Path, locks: RunLocks | None, steps: Sequence[str] = STEPS) -> None:
-        """Opens the file, to write if there are locks, which makes and updates it.
+    def __init__(self, path: Path, locks: RunLocks | None, schema: str = SCHEMA) -> None:
+        """Opens the file, to write if there are locks, which makes it.
 
         Raises:
             OSError: it cannot be opened.
             sqlite3.Error: it is damaged, locked, or no database.
-            ConfigError: it is not a history, or of a later major version.
+            ConfigError: it is not a history, or of another major version.
         """
         self.locks = locks
         self._path = path
@@ -124,10 +122,10 @@ class Store:
         )  # fmt: skip
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
-            self.has_tables = self._check_version() > 0
+            self.has_tables = self._check_version()
             """False if the file is empty: another process is about to make its tables."""
             if locks:
-                self._prepare(path, steps)
+                self._prepare(path, schema)
             self.file = identify(path)
             """Tells it from another file at the same path."""
         except BaseException:
@@ -143,41 +141,41 @@ class Store:
         """Closes the file."""
         self._connection.close()
 
-    def _check_version(self) -> int:
-        """Returns the number of steps that were taken.
+    def _check_version(self) -> bool:
+        """Returns False if the file is empty.
 
         Raises:
-            ConfigError: it is not a history, or of a later major version.
+            ConfigError: it is not a history, or of another major version.
         """
         (application, version, tables) = self._connection.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
             " FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if not application and not version and not tables:
-            return 0
+            return False
         if application != APPLICATION:
             raise ConfigError("the file is another program's database")
-        if version // 1000 != MAJOR:
+        major = version // 1000
+        if major != VERSION // 1000:
             raise ConfigError(
-                f"its version is {version // 1000}.{version % 1000}, expected {MAJOR}.x",
-                hint="update axe-nb" if version // 1000 > MAJOR else "",
+                f"its version is {major}.{version % 1000}, expected {VERSION // 1000}.x",
+                hint="update axe-nb" if major > VERSION // 1000 else "delete it, or move it away",
             )
-        return int(version % 1000) + 1
+        return True
 
-    def _prepare(self, path: Path, steps: Sequence[str]) -> None:
+    def _prepare(self, path: Path, schema: str) -> None:
         run = self._connection.execute
-        taken = self._check_version()
-        if not taken:
+        if not self.has_tables:
             run("PRAGMA auto_vacuum = incremental")
         _use_journal(self._connection, "delete" if is_on_network(path) else "wal")
         run("PRAGMA synchronous = normal")
-        if taken < len(steps):
+        if not self.has_tables:
             with self._transaction():
-                for step in steps[self._check_version() :]:  # another process may have been first
-                    for statement in filter(str.strip, step.split(";")):
+                if not self._check_version():  # another process may have been first
+                    for statement in schema.split(";"):
                         run(statement)
-                run(f"PRAGMA application_id = {APPLICATION}")
-                run(f"PRAGMA user_version = {MAJOR * 1000 + len(steps) - 1}")
+                    run(f"PRAGMA application_id = {APPLICATION}")
+                    run(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -238,43 +236,31 @@ class Store:
         self._connection.executemany(
             "INSERT INTO parts (run, content) VALUES (?, ?)", [(number, p) for p in row.parts]
         )
-        self._connection.execute(
-            "UPDATE runs SET status = ?, runs = ?, turns = ?, tokens = ?, seconds = ?, bytes = ?,"
-            " cost = ? WHERE id = ?",
-            (
-                row.status, row.runs, row.turns, row.tokens, row.seconds, row.bytes, row.cost,
-                number,
-            ),
-        )  # fmt: skip
+        changes = ", ".join(f"{name} = ?" for name in COLUMNS)
+        values = [getattr(row, name) for name in COLUMNS]
+        self._connection.execute(f"UPDATE runs SET {changes} WHERE id = ?", (*values, number))
 
     def list_rows(self, agent: str | None, limit: int) -> list[Row]:
         """Returns the latest rows, newest first."""
-        where, names = ("WHERE agent = ? ", [agent]) if agent is not None else ("", [])
-        found = self._connection.execute(
-            f"SELECT id, {self._list_columns()} FROM runs {where}ORDER BY id DESC LIMIT ?",
-            [*names, limit],
-        )
-        return [_make_row(*values) for values in found]
+        if agent is None:
+            return self._select("ORDER BY id DESC LIMIT ?", limit)
+        return self._select("WHERE agent = ? ORDER BY id DESC LIMIT ?", agent, limit)
+
+    def find_row(self, number: int) -> Row | None:
+        """Returns the row of that id."""
+        return next(iter(self._select("WHERE id = ?", number)), None)
+
+    def _select(self, clauses: str, *values: object) -> list[Row]:
+        names = (*COLUMNS, "id")
+        found = self._connection.execute(f"SELECT {', '.join(names)} FROM runs {clauses}", values)
+        return [Row(**dict(zip(names, one, strict=True))) for one in found]
 
     def count_rows(self) -> int:
         """Returns the number of runs."""
         (number,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
         return int(number)
 
-    def _list_columns(self) -> str:
-        """Returns what is read of a row; the file of an older version lacks some."""
-        found = self._connection.execute("SELECT name FROM pragma_table_info('runs')")
-        present = {name for (name,) in found}
-        return ", ".join(name if name in present else f"NULL AS {name}" for name in COLUMNS)
-
-    def find_row(self, number: int) -> Row | None:
-        """Returns the row of that id."""
-        found = self._connection.execute(
-            f"SELECT id, {self._list_columns()} FROM runs WHERE id = ?", (number,)
-        ).fetchone()
-        return _make_row(*found) if found else None
-
-    def list_parts(self, number: int) -> list[Any]:
+    def list_parts(self, number: int) -> list[bytes]:
         """Returns the parts of a run, in order."""
         found = self._connection.execute(
             "SELECT content FROM parts WHERE run = ? ORDER BY id", (number,)
@@ -307,10 +293,6 @@ class Store:
     def _remove(self, number: int) -> None:
         self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
         self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
-
-
-def _make_row(number: int, *values: Any) -> Row:
-    return Row(**dict(zip(COLUMNS, values, strict=True)), id=number)
 
 
 def _use_journal(connection: sqlite3.Connection, mode: str) -> None:

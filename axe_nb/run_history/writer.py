@@ -1,4 +1,4 @@
-"""The thread that writes the history: it makes, filters and writes texts, in batches.
+"""The thread that writes the history: it makes rows of events, and writes them in batches.
 
 Source: product.md "Runs are recordings" (History); D-60.
 """
@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,14 +20,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import reason
 from axe_nb.errors import ConfigError
-from axe_nb.events import Event
-from axe_nb.redaction import find_filter
+from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
+from axe_nb.redaction import Filter, find_filter
 from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.root_log import RootLog
+from axe_nb.run_history.parts import Tree
 from axe_nb.text import one_line, plural
 
 if TYPE_CHECKING:
-    from axe_nb.run_history.store import Store
+    from axe_nb.run_history.store import Row, Store
 
 log = logging.getLogger("axe_nb")
 
@@ -45,14 +46,70 @@ BURST = 50
 """Events during a rest after which it is extended, up to `MAX_REST`: threads share the processor,
 so running agents would have to wait."""
 
-MAX_STREAMS = 32
-"""Runs whose compression goes on from one transaction to the next."""
-
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
 
+MAX_PROMPT = 200
+"""Maximum characters of a prompt in the list."""
+
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
 """(root, seconds since the epoch, event); or an event to set once all before it is written."""
+
+
+@dataclass(eq=False)
+class RootLog:
+    """One root run that is kept; used by the writer's thread, `problem` also by others."""
+
+    tree: Tree
+    began: float
+    """Seconds since the epoch."""
+    process: int = field(default_factory=os.getpid)
+    """The process that runs it; a fork of it does not."""
+    row: Row | None = None
+    """Its row in the list, with the parts that are not written yet."""
+    problem: str = ""
+    """The reason why it is not written; empty if it is."""
+    is_told: bool = False
+    """True once a warning has told the problem."""
+    is_over: bool = False
+
+    def add(self, event: Event, at: float, clean: Filter) -> None:
+        """Adds an event to its row, `at` seconds after its beginning."""
+        from axe_nb.run_history.store import Row
+
+        if isinstance(event, RunStarted) and self.row is None:
+            prompt = clean.text(event.task).strip().partition("\n")[0]
+            self.row = Row(
+                started=self.began, agent=clean.text(event.agent), model=clean.text(event.model),
+                prompt=one_line(prompt, MAX_PROMPT),
+            )  # fmt: skip
+        row = self.row
+        if row is None:
+            return
+        row.seconds = at
+        match event:
+            case RunStarted():
+                row.runs += 1
+            case TurnFinished():
+                row.turns += 1
+                row.tokens += event.usage.total
+            case RunFinished(run="0", result=result):
+                self.is_over = True
+                row.status, row.seconds = result.status, result.duration_ms / 1000
+                row.turns = sum(one.turns for one in result.walk())
+                row.tokens = result.total_usage.total
+                row.cost = result.total_cost
+        for one in self._list_ends(event):
+            if (part := self.tree.add(one, at, clean)) is not None:
+                row.parts.append(part)
+                row.bytes += len(part)
+
+    def _list_ends(self, event: Event) -> list[Event]:
+        """Returns the event; before the end of the root those of runs that no event has ended."""
+        if not (isinstance(event, RunFinished) and event.run == "0"):
+            return [event]
+        left = [one for one in event.result.walk() if one.id not in self.tree.ends]
+        return [RunFinished(one.id, one) for one in reversed(left)]
 
 
 class Writer:
@@ -67,8 +124,6 @@ class Writer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        self._streams: dict[RootLog, None] = {}
-        """Runs that go on and have a stream, the one that was written last at the end."""
         self._ended = 0
         self._is_awaited = threading.Event()
         """Set while someone waits until all is written."""
@@ -169,28 +224,10 @@ class Writer:
             except Exception as error:
                 changed[root] = self._explain(error)
         kept = {root: problem for root, problem in changed.items() if root.row is not None}
-        for root in kept:
-            try:
-                root.take_parts(clean)
-            except Exception as error:  # the other runs are written
-                kept[root] = self._explain(error)
-            self._limit_streams(root)
         for root in changed.keys() - kept.keys():
             root.problem = changed[root]
         if kept:
             self._write(kept)
-
-    def _limit_streams(self, root: RootLog) -> None:
-        """Ends the stream of a run that is over, or the one written longest ago of too many."""
-        self._streams.pop(root, None)
-        if root.is_over:
-            root.tree.log.rest()
-        else:
-            self._streams[root] = None
-        if len(self._streams) > MAX_STREAMS:
-            oldest = next(iter(self._streams))
-            del self._streams[oldest]
-            oldest.tree.log.rest()
 
     def _write(self, roots: Mapping[RootLog, str]) -> None:
         """Writes the rows of runs; notes why events or rows are not written."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from axe_nb.delegation.reports import find_reports
 from axe_nb.events import (
     Event,
     PersonAnswered,
@@ -26,7 +27,6 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import find_filter
-from axe_nb.reports import find_reports
 from axe_nb.results import RunResult
 from axe_nb.server_calls import ServerCall
 from axe_nb.text import format_seconds

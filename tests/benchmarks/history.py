@@ -4,7 +4,7 @@ The events of a real run of fifty turns with a tool, over loopback, are passed t
 times: at once, as with a model that answers at once; turn by turn, each written with the results of
 its calls before the next begins, as with a slower model; and one by one, each event before the
 next, as with slow tools too. Prints a row of goals.md: time on the event loop and CPU of the thread
-that writes, for an exchange, and the size of what is kept beside its text: the replies and the
+that writes, for an exchange, and the size of what is kept beside its text: the answers and the
 results of the tool.
 
 The texts of that run repeat. The rows below it are of runs whose texts do not, in several forms:
@@ -162,8 +162,8 @@ def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
     events = collect(protocol)
     result = result_of(events)
     assert result.turns == len(result.exchanges) == CHAIN, result
-    texts = [exchange.reply.body for exchange in result.exchanges if exchange.reply]
-    texts += [one.content.encode() for m in result.messages for one in m.tool_results]
+    texts = [message.content for message in result.messages]
+    texts += [one.content for message in result.messages for one in message.tool_results]
     path = folder / protocol / "runs.sqlite"
     row = keep_often(path, events, rounds)
     size = sum(path.stat().st_size for path in path.parent.iterdir())
@@ -243,7 +243,7 @@ def measure_transaction(rounds: int, folder: Path) -> float:
     for _ in range(rounds):
         began = time.thread_time()
         for _ in range(CHAIN):
-            row.parts.append(TEXT)
+            row.parts.append(TEXT.encode())
             store.write([row])
         found.append(time.thread_time() - began)
     store.close()

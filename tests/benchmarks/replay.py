@@ -63,13 +63,14 @@ def measure_memory(folder: Path) -> str:
     kept = [record("openai", folder / f"memory{n}.axe") for n in range(5)]
     before, _ = tracemalloc.get_traced_memory()
     exchanges = [e for result in kept for one in result.walk() for e in one.exchanges]
-    count, text = len(exchanges), sum(len(e.reply.body) for e in exchanges if e.reply)
+    count = len(exchanges)
+    text = sum(len(e.response.content) for e in exchanges if e.response)
     del exchanges
     for result in kept:
         for one in result.walk():
             object.__setattr__(one, "exchanges", ())
     after, _ = tracemalloc.get_traced_memory()
-    return f"memory: {(before - after) / count:.0f} bytes an exchange, {text / count:.0f} of reply"
+    return f"memory: {(before - after) / count:.0f} bytes an exchange, {text / count:.0f} of answer"
 
 
 def main() -> None:

@@ -245,7 +245,7 @@ def test_a_figure_has_no_bar_of_a_mean_score_whose_interval_is_not_known() -> No
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
     grid.note = "interrupted"
     grid.save(tmp_path / "g.jsonl")
-    assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 1.0\n{")
+    assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 2.0\n{")
     loaded = axe_nb.load(tmp_path / "g.jsonl")
     assert show_grid(loaded) == show_grid(grid)
     assert loaded.runs == grid.runs
@@ -262,7 +262,7 @@ def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) -> None:
-    (tmp_path / "g.jsonl").write_text(f"axe_nb grid 1.0\n{line}\n")
+    (tmp_path / "g.jsonl").write_text(f"axe_nb grid 2.0\n{line}\n")
     with pytest.raises(ConfigError, match=told):
         axe_nb.load(tmp_path / "g.jsonl")
 

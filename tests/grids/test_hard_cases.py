@@ -298,7 +298,7 @@ def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path
 )  # fmt: skip
 def test_a_hostile_file_of_a_grid_is_refused_or_empty(plan: Any, tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
-    path.write_text(f"axe_nb grid 1.0\n{json.dumps(plan)}\n")
+    path.write_text(f"axe_nb grid 2.0\n{json.dumps(plan)}\n")
     with pytest.raises(ConfigError, match="line 2"):
         axe_nb.load(path)
 

@@ -51,7 +51,7 @@ def test_finished_runs_are_not_asked_again_and_are_the_same(echo: Echo, path: Pa
 def test_the_file_is_text_with_a_header_and_a_line_for_each_run(echo: Echo, path: Path) -> None:
     ask(echo, path, "a", "fail")
     header, *lines = path.read_text().splitlines()
-    assert header == "axe_nb runs 1.0"
+    assert header == "axe_nb runs 2.0"
     assert sorted(json.loads(line)["status"] for line in lines) == ["completed", "error"]
     if os.name == "posix":
         assert path.stat().st_mode & 0o777 == 0o600
@@ -227,7 +227,7 @@ def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path:
 
 @pytest.mark.parametrize("size", range(16))
 def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -> None:
-    path.write_bytes(b"axe_nb runs 1.0\n"[:size])
+    path.write_bytes(b"axe_nb runs 2.0\n"[:size])
     ask(echo, path, "a")
     ask(echo, path, "a")
     assert echo.counts == Counter({"a": 1})
@@ -237,8 +237,8 @@ def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -
     "content",
     [
         b"prompt,answer\n1,2\n",
-        b"axe_nb run 1.1\n{}",
-        b"axe_nb runs 2.0\n",
+        b"axe_nb run 2.0\n{}",
+        b"axe_nb runs 3.0\n",
         b"\0" * 100,
         b"x" * 5000,
     ],
@@ -275,7 +275,7 @@ def test_hostile_lines_are_passed_over(echo: Echo, path: Path) -> None:
         start + '"text":' + "[" * 100_000 + "}}", '{"key":"zz","status":"completed","result":{}}',
         start + '"status":"completed","text":"","agent":"","model":"","children":"x"}}', "\x00",
     ]  # fmt: skip
-    path.write_text("axe_nb runs 1.0\n" + "\n".join(hostile) + "\n")
+    path.write_text("axe_nb runs 2.0\n" + "\n".join(hostile) + "\n")
     assert [r.text for r in ask(echo, path, "a")] == ["A"]
     assert echo.counts == Counter({"a": 2}), "none of them is an answer"
 

@@ -66,6 +66,7 @@ def test_a_recorded_tree_replays_without_its_server(protocol: Protocol, project:
         first = axe_nb.run("lead", "Compare")
         assert first.ok
         assert (recording.recorded, recording.hits) == (10, 0)
+    assert all(one.reply is None for run in first.walk() for one in run.exchanges)
     with axe_nb.cassette("tree.axe", "replay") as replayed:  # no server, and no key
         again = axe_nb.run("lead", "Compare")
     assert without_times(again) == without_times(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sqlite3
@@ -16,15 +17,18 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, script
+from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
 from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.log import read_parts
+from axe_nb.run_history.parts import Tree, compress, decompress
 from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.recorder import Recorder
-from axe_nb.run_history.store import STEPS, Row, Store, is_on_network
+from axe_nb.run_history.store import Store, is_on_network
 from axe_nb.run_history.writer import find_writer
+from tests.run_history.rows import read_rows
 
 NOT_WRITTEN = "history cannot be written: "
+
+NOW, LATER = "axe_nb history 4.0\n", "axe_nb history 5.0\n"
 
 KILLED = """
 import axe_nb, os, threading
@@ -88,7 +92,7 @@ def wait_for_parts(path: Path, number: int) -> None:
 def count_parts(path: Path) -> int:
     try:
         with closing(Store(path, None)) as store:
-            return len(list(read_parts(store.list_parts(1)))) if store.has_tables else 0
+            return len(store.list_parts(1)) if store.has_tables else 0
     except sqlite3.OperationalError:  # the file is not there yet, or about to be made
         return 0
 
@@ -240,141 +244,91 @@ def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
 
 
 @pytest.mark.req("D-61")
-def test_a_later_minor_version_is_used_and_a_later_major_one_is_not(kept: Path) -> None:
-    run_echo("First")
+@pytest.mark.parametrize(
+    ("version", "hint"), [("1.1", "delete it, or move it away"), ("3.0", "update axe-nb")]
+)
+def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: Path) -> None:
+    run_echo()
     axe_nb.history()
-    with closing(sqlite3.connect(kept)) as connection:
-        connection.executescript(
-            "ALTER TABLE runs ADD COLUMN mood REAL; PRAGMA user_version = 1099"
-        )
     find_writer(kept).close()
-    assert problems(run_echo("Second")) == []
-    assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
-    find_writer(kept).close()
+    major, _, minor = version.partition(".")
     with closing(sqlite3.connect(kept)) as connection:
-        connection.execute("PRAGMA user_version = 2000")
-    with pytest.raises(ConfigError, match=r"its version is 2\.0, expected 1\.x") as refused:
+        connection.execute(f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
+    with pytest.raises(ConfigError, match=rf"its version is {version}, expected 2\.x") as refused:
         axe_nb.history()
-    assert refused.value.hint == "update axe-nb"
-    (problem,) = problems(run_echo("Third"))
-    assert "its version is 2.0" in problem
+    assert refused.value.hint == hint
+    (problem,) = problems(run_echo())
+    assert f"its version is {version}" in problem
+    assert problem.endswith(hint)
 
 
-VERSION_1_0 = """
-PRAGMA auto_vacuum = incremental;
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, started REAL NOT NULL, agent TEXT NOT NULL,
-    model TEXT NOT NULL, prompt TEXT NOT NULL, status TEXT NOT NULL, runs INTEGER NOT NULL,
-    turns INTEGER NOT NULL, tokens INTEGER NOT NULL, seconds REAL NOT NULL, bytes INTEGER NOT NULL
-);
-CREATE INDEX runs_by_agent ON runs (agent);
-CREATE TABLE parts (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, content TEXT NOT NULL);
-CREATE INDEX parts_by_run ON parts (run);
-PRAGMA application_id = 1096303944;
-PRAGMA user_version = 1000;
-INSERT INTO runs VALUES (1, 4e9, 'echo', 'script/echo', 'Old', 'completed', 1, 1, 3, 0.5, 500);
-"""
-
-PARTS_1_0 = (
-    '{"at":0,"start":{"run":"0","parent":"","call_id":"","agent":"echo","model":"script/echo",'
-    '"depth":0,"task":"Old","prompt":"Old"}}',
-    '{"at":0.5,"run":"0","turn":{"run":"0","turn":1,"text":"Yes","calls":[],"stop_reason":"stop",'
-    '"usage":{"input_tokens":2,"output_tokens":1},"parallel":true},"exchanges":[{"turn":1,'
-    '"model":"echo","sent":1,"response":{},"as_turn":["content","tool_calls","stop_reason",'
-    '"usage"]}]}',
-    '{"at":0.5,"run":"0","end":{"status":"completed","turns":1,"usage":{"input_tokens":2,'
-    '"output_tokens":1},"stop_reason":"stop","duration_ms":500},"told":["text","agent","model",'
-    '"call_id","prompt","task","messages","log","exchanges"],"children":[],"exchanges":[]}',
-)
-
-
-@pytest.fixture
-def old(kept: Path) -> Path:
-    """A file of version 1.0, as the first release wrote it."""
-    kept.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(kept)) as connection:
-        connection.executescript(VERSION_1_0)
-        parts = [(f"axe_nb history 1.0\n{part}",) for part in PARTS_1_0]
-        connection.executemany("INSERT INTO parts (run, content) VALUES (1, ?)", parts)
-        connection.commit()
-    return kept
-
-
-@pytest.mark.req("D-61")
-def test_a_file_of_the_first_version_is_read_and_gone_on_with(old: Path) -> None:
-    assert axe_nb.load(1).text == "Yes"
-    assert axe_nb.load(1).exchanges[0].response == Response("Yes", (), "stop", Usage(2, 1))
-    assert problems(run_echo("New")) == []
-    assert [row.prompt for row in axe_nb.history()] == ["New", "Old"]
-    assert axe_nb.load(1).messages[1].content == "Yes"
-
-
-@pytest.mark.req("D-61")
-def test_a_file_of_the_first_version_takes_the_steps_to_a_later_one(old: Path) -> None:
-    steps = (*STEPS, "ALTER TABLE runs ADD COLUMN mood REAL", "CREATE TABLE notes (run, text)")
-    locks = RunLocks(old.with_suffix(".lock"))
-    for _ in range(2):
-        with closing(Store(old, locks, steps)) as store:
-            store.write([Row(agent="echo")])
-    with closing(sqlite3.connect(old)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1003,)
-        assert connection.execute("SELECT id, mood FROM runs").fetchall() == [
-            (1, None), (2, None), (3, None),
-        ]  # fmt: skip
-
-
-TOLD = "It is a long answer, and all of it is told in one piece of text."
-
-REPLIES_1_1 = (
-    '{"at":0.5,"run":"0","turn":{"run":"0","turn":2,"text":"' + TOLD + '","calls":[],"stop_reason":'
-    '"stop","usage":{},"parallel":true},"exchanges":[{"turn":2,"reply":{"status":200,"around":'
-    '["{\\"content\\": \\"","\\"}"],"form":0},"response":{}}]}',
-    '{"at":0.5,"run":"0","turn":{"run":"0","turn":3,"text":"0","calls":[],"stop_reason":"stop",'
-    '"usage":{},"parallel":true},"exchanges":[{"turn":3,"reply":{"status":200,"packed":"'
-    "eF5V1LltBDEQRUFfUQgTAZvNU3HJWyh3AbsGi973inPwvZ7f5+f7Kc/f1+sz48x6Zp7ZzuxnjjPnmevMDSGHF4CBGJCB"
-    "GaCBGrCBW3Grz4lbcStuxa24FbfiVtzETdz0BeMmbuImbuImbuI23IbbcJtfFrfhNtyG23AbbsftuB2343Z/KdyO23E7"
-    "bscduAN34A7cgTv8l3EH7sAduBN34k7ciTtxJ+70EuFO3Im7cBfuwl24C3fhLtzl7cVduBt3427cjbtxN+7G3bjbbFzd"
-    "MBzFchTTUWxHMR7FehTzUexHMSDFE8SVLk9wxeuq15Wvq19XwK6CXQl7N+wfLQFMLA=="
-    '","packed_sizes":"eF7jZoAAbirRPFBzRmlIQIyGw9AOB15oeh6sNACJTgWr"},"response":{}}]}',
-)
-"""Turns with replies, as version 1.1 wrote them: without what the turn says, and compressed."""
-
-
-@pytest.mark.req("D-61")
-def test_replies_of_the_first_version_are_read(old: Path) -> None:
-    with closing(sqlite3.connect(old)) as connection:
-        parts = [(f"axe_nb history 1.1\n{part}",) for part in REPLIES_1_1]
-        connection.execute("UPDATE parts SET id = 9 WHERE id = 3")
-        connection.executemany("INSERT INTO parts (id, run, content) VALUES (NULL, 1, ?)", parts)
-        connection.execute("UPDATE parts SET id = 99 WHERE id = 9")
-        connection.commit()
-    _, told, pieces = [one.reply for one in axe_nb.load(1).exchanges]
-    assert told
-    assert told.pieces == (b'{"content": "' + TOLD.encode() + b'"}',)
-    assert pieces
-    assert pieces.pieces == tuple(b'{"t": "%d"}\n' % n for n in range(120))
+def pack(text: str) -> str:
+    """A row with a text, in SQL."""
+    return f"x'{compress(text).hex()}'"
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("UPDATE parts SET content = 'nonsense'", "has no header"),
-        ("UPDATE parts SET content = x'00ff'", "has no header"),
-        ("UPDATE parts SET content = replace(content, 'history 1.0', 'history 7.0')", "version 7"),
-        ("UPDATE parts SET content = 'axe_nb history 1.0\n[' WHERE id = 2", "not valid JSON"),
-        ("UPDATE parts SET content = 'axe_nb history 1.0\n[]' WHERE id = 2", "not an object"),
-        ("UPDATE parts SET content = 'axe_nb history 1.0\n{}' WHERE id = 2", "damaged"),
-        ('UPDATE parts SET content = replace(content, \'"turn":1\', \'"turn":"x"\')', "integer"),
+        ("UPDATE parts SET content = 'text' WHERE id = 2", "damaged"),
+        ("UPDATE parts SET content = x'' WHERE id = 2", "damaged"),
+        ("UPDATE parts SET content = zeroblob(40) WHERE id = 2", "damaged"),
+        ("UPDATE parts SET content = substr(content, 1, 40) WHERE id = 2", "damaged"),
+        (f"UPDATE parts SET content = {pack('[]')} WHERE id = 2", "does not begin with `axe_nb h"),
+        (f"UPDATE parts SET content = {pack(NOW + '[')} WHERE id = 2", "damaged: JSONDecodeError"),
+        (f"UPDATE parts SET content = {pack(NOW + '[]')} WHERE id = 2", "must be an object"),
+        (f"UPDATE parts SET content = {pack(NOW + '{}')} WHERE id = 2", '"at" is missing'),
+        (f"UPDATE parts SET content = {pack(LATER + '{}')} WHERE id = 2", "its version is 5.0"),
         ("DELETE FROM parts", "is missing"),
         ("DELETE FROM parts WHERE id = 1", "damaged"),
     ],
 )
-def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, old: Path) -> None:
-    with closing(sqlite3.connect(old)) as connection:
+def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Path) -> None:
+    run_echo()
+    axe_nb.history()
+    with closing(sqlite3.connect(kept)) as connection:
         connection.execute(change)
         connection.commit()
-    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}"):
+    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}") as error:
         axe_nb.load(1)
+    assert "\n" not in error.value.message
+    assert [row.id for row in axe_nb.history()] == [1]
+
+
+def test_a_row_in_which_a_byte_is_wrong_changes_no_text(kept: Path) -> None:
+    run_echo()
+    axe_nb.history()
+    rows = read_rows(kept, 1)
+    known = tell(rows)
+    for number, row in enumerate(rows):
+        for at in range(len(row)):
+            wrong = row[:at] + bytes([row[at] ^ 1]) + row[at + 1 :]
+            with contextlib.suppress(ConfigError):  # some bits mean nothing
+                assert tell([*rows[:number], wrong, *rows[number + 1 :]]) == known
+
+
+def tell(rows: list[bytes]) -> RunResult:
+    tree = Tree()
+    tree.read(rows)
+    return tree.make_result()
+
+
+@pytest.mark.req("D-61")
+def test_a_later_minor_version_is_used(kept: Path) -> None:
+    run_echo("First")
+    axe_nb.history()
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.executescript(
+            "ALTER TABLE runs ADD COLUMN mood REAL; PRAGMA user_version = 2099"
+        )
+        start = decompress(read_rows(kept, 1)[0])
+        later = pack(start.replace("history 4.0\n{", 'history 4.7\n{"mood":"good",'))
+        connection.execute(f"UPDATE parts SET content = {later} WHERE id = 1")
+        connection.commit()
+    find_writer(kept).close()
+    assert problems(run_echo("Second")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
+    assert axe_nb.load(1).text == "You said: First"
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
 from axe_nb.run_history.history import delete_run
+from axe_nb.run_history.parts import Tree
+from axe_nb.run_history.writer import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.chains import count_text, run_chain
-from tests.protocols import BRIEF
-from tests.run_history.rows import inflate, read_rows
+from tests.protocols import BRIEF, PROTOCOLS, provider_of
+from tests.run_history.rows import read_rows, read_text
 from tests.run_history.trees import define_tree
 
 
@@ -174,7 +178,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
 
 
 def test_a_line_magic_lists_the_runs(kept: Path) -> None:
-    from axe_nb.nb.line_magic import run_command
+    from axe_nb.notebook.line_magic import run_command
 
     define_echo()
     axe_nb.run("echo", "Hello")
@@ -251,7 +255,7 @@ def test_no_secret_reaches_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch)
     assert secrets["MY_API_KEY"] in result.text
     axe_nb.history()
     content = b"".join(path.read_bytes() for path in kept.parent.iterdir())
-    plain = inflate(read_rows(kept, 1))
+    plain = read_text(kept, 1)
     assert "look" in plain
     for text in ("hunter2", "kQ/7", "0123456789", "b-cookie"):
         assert text.encode() not in content
@@ -281,8 +285,7 @@ def test_a_secret_that_a_stream_spells_out_is_not_kept(
     assert result.text == "It is abcdefgh12345678."
     loaded = axe_nb.load(1)
     assert loaded.text == "It is ***."
-    assert result.exchanges[0].reply
-    assert loaded.exchanges[0].reply is None
+    assert "efgh1234" not in read_text(kept, 1)
 
 
 def test_texts_of_every_kind_are_kept(kept: Path) -> None:
@@ -334,3 +337,66 @@ def test_a_run_takes_little_more_room_than_its_texts(
     with closing(sqlite3.connect(kept)) as connection:
         (size,) = connection.execute("SELECT sum(length(content)) FROM parts").fetchone()
     assert size < 0.4 * count_text(result), "they repeat"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept: Path) -> None:
+    prose = " ".join(" ".join(topics.values()).split())
+
+    @axe_nb.tool
+    def look(what: str) -> str:
+        find_writer(kept).flush(5)
+        return prose[-220 * int(what) :][:20]
+
+    @script("talker")
+    def talker(request: Request) -> Iterator[object]:
+        yield from re.findall(r"\s*\S+", prose[200 * request.turn :][:200])
+        if request.turn < 12:
+            yield call("look", what=str(request.turn))
+
+    agent = Agent(name="talker", model=f"{provider_of(protocol)}/talker", tools=("look",))
+    with script_server(protocol):
+        result = axe_nb.run(agent, "Talk", stream=True)
+    assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
+    assert sum(map(len, read_rows(kept, 1))) < 2 * count_text(result)
+
+
+def test_what_the_turns_of_a_tree_share_is_kept_once(kept: Path, tmp_path: Path) -> None:
+    @axe_nb.tool
+    def look(what: str) -> str:
+        """Looks at something, in a long text
+        about all that the tool does, which no model needs to read, but which makes
+        its description so long that it is worth the reference, also in the file of
+        a run that is kept.
+        """
+        return what
+
+    @script("looker")
+    def looker(request: Request) -> Any:
+        return call("look", what="it") if request.turn < 5 else "done"
+
+    prompt = "You look at things. " * 20
+    agent = Agent(name="looker", model="script/looker", system_prompt=prompt, tools=("look",))
+    result = axe_nb.run(agent, "Go")
+    loaded = axe_nb.load(1)
+    result.save(tmp_path / "run.axe")
+    for again in (loaded, axe_nb.load(tmp_path / "run.axe")):
+        assert [one.system for one in again.exchanges] == [prompt] * 5
+        assert [one.tools for one in again.exchanges] == [result.exchanges[0].tools] * 5
+    kept_once = prompt.strip(), "worth the reference"
+    for text in (read_text(kept, 1), (tmp_path / "run.axe").read_text("utf-8")):
+        # the agent's own definition has its prompt, too
+        assert [text.count(part) for part in kept_once] == [2, 1]
+
+
+def test_a_run_is_loaded_up_to_the_last_row_that_was_written(kept: Path) -> None:
+    result = run_chain("openai", streams=True)
+    axe_nb.history()
+    turns = []
+    for number in range(1, len(read_rows(kept, 1)) + 1):
+        tree = Tree()
+        tree.read(read_rows(kept, 1)[:number])
+        turns.append(tree.make_result().turns)
+    assert turns == sorted(turns)
+    assert turns[0] == 0
+    assert turns[-1] == result.turns

@@ -1,0 +1,468 @@
+"""Dataclasses as JSON data and back, by their own type hints, without loss: the form of all files.
+
+A new field is kept without a change here. What the exchanges of a run share (system prompts, tools)
+and pictures are parts: each is written once, and referred to by its digest. Secrets are removed on
+the way.
+Source: product.md "Python" (`from_dict`, `to_dict(full=True)`); D-60, D-61.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from base64 import b64decode
+from collections import abc
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
+
+from axe_nb.errors import (
+    AxeError,
+    CassetteMiss,
+    ConfigError,
+    ExpectationError,
+    ProviderError,
+    RunError,
+)
+from axe_nb.jsonable import jsonable
+from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import Filter
+from axe_nb.text import cut_chars, quote
+
+T = TypeVar("T")
+
+PARTS = "by_digest"
+"""Key of the parts, digest → value, beside the data that refers to them."""
+
+PART = "digest"
+"""Only key of what refers to a part."""
+
+IS_PART = "is_part"
+"""Key of the metadata of a field whose long values are parts."""
+
+SHORT = 200
+"""Characters of JSON; shorter values do not become parts."""
+
+DIGITS = 20
+"""Hexadecimal digits of a digest."""
+
+MAX_INTEGER = 2**63
+"""Exclusive bound of integers, far above any count; larger ones could not even be shown."""
+
+ERRORS: Mapping[str, type[AxeError]] = {
+    kind.__name__: kind
+    for kind in (AxeError, CassetteMiss, ConfigError, ExpectationError, ProviderError, RunError)
+}
+"""The exceptions that can be kept; a subclass is kept as the nearest of them."""
+
+
+class Parts:
+    """The parts of one file."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        """Digest → value, of all that were written or read."""
+        self._new: dict[str, Any] = {}
+        """Those of the value that is written now."""
+        self._written: dict[int, tuple[Any, str, Any]] = {}
+        """Identity of an object → the object, its digest and value: most are written again."""
+        self._made: dict[str, Any] = {}
+        """Digest → what was made of the value."""
+
+    def write(self, value: Any, make: Callable[[], Any]) -> Any:
+        """Returns what refers to a value; a short value itself.
+
+        Args:
+            value: the value.
+            make: returns it as JSON data.
+        """
+        known = self._written.get(id(value))
+        if known is None:
+            made = make()
+            text = json.dumps(made)
+            if len(text) < SHORT:
+                return made
+            digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+            known = self._written[id(value)] = value, digest, made
+        return self.refer(*known[1:])
+
+    def refer(self, digest: str, value: Any) -> dict[str, str]:
+        """Returns what refers to a value with a digest."""
+        if digest not in self.values:
+            self._new[digest] = value
+        return {PART: digest}
+
+    def read(self, value: Any, at: str, make: Callable[[Any], T]) -> T:
+        """Returns what was made of a value, which may refer to a part.
+
+        Raises:
+            ConfigError: the part is missing, or wrong.
+        """
+        if not (isinstance(value, dict) and value.keys() == {PART}):
+            return make(value)
+        digest = value[PART]
+        if not isinstance(digest, str) or digest not in self.values:
+            raise ConfigError(f"a part is missing: {quote(cut_chars(at, 200, '…'))}")
+        if digest not in self._made:
+            self._made[digest] = make(self.values[digest])
+        return cast(T, self._made[digest])
+
+    def begin(self) -> None:
+        """Begins a value, after one that may have failed."""
+        self._new = {}
+
+    def take(self) -> dict[str, Any]:
+        """Returns the parts that the value is the first to refer to."""
+        self.values.update(self._new)
+        return self._new
+
+    def add(self, values: Any) -> None:
+        """Adds parts that were read.
+
+        Raises:
+            ConfigError: they are none.
+        """
+        if not isinstance(values, dict):
+            raise make_error(PARTS, "an object", values)
+        self.values.update(values)
+
+
+class Writer(NamedTuple):
+    """The filter and the parts that values are written with."""
+
+    clean: Filter | None
+    parts: Parts
+
+    def text(self, value: Any) -> str:
+        """Returns any value as text, without secrets."""
+        text = value if type(value) is str else str(jsonable(value))
+        return self.clean.text(text) if self.clean else text
+
+    def any(self, value: Any) -> Any:
+        """Returns a value of any type as JSON data, without secrets."""
+        return self.clean.json(jsonable(value)) if self.clean else jsonable(value)
+
+
+class Form(NamedTuple):
+    """A type as JSON."""
+
+    write: Callable[[Any, Writer], Any]
+    read: Callable[[Any, str, Parts], Any]
+    """(JSON data, its place, parts) -> value. Raises ConfigError."""
+
+
+class Field(NamedTuple):
+    """One field of a record."""
+
+    name: str
+    form: Form
+    default: Any
+    """`MISSING` if the field is required."""
+
+
+MISSING = dataclasses.MISSING
+
+
+def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
+    """Returns a dataclass as JSON data: the fields that differ from their defaults.
+
+    What JSON cannot hold, which only the user's own code can put into a conversation, becomes a
+    list if it is a tuple, else a text. Bytes become text, those that are not UTF-8 half characters.
+
+    Args:
+        clean: applied to the texts and keys that come from people, models and tools.
+        parts: those that the file has already; None = it has none.
+
+    Raises:
+        ConfigError: it is nested too deeply.
+    """
+    parts = Parts() if parts is None else parts
+    parts.begin()
+    try:
+        kind: Any = type(value)
+        data: dict[str, Any] = _find_form(kind).write(value, Writer(clean, parts))
+    except RecursionError:
+        raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
+    new = parts.take()
+    return {**data, PARTS: new} if new else data
+
+
+def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
+    """Returns the dataclass that the data was made of; unknown keys are ignored.
+
+    Args:
+        parts: those of the file that were read before the data; its own are added.
+
+    Raises:
+        ConfigError: a value is missing or wrong, or nested too deeply; names its place.
+    """
+    parts = Parts() if parts is None else parts
+    try:
+        if isinstance(data, dict) and PARTS in data:
+            parts.add(data[PARTS])
+        hint: Any = kind
+        return cast(T, _find_form(hint).read(data, "", parts))
+    except RecursionError:
+        raise ConfigError(f"{kind.__name__} is nested too deeply to read") from None
+
+
+def make_error(at: str, wanted: str, value: object) -> ConfigError:
+    """Returns the error for a wrong value at a place."""
+    where = quote(cut_chars(at, 200, "…")) if at else "the data"
+    return ConfigError(f"{where} must be {wanted}, not {_describe(value)}")
+
+
+def _describe(value: object) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str() | bool() | None:
+            return cut_chars(json.dumps(value), 60, "…")
+        case int() | float() if abs(value) < MAX_INTEGER:
+            return str(value)
+    return f"an unsupported {type(value).__name__}"
+
+
+def _make_scalar(
+    wanted: str,
+    fits: Callable[[Any], bool],
+    write: Callable[[Any, Writer], Any],
+    make: Callable[[Any], Any] = lambda value: value,
+) -> Form:
+    def read(value: Any, at: str, _: Parts) -> Any:
+        if not fits(value):
+            raise make_error(at, wanted, value)
+        return make(value)
+
+    return Form(write, read)
+
+
+def _write_plain(value: Any, _: Writer) -> Any:
+    return jsonable(value)
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and -MAX_INTEGER < value < MAX_INTEGER
+
+
+def _write_bytes(value: bytes, to: Writer) -> str:
+    return to.text(value.decode("utf-8", "surrogateescape"))
+
+
+def _read_bytes(value: Any, at: str, _: Parts) -> bytes:
+    try:
+        return bytes(value.encode("utf-8", "surrogateescape"))
+    except (AttributeError, UnicodeEncodeError):
+        raise make_error(at, "bytes encoded as text", value) from None
+
+
+def _write_pieces(value: Iterable[bytes], to: Writer) -> list[str]:
+    """Returns the pieces of one body, as a single one if it holds a secret, which they may cut."""
+    plain = Writer(None, to.parts)
+    pieces = list(value)
+    whole = b"".join(pieces)
+    if (cleaned := _write_bytes(whole, to)) != _write_bytes(whole, plain):
+        return [cleaned]
+    return [_write_bytes(piece, plain) for piece in pieces]
+
+
+def write_picture(picture: Picture, to: Writer) -> dict[str, str]:
+    """Returns what refers to a picture; no filter changes its bytes."""
+    return to.parts.refer(picture.digest[:DIGITS], picture.base64)
+
+
+def read_picture(value: Any, at: str, parts: Parts) -> Picture:
+    """Returns the picture that is referred to.
+
+    Raises:
+        ConfigError: its bytes are missing, damaged or those of another one.
+    """
+    picture = parts.read(value, at, partial(_read_picture, at))
+    if not (isinstance(value, dict) and picture.digest.startswith(value[PART])):
+        raise ConfigError(f"the picture {quote(cut_chars(at, 200, '…'))} does not match its digest")
+    return picture
+
+
+def _read_picture(at: str, text: Any) -> Picture:
+    try:
+        return Picture(b64decode(text, validate=True))
+    except (ConfigError, TypeError, ValueError) as error:
+        where = quote(cut_chars(at, 200, "…"))
+        raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
+
+
+ANY = _make_scalar("any value", lambda _: True, lambda value, to: to.any(value), jsonable)
+
+SCALARS: Mapping[object, Form] = {
+    Any: ANY,
+    object: ANY,
+    str: _make_scalar("a string", lambda v: type(v) is str, lambda value, to: to.text(value)),
+    bytes: Form(_write_bytes, _read_bytes),
+    bool: _make_scalar("true or false", lambda value: type(value) is bool, _write_plain),
+    int: _make_scalar("an integer", _is_integer, _write_plain),
+    float: _make_scalar(
+        "a number", lambda value: type(value) is float or _is_integer(value), _write_plain, float
+    ),
+    Picture: Form(write_picture, read_picture),
+}
+
+
+@cache
+def _find_form(hint: Hashable) -> Form:
+    """Returns the form of a type.
+
+    Raises:
+        TypeError: it has none.
+    """
+    origin: Any = typing.get_origin(hint) or hint
+    arguments = typing.get_args(hint)
+    if origin in SCALARS:
+        return SCALARS[origin]
+    if origin is Literal:
+        return Form(_write_plain, partial(_read_choice, arguments))
+    if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
+        return _make_optional(_find_form(arguments[0]))
+    if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
+        form = _make_tuple(_find_form(arguments[0]))
+        return form._replace(write=_write_pieces) if arguments[0] is bytes else form
+    if origin in (abc.Mapping, dict):
+        return _make_mapping(_find_form(arguments[1]))
+    if isinstance(origin, type) and issubclass(origin, AxeError):
+        return Form(_write_error, partial(_read_error, origin))
+    if isinstance(origin, type) and dataclasses.is_dataclass(origin):
+        return _make_record(origin)
+    raise TypeError(f"{hint} cannot be represented as JSON")
+
+
+def _read_choice(options: tuple[Any, ...], value: Any, at: str, _: Parts) -> Any:
+    for option in options:
+        if type(option) is type(value) and option == value:
+            return option
+    wanted = ", ".join(json.dumps(option) for option in options)
+    raise make_error(at, f"one of {wanted}", value)
+
+
+def _make_optional(form: Form) -> Form:
+    return Form(
+        lambda value, to: None if value is None else form.write(value, to),
+        lambda value, at, parts: None if value is None else form.read(value, at, parts),
+    )
+
+
+def _make_tuple(item: Form) -> Form:
+    def read(value: Any, at: str, parts: Parts) -> Any:
+        if not isinstance(value, list):
+            raise make_error(at, "a list", value)
+        return tuple(item.read(one, f"{at}[{number}]", parts) for number, one in enumerate(value))
+
+    return Form(lambda value, to: [item.write(one, to) for one in value], read)
+
+
+def _make_mapping(item: Form) -> Form:
+    def write(value: Any, to: Writer) -> Any:
+        if item is ANY:
+            return to.any(value)
+        return {to.text(key): item.write(one, to) for key, one in value.items()}
+
+    def read(value: Any, at: str, parts: Parts) -> Any:
+        if not isinstance(value, dict):
+            raise make_error(at, "an object", value)
+        return {str(key): item.read(one, f"{at}.{key}", parts) for key, one in value.items()}
+
+    return Form(write, read)
+
+
+def _make_part(form: Form) -> Form:
+    """Returns the form of a field whose long values are parts."""
+    return Form(
+        lambda value, to: to.parts.write(value, lambda: form.write(value, to)),
+        lambda value, at, parts: parts.read(value, at, lambda one: form.read(one, at, parts)),
+    )
+
+
+@cache
+def _list_fields(kind: type) -> tuple[Field, ...]:
+    """Returns the fields of a dataclass, without those that no one can set."""
+    hints = typing.get_type_hints(kind)
+    found = []
+    for field in dataclasses.fields(kind):
+        if field.init:
+            form = _find_form(hints[field.name])
+            made = field.default_factory
+            default = field.default if made is MISSING else made()
+            form = _make_part(form) if IS_PART in field.metadata else form
+            found.append(Field(field.name, form, default))
+    return tuple(found)
+
+
+def _write_fields(
+    value: Callable[[str], Any], fields: Iterable[Field], to: Writer
+) -> dict[str, Any]:
+    data = {}
+    for name, form, default in fields:
+        own = value(name)
+        if own is not default and (type(own) is not type(default) or own != default):
+            data[name] = form.write(own, to)
+    return data
+
+
+def _read_fields(data: Any, fields: Iterable[Field], at: str, parts: Parts) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise make_error(at, "an object", data)
+    values = {}
+    for name, form, default in fields:
+        place = f"{at}.{name}" if at else name
+        if name in data:
+            values[name] = form.read(data[name], place, parts)
+        elif default is MISSING:
+            raise ConfigError(f"{quote(place)} is missing")
+    return values
+
+
+def _make_record(kind: type) -> Form:
+    return Form(
+        lambda value, to: _write_fields(partial(getattr, value), _list_fields(kind), to),
+        lambda data, at, parts: kind(**_read_fields(data, _list_fields(kind), at, parts)),
+    )
+
+
+@cache
+def _list_arguments(kind: Any) -> tuple[Field, ...]:
+    """Returns what the constructor takes, and the place, which is set later."""
+    hints = typing.get_type_hints(kind.__init__)
+    defaults = kind.__init__.__kwdefaults__ or {}
+    arguments = [
+        Field(name, _find_form(hint), defaults.get(name, MISSING))
+        for name, hint in hints.items()
+        if name != "return"
+    ]
+    return (*arguments, Field("place", SCALARS[str], ""))
+
+
+def _write_error(error: AxeError, to: Writer) -> dict[str, Any]:
+    kind: Any = next(kind for kind in type(error).__mro__ if kind in ERRORS.values())
+
+    def value(name: str) -> Any:
+        if name == "message" and isinstance(error, ProviderError):
+            return error.detail  # without the category, which the constructor puts before it
+        return getattr(error, name)
+
+    return {"type": kind.__name__, **_write_fields(value, _list_arguments(kind), to)}
+
+
+def _read_error(base: type[AxeError], data: Any, at: str, parts: Parts) -> AxeError:
+    if not isinstance(data, dict):
+        raise make_error(at, "an object", data)
+    known = tuple(name for name, kind in ERRORS.items() if issubclass(kind, base))
+    place = f"{at}.type" if at else "type"
+    kind: Any = ERRORS[_read_choice(known, data.get("type"), place, parts)]
+    values = _read_fields(data, _list_arguments(kind), at, parts)
+    where = values.pop("place", "")
+    error: AxeError = kind(**values)
+    error.place = where
+    return error

@@ -1,1 +1,0 @@
-"""Dataclasses as JSON data and back, by their type hints, without loss."""

@@ -1,0 +1,288 @@
+"""A tree of runs as the rows of the history, one for each event, and back.
+
+A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
+end of a run leaves out what follows from its other rows.
+Source: D-59, D-60, D-61; product.md "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from axe_nb.data_files import format_header, parse_header
+from axe_nb.endings import make_metadata
+from axe_nb.errors import ConfigError
+from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
+from axe_nb.recording.place import order_of
+from axe_nb.records import Parts, from_json, to_json
+from axe_nb.redaction import Filter
+from axe_nb.results import RunResult, Turn
+
+DIED = "the process ended during this run; what was answered by then is kept"
+
+Known = Literal[
+    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
+    "exchanges",
+]  # fmt: skip
+"""A field of a result that usually follows from the events."""
+
+KNOWN: tuple[Known, ...] = get_args(Known)
+
+LEVEL = 1
+"""Compression level: higher ones gain little."""
+
+WORDS = (
+    b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
+    b'"pictures","task","messages","log","exchanges"],"children":["0.1","times":[{"kind":"run",'
+    b'"began":0.0,"ended":0.},{"kind":"model","began":0.,"ended":0.,"turn":,{"kind":"tool",'
+    b'"definitions":{"root":{"values":{"name":"","error":{"type":"ProviderError","category":"'
+    b'server","message":"","cut":"cancelled","attempt":2,"depth":1,"task":"","prompt":"'
+    b'axe_nb history 4.0\n{"at":0.,"run":"0.1","result":{"call_id":"call_","content":"","name":""}}'
+    b'axe_nb history 4.0\n{"at":0.,"turn":{"run":"0","turn":1,"text":"","calls":[{"id":"call_",'
+    b'"name":"","arguments":{"}}],"stop_reason":"end_turn","tool_calls","usage":{"input_tokens":'
+    b',"output_tokens":,"cached_tokens":,"cost":0.00},"parallel":true,"exchanges":[{"turn":1,'
+    b'"model":"gpt-claude-","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
+    b'"},"system_ends":[0],"tools":{"digest":""},"params":{"max_tokens":"streaming":{"stream":true,'
+    b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
+    b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
+)
+"""Words that most rows have in common, for the compression: short rows take half as much."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+_LEFT_OUT: dict[str, Any] = {
+    one.name: "" if one.default is MISSING else one.default
+    for one in fields(RunResult)
+    if one.name in (*KNOWN, "children")
+}
+"""Field → the value that is not written."""
+
+
+def compress(text: str) -> bytes:
+    """Returns the text of a row as it is kept."""
+    packer = zlib.compressobj(LEVEL, zdict=WORDS)
+    return packer.compress(text.encode("utf-8", "surrogatepass")) + packer.flush()
+
+
+def decompress(row: bytes) -> str:
+    """Reverses `compress`.
+
+    Raises:
+        zlib.error, TypeError, ValueError: the row is damaged.
+    """
+    reader = zlib.decompressobj(zdict=WORDS)
+    text = reader.decompress(row).decode("utf-8", "surrogatepass")
+    if not reader.eof:
+        raise ValueError("a row was cut")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One event of a tree."""
+
+    at: float
+    """Seconds from the start of the root."""
+    run: str = "0"
+    start: RunStarted | None = None
+    history: tuple[Message, ...] = ()
+    """For the start of a root: the conversation that it continues."""
+    turn: TurnFinished | None = None
+    result: ToolResult | None = None
+    end: RunResult | None = None
+    """The result of the run, without the fields that follow from its other events."""
+    known: tuple[Known, ...] = ()
+    """The names of these fields."""
+    children: tuple[str, ...] = ()
+    """Ids, in call order."""
+    exchanges: tuple[Exchange, ...] = ()
+    """For the end: those of no turn."""
+
+
+@dataclass
+class RunSoFar:
+    """One run of a tree, made of its events."""
+
+    start: RunStarted
+    history: Sequence[Message] = ()
+    began: float = 0.0
+    latest: float = 0.0
+    """Time of its latest event; both in seconds from the start of the root."""
+    turns: list[TurnFinished] = field(default_factory=list)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    """Id of a call → its result."""
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def add(self, part: Part) -> None:
+        """Adds an event of the run."""
+        self.latest = part.at
+        self.exchanges += part.exchanges
+        if part.turn is not None:
+            self.turns.append(part.turn)
+            self.exchanges += part.turn.exchanges
+        if part.result is not None:
+            self.results[part.result.call_id] = part.result
+
+    def make_result(self, why: str) -> RunResult:
+        """Returns the result of the run if it were stopped after the latest event.
+
+        Args:
+            why: the error.
+        """
+        start = self.start
+        result = RunResult(
+            status="cancelled", error=why, id=start.run, origin=start.origin,
+            undo_id=start.undo_id,
+            turns=len(self.turns), tool_calls=len(self.results),
+            retries=sum(one.attempt > 1 for one in self.exchanges),
+            usage=sum((turn.usage for turn in self.turns), Usage()),
+            stop_reason=self.turns[-1].stop_reason if self.turns else "",
+            duration_ms=round((self.latest - self.began) * 1000), **self.list_known(),
+        )  # fmt: skip
+        if not start.parent:
+            return result
+        return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
+
+    def list_known(self) -> dict[Known, Any]:
+        """Returns the fields `KNOWN` of the result."""
+        start = self.start
+        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
+        values = (
+            text, start.agent, start.model, start.call_id, start.prompt, start.pictures, start.task,
+            tuple(self._list_messages()), tuple(map(self._log, self.turns)), tuple(self.exchanges),
+        )  # fmt: skip
+        return dict(zip(KNOWN, values, strict=True))
+
+    def _list_messages(self) -> list[Message]:
+        messages = close_open_calls(self.history)
+        messages.append(Message("user", self.start.prompt, pictures=self.start.pictures))
+        for turn in self.turns:
+            if turn.question:
+                messages.append(Message("user", turn.question))
+            response = turn.exchanges[-1].response if turn.exchanges else None
+            calls = () if response and response.is_cut else turn.calls
+            if turn.text.strip() or calls or (response and response.is_paused):
+                echo = response.echo if response else {}
+                messages.append(Message("assistant", turn.text, calls, echo=echo))
+            if results := self._find_results(turn):
+                messages.append(Message("tool", tool_results=results))
+        return messages
+
+    def _log(self, turn: TurnFinished) -> Turn:
+        return Turn(
+            turn.turn, turn.text, turn.calls, self._find_results(turn), turn.stop_reason,
+            turn.usage, turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
+            turn.server_calls, turn.sources,
+        )  # fmt: skip
+
+    def _find_results(self, turn: TurnFinished) -> tuple[ToolResult, ...]:
+        return tuple(self.results[call.id] for call in turn.calls if call.id in self.results)
+
+
+@dataclass
+class Tree:
+    """The runs of one root so far, in the process that runs them or as read."""
+
+    history: Sequence[Message] = ()
+    """The conversation that the root continues."""
+    runs: dict[str, RunSoFar] = field(default_factory=dict)
+    ends: dict[str, Part] = field(default_factory=dict)
+    """Run → its end."""
+    _shared: Parts = field(default_factory=Parts)
+    """Texts that earlier rows hold for later ones."""
+
+    def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
+        """Adds an event; returns its row, or None if none is kept of it.
+
+        Args:
+            event: the event.
+            at: its time, in seconds from the start of the root.
+            clean: removes secrets.
+
+        Raises:
+            ConfigError: it is nested too deeply.
+        """
+        part = self._make_part(event, round(at, 4))
+        if part is None:
+            return None
+        text = f"{format_header('history')}{_encode(to_json(part, clean, self._shared))}"
+        self._add(part)
+        return compress(text)
+
+    def _make_part(self, event: Event, at: float) -> Part | None:
+        match event:
+            case RunStarted():
+                history = () if event.parent else tuple(self.history)
+                return Part(at=at, run=event.run, start=event, history=history)
+            case TurnFinished() if event.run in self.runs:
+                return Part(at=at, run=event.run, turn=event)
+            case ToolFinished() if event.run in self.runs:
+                return Part(at=at, run=event.run, result=event.result)
+            case RunFinished() if event.run in self.runs:
+                return self._make_end(event.result, self.runs[event.run], at)
+        return None
+
+    def _make_end(self, result: RunResult, so_far: RunSoFar, at: float) -> Part:
+        left = result.exchanges[len(so_far.exchanges) :]
+        known = replace(so_far, exchanges=[*so_far.exchanges, *left]).list_known().items()
+        same = tuple(name for name, own in known if own == getattr(result, name))
+        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
+        children = tuple(child.id for child in result.children)
+        return Part(
+            at=at, run=so_far.start.run, end=end, known=same, children=children, exchanges=left
+        )
+
+    def _add(self, part: Part) -> None:
+        if part.start is not None:
+            self.runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
+            return
+        self.runs[part.run].add(part)
+        if part.end is not None:
+            self.ends[part.run] = part
+
+    def read(self, rows: Iterable[bytes]) -> None:
+        """Adds the events in rows of the history.
+
+        Raises:
+            ConfigError: they are damaged, or of another major version.
+        """
+        try:
+            for row in rows:
+                text = decompress(row)
+                _, begin = parse_header("history", text)
+                part = from_json(Part, json.loads(text[begin:]), self._shared)
+                order_of(part.run)
+                self._add(part)
+        except ConfigError as error:
+            raise ConfigError(f"part of it is damaged: {error.message}", hint=error.hint) from None
+        except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
+
+    def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
+        """Returns the result of a run with its children.
+
+        Args:
+            run: its id.
+            why: the error of runs without an end.
+
+        Raises:
+            ConfigError: its start is missing.
+        """
+        if run not in self.runs:
+            raise ConfigError("part of it is missing")
+        result, end = self.runs[run].make_result(why), self.ends.get(run)
+        if end is None or end.end is None:
+            begun = [one for one in self.runs if self.runs[one].start.parent == run]
+            children = sorted(begun, key=order_of)
+        else:
+            known = {name: getattr(result, name) for name in end.known}
+            result = replace(end.end, **known)
+            children = [one for one in end.children if one in self.runs]
+        below = (child for child in children if child.startswith(f"{run}."))
+        return replace(result, children=tuple(self.make_result(child, why) for child in below))

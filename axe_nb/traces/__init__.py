@@ -1,1 +1,0 @@
-"""OpenTelemetry spans of runs, where a program has set OpenTelemetry up."""
