@@ -16,14 +16,14 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors",
-    "patterns", "paths", "frames", "wire_log", "usage", "pictures",
+    "model_table", "invisible", "text", "redaction", "errors", "patterns",
+    "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
     "exchanges", "times",
-    "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
+    "conversion", "records", "provider_table", "agents",
     "data_files", "endings", "results", "events", "interpolation",
-    "threads", "clock", "prices", "limits", "sandbox", "tools", "providers",
-    "outputs", "scripting", "make_provider",
+    "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",
+    "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "forks", "session", "views", "exports", "diffs",
     "inspection", "commands", "cell_display", "front_end", "maps", "grids",

@@ -22,8 +22,7 @@ from axe_nb.agents.trust import is_outside, is_trusted
 from axe_nb.agents.workdir import find_workdir, is_from_file
 from axe_nb.errors import ConfigError
 from axe_nb.paths import find_names, follow_links, list_links, open_real_file
-from axe_nb.pictures.header import find_format
-from axe_nb.pictures.picture import Picture, format_bytes
+from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, quote
 
 RESOURCE = "mcp:"

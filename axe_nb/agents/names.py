@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
 
+from axe_nb.conversion.toml_tables import WrongValue
 from axe_nb.errors import ConfigError
 from axe_nb.model_table import suggest_model
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import WrongValue
 
 
 def check_name(name: str) -> None:
