@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from axe_nb.jsonable import jsonable
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.limits import RunStopped
 from axe_nb.redaction import Filter
 from axe_nb.results import Status
