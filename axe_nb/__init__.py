@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
-    from axe_nb.exports.export import export as export
     from axe_nb.grids.face import grid as grid
     from axe_nb.grids.grid import Grid as Grid
     from axe_nb.maps.face import amap as amap
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
+    from axe_nb.views.export import export as export
 
 _HOMES = {
     "Agent": "agents.agent",
@@ -75,7 +75,7 @@ _HOMES = {
         ),
         "errors",
     ),
-    "export": "exports.export",
+    "export": "views.export",
     "grid": "grids.face",
     "Grid": "grids.grid",
     **dict.fromkeys(("amap", "map"), "maps.face"),

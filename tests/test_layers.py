@@ -26,8 +26,8 @@ ROOMS = (
     "threads", "clock", "prices", "limits", "kept_files", "sandbox", "providers", "tools",
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "forks", "session", "views", "exports", "diffs",
-    "inspection", "commands", "cell_display", "front_end", "maps", "grids",
+    "run_history", "traces", "forks", "session", "views", "diffs",
+    "commands", "cell_display", "front_end", "maps", "grids",
     "undo", "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip

@@ -1,24 +1,31 @@
-"""Finds the turns, calls and runs of two trees that belong together.
+"""Finds the turns, calls and runs of two trees that belong together; the path of a tree.
 
-By agent, tool, arguments and prompt; never by position alone, nor by ids.
+By agent, tool, arguments and prompt; never by position alone, nor by ids. An item more or less does
+not shift the others: equal stretches are found first, what lies between them is paired by likeness,
+within a bounded number of comparisons.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
-from axe_nb.diffs.alignment import Likeness, align
-from axe_nb.diffs.texts import format_arguments
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 
+Likeness: TypeAlias = Callable[[int, int], float]
+"""(position in a, position in b) → their likeness, from 0 to 1."""
+
 MAX_CELLS = 10_000
-"""Turns, calls or runs compared between two that are certain."""
+"""Turns, calls or runs compared between two equal stretches."""
 
 MAX_CHARS, MAX_WORDS = 600, 40
 """Characters and words at the beginning of a text by which its likeness is judged."""
@@ -29,8 +36,52 @@ LEAST = 0.25
 _WORDS = re.compile(r"\w{1,40}")
 
 
-def _tell_result(result: ToolResult) -> Hashable:
-    return without_seconds(result), result.is_error, result.is_denied
+def align(
+    a: Sequence[Hashable], b: Sequence[Hashable], likeness: Likeness
+) -> list[tuple[int, int]]:
+    """Returns the pairs of positions that belong together, ascending on both sides.
+
+    Args:
+        a: the keys of one sequence; equal ones may be paired without a look at their likeness.
+        b: those of the other.
+        likeness: the likeness of two items that are not equal.
+    """
+    pairs: list[tuple[int, int]] = []
+    for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
+        if kind == "equal":
+            pairs += zip(range(first, end), range(first_b, end_b), strict=True)
+        elif kind == "replace":
+            pairs += _pair_by_likeness(range(first, end), range(first_b, end_b), likeness)
+    return pairs
+
+
+def _pair_by_likeness(a: range, b: range, likeness: Likeness) -> list[tuple[int, int]]:
+    """Returns the pairs of two stretches, the best first; in long ones, of similar position."""
+    half = max(1, MAX_CELLS // len(a) // 2)
+    gains = dict[tuple[int, int], float]()
+    for i in a:
+        centre = b.start + (i - a.start) * len(b) // len(a)
+        for j in range(max(b.start, centre - half), min(b.stop, centre + half)):
+            if (gain := likeness(i, j)) >= LEAST:
+                gains[i, j] = gain
+    pairs: list[tuple[int, int]] = []
+    for i, j in sorted(gains, key=lambda pair: -gains[pair]):
+        if all((i < k and j < n) or (i > k and j > n) for k, n in pairs):
+            pairs.append((i, j))
+    return sorted(pairs)
+
+
+def format_arguments(call: ToolCall) -> str:
+    """Returns the arguments as JSON, the same for equal ones; what is not an object as it is."""
+    return call.raw or format_value(call.arguments)
+
+
+def format_value(value: Any, indent: int | None = None) -> str:
+    """Returns a value as JSON, the same for equal ones."""
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
 def list_words(text: str) -> Set[str]:
@@ -42,11 +93,6 @@ def share(a: Set[str], b: Set[str]) -> float:
     """Returns the share of words that two texts have in common, from 0 to 1."""
     common = len(a & b)
     return common / (len(a) + len(b) - common) if a or b else 1.0
-
-
-def _weigh(likeness: float) -> float:
-    """Returns the gain of pairing two things: one good pair counts more than two poor ones."""
-    return likeness * likeness if likeness >= LEAST else 0.0
 
 
 @dataclass
@@ -100,7 +146,10 @@ class TurnFacts:
     """Equal for turns in which the same was said, called and returned."""
 
     def __post_init__(self) -> None:
-        told = tuple((c.key, c.result and _tell_result(c.result)) for c in self.calls)
+        results = ((call.key, call.result) for call in self.calls)
+        told = tuple(
+            (key, r and (without_seconds(r), r.is_error, r.is_denied)) for key, r in results
+        )
         self.key = self.turn.text, self.turn.asked, self.turn.closing, told
 
     def __str__(self) -> str:
@@ -168,16 +217,34 @@ def list_others(run: RunResult) -> list[RunResult]:
     return [child for child in run.children if child.call_id not in known]
 
 
-def pair_turns(a: Sequence[TurnFacts], b: Sequence[TurnFacts]) -> list[tuple[int, int]]:
-    """Returns the positions of turns that belong together."""
-    return _align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
+Item = TypeVar("Item")
+
+
+def pair_turns(
+    a: Sequence[TurnFacts], b: Sequence[TurnFacts]
+) -> Iterator[tuple[TurnFacts | None, TurnFacts | None]]:
+    """Yields the turns that belong together, and those that are there on one side only."""
+    pairs = align([t.key for t in a], [t.key for t in b], lambda i, j: a[i].likeness(b[j]))
+    return _list_pairs(a, b, pairs)
+
+
+def _list_pairs(
+    a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Item | None, Item | None]]:
+    at = at_b = 0
+    for i, j in [*pairs, (len(a), len(b))]:
+        yield from ((one, None) for one in a[at:i])
+        yield from ((None, one) for one in b[at_b:j])
+        if i < len(a):
+            yield a[i], b[j]
+        at, at_b = i + 1, j + 1
 
 
 def pair_calls(
     a: Sequence[CallFacts], b: Sequence[CallFacts]
 ) -> tuple[list[tuple[int, int]], Set[int]]:
     """Returns the positions of calls of one turn that belong together, and which of a moved."""
-    pairs = _align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j]))
+    pairs = align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j]))
     left = set(range(len(b))) - {j for _, j in pairs}
     places: dict[Hashable, list[int]] = {}
     for j in sorted(left, reverse=True):
@@ -191,20 +258,28 @@ def pair_calls(
     return sorted(pairs), moved
 
 
-def pair_runs(a: Sequence[RunResult], b: Sequence[RunResult]) -> list[tuple[int, int]]:
-    """Returns the positions of child runs that belong together."""
-    if len(a) == len(b) == 1:
-        return [(0, 0)]
+def pair_runs(
+    a: Sequence[RunResult], b: Sequence[RunResult]
+) -> Iterator[tuple[RunResult | None, RunResult | None]]:
+    """Yields the child runs that belong together, and those that are there on one side only."""
     words, words_b = ([list_words(run.task or run.prompt) for run in runs] for runs in (a, b))
 
     def compare(i: int, j: int) -> float:
-        is_same = a[i].agent == b[j].agent
-        return (0.5 if is_same else 0.0) + 0.5 * share(words[i], words_b[j])
+        return 0.5 * (a[i].agent == b[j].agent) + 0.5 * share(words[i], words_b[j])
 
-    return _align([(r.agent, r.prompt) for r in a], [(r.agent, r.prompt) for r in b], compare)
+    keys, keys_b = ([(run.agent, run.prompt) for run in runs] for runs in (a, b))
+    is_only = len(a) == len(b) == 1
+    return _list_pairs(a, b, [(0, 0)] if is_only else align(keys, keys_b, compare))
 
 
-def _align(
-    a: Sequence[Hashable], b: Sequence[Hashable], compare: Likeness
-) -> list[tuple[int, int]]:
-    return align(a, b, lambda i, j: _weigh(compare(i, j)), MAX_CELLS)
+def find_path(run: RunResult) -> Hashable:
+    """Returns the path: for each reply with calls, their tools and the runs that they started.
+
+    Calls of one reply are one step: two tools at once are not the same as one after the other.
+    """
+    replies = tuple(
+        tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
+        for turn in list_turns(run)
+        if turn.calls
+    )
+    return run.agent, replies, *map(find_path, list_others(run))

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from axe_nb.results import RunResult
 from axe_nb.text import plural
-from axe_nb.views.outline import MINOR, THOUGHT, Block, Entry, Outline
+from axe_nb.views.rows import MINOR, THOUGHT, Block, Entry, Outline
+from axe_nb.views.transcript import Transcript
+
+
+def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
+    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
+
+    Args:
+        result: a finished run, with any status.
+        name: the expression that gives `result`; texts that are cut point below it.
+    """
+    return "\n".join(as_lines(Outline(Transcript.of(result).whole, name)))
 
 
 def as_lines(outline: Outline) -> Iterator[str]:
@@ -22,7 +34,7 @@ def as_lines(outline: Outline) -> Iterator[str]:
     if (sources := outline.sources()).text:
         yield from _format_block(sources, "")
         yield ""
-    root = outline.entry(outline.root)
+    root = outline.tree
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
         yield from _format_block(warning, "")

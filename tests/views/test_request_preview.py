@@ -9,8 +9,8 @@ import pytest
 
 from axe_nb import cli, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.inspection.runs import LONG
 from tests.protocols import PROTOCOLS, provider_of
+from tests.views.requests import LONG
 
 AGENT = """\
 name = "lead"

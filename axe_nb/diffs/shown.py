@@ -1,24 +1,28 @@
-"""The difference of two trees in rows and texts, the same words for HTML and plain text. Pure.
+"""The difference of two trees in rows and texts, drawn as HTML and as text; their figures.
 
 All texts have passed the filter for secrets before they are compared word by word and cut. Nothing
-depends on time, so that a saved notebook is the same again.
-Source: product.md "Runs are recordings"; design README; D-60.
+depends on time, so that a saved notebook is the same again. HTML has no script and no style
+element: without any style, `del` and `ins` still show what changed. Text has `[-gone-]{+new+}`, as
+`git diff --word-diff`.
+Source: product.md "Notebook", "Runs are recordings"; design README; D-60.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
-from axe_nb.diffs.change import Change, RunPair, TurnPair, find_first, list_changes
-from axe_nb.diffs.excerpts import LEAST, reveal, shorten
-from axe_nb.diffs.figures import SECONDS, Figure
-from axe_nb.diffs.words import Piece, compare_texts
+from axe_nb.diffs.compare import Change, RunPair, TurnPair, find_first, list_changes
+from axe_nb.diffs.words import LEAST, Piece, compare_texts, reveal, shorten
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
-from axe_nb.text import clean, format_dollars, format_seconds, one_line, plural
+from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
+from axe_nb.usage import Usage
+from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
+from axe_nb.views.html import LEVEL, PLAIN
 
 MAX_BLOCKS = 60
 """Changes whose texts are shown; others are counted."""
@@ -39,6 +43,59 @@ WHO = 60
 """Characters of a name."""
 
 SAME, DIFFERS = "=", "≠"
+
+TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
+"""Kind of a piece → its element and colour."""
+
+_DIFFERS = f"<b style=color:{COLOURS['limit']}>{DIFFERS}</b>"
+
+NUMBERS = 3
+"""Columns of numbers: of both trees, and the change."""
+
+MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
+
+
+SECONDS = "seconds"
+"""The name of the figure that is never the same twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of each tree."""
+
+    name: str
+    a: float | None
+    """None if it is unknown, as the price of a model may be."""
+    b: float | None
+
+    @property
+    def change(self) -> float | None:
+        """The second minus the first; None if either is unknown."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+
+def _sum(read: Callable[[RunResult], int]) -> Callable[[RunResult, Usage], int]:
+    return lambda run, usage: sum(map(read, run.walk()))
+
+
+READERS: Mapping[str, Callable[[RunResult, Usage], float | None]] = {
+    "turns": _sum(lambda run: run.turns),
+    "tool calls": _sum(lambda run: run.tool_calls),
+    "sub-agents": lambda run, usage: sum(1 for _ in run.walk()) - 1,
+    "retries": _sum(lambda run: run.retries),
+    "input tokens": lambda run, usage: usage.input_tokens,
+    "output tokens": lambda run, usage: usage.output_tokens,
+    "cached tokens": lambda run, usage: usage.cached_tokens,
+    "cost": lambda run, usage: run.total_cost,
+    SECONDS: lambda run, usage: run.duration_ms / 1000,
+}
+"""Name of a figure → how it is read from a tree and the tokens of it; cost is in US dollars."""
+
+
+def list_figures(a: RunResult, b: RunResult) -> tuple[Figure, ...]:
+    """Returns the figures of two trees, all runs below them included."""
+    usage, usage_b = a.total_usage, b.total_usage
+    return tuple(Figure(name, read(a, usage), read(b, usage_b)) for name, read in READERS.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +322,8 @@ def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
     """Returns a note on turns or runs without changes."""
     turns = [part for part in parts if isinstance(part, TurnPair)]
     runs = [part for part in parts if isinstance(part, RunPair)]
-    names = [f"turn {turn.a.number}" for turn in turns] + [_name(run.a) for run in runs]
+    names = [f"turn {turn.a.number}" for turn in turns]
+    names += [f"{_show(name_run(run.a.agent, run.a.model))} {_show(run.a.id)}" for run in runs]
     if len(names) == 1:
         return f"{SAME} {names[0]}: the same"
     what = plural(len(turns), "turn") if turns else plural(len(runs), "run")
@@ -273,5 +331,102 @@ def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
     return f"{SAME} {what}{numbers}: the same"
 
 
-def _name(run: RunResult) -> str:
-    return f"{_show(name_run(run.agent, run.model))} {_show(run.id)}"
+def format_html(outline: Outline) -> str:
+    """Returns the difference as HTML."""
+    sign = f"<b style=color:{COLOURS['good']}>{SAME}</b>" if outline.is_same else _DIFFERS
+    return (
+        f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
+        f"<div>{sign} <b>{_escape(outline.who)}</b> "
+        f"<span style=opacity:{MUTED}>{_escape(outline.summary)}</span></div>"
+        f"{_format_table(outline.rows)}"
+        f"<div style=opacity:{MUTED}>{_escape(outline.same_figures)}</div>"
+        f"{_draw_parts(outline.parts)}</div>"
+    )
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=False)
+
+
+def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    (_, a, b, change), *figures = rows
+    names = ((a, GONE), (b, NEW))
+    heads = (f"<span style=background:{hue}>{_escape(name)}</span>" for name, hue in names)
+    head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, change))
+    body = "".join(
+        f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in figures
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _draw_parts(parts: Sequence[Part]) -> str:
+    return "".join(map(_draw_part, parts))
+
+
+def _draw_part(part: Part) -> str:
+    if isinstance(part, str):
+        return f"<div style=opacity:{MUTED}>{_escape(part)}</div>"
+    if isinstance(part, Block):
+        return _draw_block(part)
+    return (
+        f"<details{' open' if part.is_open else ''}><summary>{_DIFFERS} <b>{_escape(part.who)}</b> "
+        f"<small style=opacity:{MUTED}>{_escape(part.facts)}</small></summary>"
+        f"<blockquote style='{LEVEL}'>{_draw_parts(part.parts)}</blockquote></details>"
+    )
+
+
+def _draw_block(block: Block) -> str:
+    text = "".join(map(_tag, block.pieces))
+    rest = f"<small>… {_escape(block.rest)}</small>" if block.rest else ""
+    quoted = f"<pre style='{TEXT}'>{text}</pre>"
+    if block.is_line:
+        quoted = f" <code style=background:{SHADE};white-space:pre-wrap>{text}</code> "
+    return (
+        f"<div style=margin-left:{TEXT_MARGIN}><small style=opacity:{MUTED}>"
+        f"{_escape(block.label)}</small>{quoted}{rest}</div>"
+    )
+
+
+def _tag(piece: Piece) -> str:
+    if piece.kind == "same":
+        return _escape(piece.text)
+    name, colour = TAGS[piece.kind]
+    return f"<{name} style=background:{colour}>{_escape(piece.text)}</{name}>"
+
+
+def format_text(outline: Outline) -> str:
+    """Returns the difference as text."""
+    sign = SAME if outline.is_same else DIFFERS
+    lines = [
+        f"{sign} {outline.who}: {outline.summary}",
+        *(f"  {line}" for line in align_columns(outline.rows, right=NUMBERS)),
+        *([f"  {outline.same_figures}"] if outline.same_figures else []),
+        "",
+        *_format_parts(outline.parts, ""),
+    ]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _format_parts(parts: Sequence[Part], indent: str) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, str):
+            yield f"{indent}{part}"
+        elif isinstance(part, Entry):
+            yield f"{indent}{DIFFERS} {part.who} · {part.facts}"
+            yield from _format_parts(part.parts, indent + "  ")
+        else:
+            yield from _format_block(part, indent)
+
+
+def _format_block(block: Block, indent: str) -> Iterator[str]:
+    text = "".join(MARKS[piece.kind].format(piece.text) for piece in block.pieces)
+    if block.is_line:
+        yield f"{indent}{block.label}: {text}".rstrip()
+    else:
+        yield f"{indent}{block.label}:"
+        for line in text.split("\n"):
+            yield f"{indent}  {line}".rstrip()
+    if block.rest:
+        yield f"{indent}  … {block.rest}"

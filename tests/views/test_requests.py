@@ -11,10 +11,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, call, script
-from axe_nb.inspection.page import MAX_TEXT
-from axe_nb.inspection.sent import SentRequest
 from axe_nb.messages import ToolCall
-from tests.inspection.runs import LONG, define_tree, look_up, run
+from axe_nb.views.request import MAX_TEXT, SentRequest
+from tests.views.requests import LONG, define_tree, look_up, run
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.inspection.runs import as_lines, define_tree, look_up, run
 from tests.protocols import PROTOCOLS, provider_of
+from tests.views.requests import as_lines, define_tree, look_up, run
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
