@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from axe_nb import result_actions
-
 __version__ = "0.1.0"
 
 _MAGICS = ("axe", "axe_agent", "axe_grid")
@@ -58,86 +56,38 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agents.agent",
-    "ChildBudget": "agents.tables",
-    "Retry": "agents.tables",
-    "SubAgentsConfig": "agents.tables",
-    "TreeLimits": "agents.tables",
-    "AxeError": "errors",
-    "CassetteMiss": "errors",
-    "ConfigError": "errors",
-    "ExpectationError": "errors",
-    "ProviderError": "errors",
-    "Request": "messages",
-    "Response": "messages",
-    "RunError": "errors",
-    "RunResult": "results",
+    **dict.fromkeys(
+        ("ChildBudget", "Retry", "SubAgentsConfig", "TreeLimits"), "agents.tables"
+    ),
+    **dict.fromkeys(
+        (
+            "arun", "cassette", "define", "expect", "history", "last", "load", "mcp_prompt", "run",
+            "stream",
+        ),
+        "api",
+    ),
     "Step": "engine.person",
-    "ToolCall": "messages",
-    "Usage": "messages",
-    "amap": "maps.face",
-    "arun": "api",
-    "call": "messages",
-    "cassette": "api",
-    "define": "api",
-    "expect": "api",
+    **dict.fromkeys(
+        (
+            "AxeError", "CassetteMiss", "ConfigError", "ExpectationError", "ProviderError",
+            "RunError",
+        ),
+        "errors",
+    ),
     "export": "exports.export",
-    "Grid": "grids.grid",
     "grid": "grids.face",
-    "history": "api",
-    "last": "api",
-    "load": "api",
-    "map": "maps.face",
-    "mcp_prompt": "api",
-    "run": "api",
+    "Grid": "grids.grid",
+    **dict.fromkeys(("amap", "map"), "maps.face"),
+    **dict.fromkeys(("Request", "Response", "ToolCall", "Usage", "call"), "messages"),
+    "RunResult": "results",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
-    "stream": "api",
     "tool": "toolbox",
-    "ToolContext": "tools.tool",
-    "ToolError": "tools.tool",
-}
+    **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
+}  # fmt: skip
 """Public name → its module."""
 
-__all__ = [
-    "Agent",
-    "AxeError",
-    "CassetteMiss",
-    "ChildBudget",
-    "ConfigError",
-    "ExpectationError",
-    "Grid",
-    "ProviderError",
-    "Request",
-    "Response",
-    "Retry",
-    "RunError",
-    "RunResult",
-    "Step",
-    "SubAgentsConfig",
-    "ToolCall",
-    "ToolContext",
-    "ToolError",
-    "TreeLimits",
-    "Usage",
-    "amap",
-    "arun",
-    "call",
-    "cassette",
-    "define",
-    "expect",
-    "export",
-    "grid",
-    "history",
-    "last",
-    "load",
-    "map",
-    "mcp_prompt",
-    "run",
-    "script",
-    "script_server",
-    "stream",
-    "tool",
-]
+__all__ = [*sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
@@ -153,17 +103,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
-
-
-def _find_actions() -> Any:
-    from axe_nb import result_methods
-    from axe_nb.result_actions import ResultActions
-
-    actions: ResultActions = result_methods
-    return actions
-
-
-result_actions.provide(_find_actions)
 
 
 def _show(result: RunResult) -> None:
@@ -207,7 +146,7 @@ _offer_magics()
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Adds the magics, for `%load_ext axe_nb`; prints nothing, and may be called twice."""
-    from axe_nb.nb.magics import load
+    from axe_nb.notebook.magics import load
 
     load(shell)
     _register_tree_display()
@@ -215,7 +154,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Removes the magics, for `%unload_ext axe_nb`."""
-    from axe_nb.nb.magics import unload
+    from axe_nb.notebook.magics import unload
 
     unload(shell)
     for name in _MAGICS:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
-from axe_nb.commands.overrides import RunOptions, with_options_shown
 from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
+from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
+from axe_nb.session.overrides import RunOptions, with_options_shown
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -292,6 +293,41 @@ async def arun_shown(request: RunRequest, display: bool) -> RunResult:
     """Like `run_shown`, on the caller's own event loop."""
     handle = session.start(request)
     return _check(await drive_here(handle, make_view(display), find_approver()), request)
+
+
+def fork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
+    """See `RunResult.fork`."""
+    return run_shown(*_make_fork(result, place, changes))
+
+
+async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
+    """See `RunResult.afork`."""
+    return await arun_shown(*_make_fork(result, place, changes))
+
+
+def _make_fork(
+    result: RunResult, place: str | int | None, changes: dict[str, Any]
+) -> tuple[RunRequest, bool]:
+    """Returns the request of a fork, and True if it is shown.
+
+    Raises:
+        ConfigError: there is no such place, call or option.
+        AxeError: a tool forks: the fork would be no part of the tool's tree.
+    """
+    from axe_nb.forks.point import CHANGES, make_point
+
+    if is_inside():
+        raise AxeError(
+            "runs cannot be forked inside a tool",
+            hint="fork it in a cell or a script; tools start agents with ctx.delegate",
+        )
+    display = changes.pop("display", True)
+    given = {name: changes.pop(name) for name in CHANGES if name in changes}
+    if (prompt := given.get("prompt")) is not None:
+        given["prompt"] = Illustrated(*split_prompt(prompt))
+    point = make_point(result, place, **given)
+    options = session.fork_overrides(changes, CHANGES)
+    return RunRequest(agent=None, overrides=options, fork=point), display
 
 
 def _make_request(

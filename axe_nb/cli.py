@@ -22,9 +22,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.trust import check_link
-from axe_nb.commands.pages import paint
-from axe_nb.commands.parser import HelpAsked, Options, parse, parse_run
-from axe_nb.commands.program import command_of
+from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.redaction import redact
@@ -62,10 +60,6 @@ def _dispatch(words: Sequence[str] | None) -> int:
         if command.name == "run":
             return _run(parse_run(rest, "command"))
         return ACTIONS[command.name](parse(command, "command", rest))
-    except HelpAsked as asked:
-        stream = sys.stderr if asked.code else sys.stdout
-        print(paint(asked.page, stream), end="", file=stream, flush=True)
-        raise
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
@@ -75,7 +69,7 @@ def _dispatch(words: Sequence[str] | None) -> int:
 
 
 def _run(options: Options) -> int:
-    from axe_nb.doctor.expected_end import check_end, is_expected
+    from axe_nb.commands.actions import check_end, is_expected
     from axe_nb.expectations.check import check
 
     try:
@@ -95,7 +89,7 @@ def _run(options: Options) -> int:
 
 def _run_and_show(options: Options) -> RunResult | None:
     """Runs the agent and shows it; returns None for a dry run."""
-    from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
+    from axe_nb.commands.console import StatusLine, TextView, request_of, show_dry_run
     from axe_nb.session.drive import drive
     from axe_nb.session.session import session
 
@@ -144,7 +138,7 @@ def _make_approver(before: Callable[[], None]) -> Approver | None:
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import load_agents
+    from axe_nb.commands.actions import load_agents
 
     rows = [
         (name, agent.description if isinstance(agent, Agent) else f"({agent})")
@@ -158,8 +152,8 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import format_agent
     from axe_nb.agents.prompt import all_warnings
+    from axe_nb.commands.actions import format_agent
 
     agent = Agent.load(chosen.agent, chosen.agents_dir)
     _write("\n".join(format_agent(agent)))
@@ -206,7 +200,7 @@ def _init_config(chosen: argparse.Namespace) -> int:
 
 
 def _diagnose(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import diagnose
+    from axe_nb.commands.actions import diagnose
 
     found = diagnose(chosen.agents_dir)
     for finding in found:
@@ -215,7 +209,7 @@ def _diagnose(chosen: argparse.Namespace) -> int:
 
 
 def _review_trust(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import trust
+    from axe_nb.commands.actions import trust
 
     return 0 if trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
 
@@ -234,23 +228,29 @@ def _ask_on_stderr(prompt: str) -> str:
             return ""
 
 
+def _show_history(chosen: argparse.Namespace) -> int:
+    from axe_nb.commands.actions import show_history
+
+    _write(show_history(chosen.agent, chosen.delete))
+    return 0
+
+
 def _freeze(chosen: argparse.Namespace) -> int:
-    from axe_nb.notebooks.freeze import freeze
+    from axe_nb.testing.freeze import freeze
 
     return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
 
 
 def _check(chosen: argparse.Namespace) -> int:
-    from axe_nb.notebooks.check import check
+    from axe_nb.testing.check import check
 
     return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
 
 
 def _make_lesson(chosen: argparse.Namespace) -> int:
-    from axe_nb.notebooks.files import find_notebooks
-    from axe_nb.notebooks.lesson import write_student_copy
-    from axe_nb.notebooks.marking import mark_submissions
-    from axe_nb.notebooks.submission import choose_sandbox
+    from axe_nb.testing.files import find_notebooks
+    from axe_nb.testing.lesson import write_student_copy
+    from axe_nb.testing.marking import choose_sandbox, mark_submissions
 
     marks = chosen.submissions is not None
     options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}
@@ -271,14 +271,14 @@ def _make_lesson(chosen: argparse.Namespace) -> int:
 
 
 def _run_demo(chosen: argparse.Namespace) -> int:
-    from axe_nb.demo import show
+    from axe_nb.commands.demo import show
 
     show(_write, sys.stderr)
     return 0
 
 
 def _start(chosen: argparse.Namespace) -> int:
-    from axe_nb.starter import start
+    from axe_nb.commands.starter import start
 
     return start(chosen.notebook, _write, opens=not chosen.no_open)
 
@@ -297,6 +297,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "config init": _init_config,
     "doctor": _diagnose,
     "trust": _review_trust,
+    "history": _show_history,
     "freeze": _freeze,
     "check": _check,
     "lesson": _make_lesson,

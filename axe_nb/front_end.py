@@ -37,7 +37,7 @@ def make_line(display: bool) -> Line:
         return find_line()
     if sys.stderr is None or not sys.stderr.isatty():
         return NoLine()
-    from axe_nb.console import TerminalLine  # most runs need nothing of it
+    from axe_nb.commands.console import TerminalLine  # most runs need nothing of it
 
     return TerminalLine(sys.stderr)
 

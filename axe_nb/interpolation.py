@@ -23,7 +23,7 @@ from axe_nb.values.render import NoText
 LEFT_OUT = re.compile(
     r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE
 )
-"""A comment line of nbval, or one around a solution (`notebooks/lesson.py`)."""
+"""A comment line of nbval, or one around a solution (`testing/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
 """Maximum characters between the braces; longer text is not an expression."""

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
-    from axe_nb.notebooks.files import Book
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.modes import Mode
     from axe_nb.scripting.lookup import ScriptFunction
+    from axe_nb.testing.files import Book
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
     """TOML with `[[rule]]` tables, or these tables."""
@@ -179,7 +179,7 @@ def axe_notebook(request: pytest.FixtureRequest) -> AxeNotebook:
     cell fails or its output differs from the saved one. Returns the notebook with its new outputs,
     as nbformat reads it. `path` is relative to the test's folder; `timeout` is in seconds per cell.
     """
-    from axe_nb.notebooks.check import check_notebook
+    from axe_nb.testing.check import check_notebook
 
     def run(path: str | os.PathLike[str], *, timeout: float | None = None) -> Book:
         full = request.path.parent / path

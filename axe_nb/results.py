@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.agents.definitions import Definitions
 from axe_nb.data_files import write_data
@@ -28,11 +28,15 @@ from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.records import from_json, to_json
 from axe_nb.redaction import find_filter, redact
-from axe_nb.result_actions import Difference, Sent, Undone, find_actions
 from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
 from axe_nb.times import Lap
 from axe_nb.usage import add_costs
+
+if TYPE_CHECKING:
+    from axe_nb.diffs.run_diff import RunDiff
+    from axe_nb.inspection.sent import SentRequest
+    from axe_nb.undo import UndoneFiles
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -138,7 +142,10 @@ class RunResult:
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return find_actions().show_twin(self)
+        from axe_nb.front_end import is_notebook
+        from axe_nb.views import html
+
+        return {} if is_notebook() else html.twin(self)  # IPython has its own display of results
 
     def __axe_text__(self) -> str:
         """The text that stands for the run in prompts and results of tools."""
@@ -186,7 +193,7 @@ class RunResult:
         for child in self.children:
             yield from child.walk()
 
-    def request(self, place: str | int | None = None, protocol: str | None = None) -> Sent:
+    def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
         """Returns a request that was sent: its body, what fills the context, and what changed.
 
         Args:
@@ -198,15 +205,19 @@ class RunResult:
         Raises:
             ConfigError: there is no request at that place.
         """
-        return find_actions().find_request(self, place, protocol)
+        from axe_nb.inspection.sent import find_request
 
-    def diff(self, other: RunResult) -> Difference:
+        return find_request(self, place, protocol)
+
+    def diff(self, other: RunResult) -> RunDiff:
         """Returns the difference between this run and another, including all runs below them.
 
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        return find_actions().diff_runs(self, other)
+        from axe_nb.diffs.run_diff import diff_runs
+
+        return diff_runs(self, other)
 
     def fork(
         self,
@@ -233,16 +244,18 @@ class RunResult:
         Raises:
             ConfigError: there is no such place or call, before anything is sent.
         """
+        from axe_nb.api import fork
+
         changes = {"system_prompt": system_prompt, "reply": reply, "results": results}
-        made: RunResult = find_actions().fork(self, place, prompt=prompt, **changes, **options)
-        return made
+        return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
         """Like `fork`, on the caller's own event loop."""
-        made: RunResult = await find_actions().afork(self, place, **changes)
-        return made
+        from axe_nb.api import afork
 
-    def undo(self, *, force: bool = False, dry: bool = False) -> Undone:
+        return await afork(self, place, **changes)
+
+    def undo(self, *, force: bool = False, dry: bool = False) -> UndoneFiles:
         """Puts back the files that `write_file` and `edit_file` changed in this run and below it.
 
         Files that changed since are left. Commands and other tools are not undone.
@@ -254,7 +267,9 @@ class RunResult:
         Raises:
             ConfigError: this is the result of a child, or the kept files cannot be read.
         """
-        return find_actions().undo(self, force=force, dry=dry)
+        from axe_nb.undo import undo
+
+        return undo(self, force=force, dry=dry)
 
     def raise_for_status(self) -> RunResult:
         """Returns this result if the run completed.

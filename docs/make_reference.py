@@ -21,9 +21,9 @@ from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.servers import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
-from axe_nb.expectations.table import FORMS, MEASURES
+from axe_nb.expectations.measures import FORMS, MEASURES
 from axe_nb.limits import MAX_TURNS
-from axe_nb.nb.magics import AxeMagics
+from axe_nb.notebook.magics import AxeMagics
 from axe_nb.provider_table import PROVIDERS, ProviderTable
 from axe_nb.results import EXIT_CODES, Status
 from axe_nb.toml_tables.table import nested_table, toml_fields, type_name
@@ -117,8 +117,6 @@ VARIABLES: Mapping[str, str] = {
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
-    "NO_COLOR": "If set, help pages have no colours. They also have none if `TERM` is `dumb`, if "
-    "the output is not a terminal, and on Windows outside Windows Terminal (`WT_SESSION`).",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
     "once. SOCKS proxies are not supported.",
 }
@@ -261,8 +259,8 @@ def expectations() -> Iterator[str]:
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)
     yield (
-        "Measures are those of the whole tree, except for `text`, `task`, `error`, `status`, "
-        "`model`, `stop_reason` and `data`, which are the first agent's. Without a comparison, the "
+        "Measures are those of the whole tree, except for `text`, `error`, `status`, "
+        "`model` and `data`, which are the first agent's. Without a comparison, the "
         "measure must be neither zero nor empty, and `data.PATH` must exist."
     )
     kinds = {"list": "list of ", "number": "", "text": "", "data": ""}
@@ -273,8 +271,8 @@ def expectations() -> Iterator[str]:
     yield _table(["measure", "meaning", "example"], rows)
     yield (
         "A list is compared with a number by its length, and with `==`, `contains` and `~` item by "
-        "item. Numbers may have a unit: `5k`, `1.5M`, `$0.02`, `90s`, `500ms`, `2min`. `~` looks "
-        "for a regular expression, `contains` for a text; `!~` is the opposite of `~`."
+        "item. `~` looks for a regular expression, `contains` for a text; `!~` is the opposite of "
+        "`~`. Everything else is Python over `result.walk()`."
     )
 
 

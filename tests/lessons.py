@@ -12,8 +12,8 @@ from typing import Any
 
 import nbformat
 
-from axe_nb.notebooks.headless import make_environment, run_headless
-from axe_nb.notebooks.lesson import make_student_copy
+from axe_nb.testing.headless import make_environment, run_headless
+from axe_nb.testing.lesson import make_student_copy
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 SOLVED = sorted((FOLDER / "solutions").glob("*.ipynb"))

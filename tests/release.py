@@ -57,7 +57,7 @@ EXTRAS = {
         cost = asyncio.run(Prices().find_cost("openai/gpt-4o", Usage(1000, 1000)))
         if not cost:
             from axe_nb.agents.config import Config
-            from axe_nb.doctor.session import check_prices
+            from axe_nb.commands.doctor import check_prices
             raise SystemExit(check_prices(Config()).next_step)
     """,
     "mcp": """

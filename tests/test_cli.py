@@ -14,8 +14,6 @@ import pytest
 import axe_nb
 from axe_nb import cli
 from axe_nb.agents.trust import trust_file
-from axe_nb.commands.program import GROUPS
-from axe_nb.commands.table import commands_of
 
 TREE = {
     "lead": """
@@ -332,27 +330,6 @@ def test_one_model_can_be_put_under_a_whole_tree(tree: Path, axe) -> None:
     assert axe("run", "lead", "x", "--model-all", "script/echo").out == "x\n"
 
 
-def test_the_help_lists_every_command_and_says_what_is_not_there(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def help_of(*words: str) -> str:
-        with pytest.raises(SystemExit):
-            cli.main([*words, "--help"])
-        return capsys.readouterr().out
-
-    for command in commands_of("command").values():
-        use = command.use("command")
-        assert f"{use} " in help_of()
-        assert help_of(*command.words["command"].split()).startswith(
-            f"usage: {command.program('command')} "
-        )
-    assert "axe-nb config path" in help_of("config")
-    assert "axe-nb demo" not in help_of("config")
-    told = " ".join(help_of("run").split())
-    assert "--continue (each command is a new session" in told
-    assert "--raw (not needed: only cells interpolate {{ … }})" in told
-
-
 def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
     put("axe/agents/broken.toml", "nmae = 1")
     ran = axe("agents", "list")
@@ -502,18 +479,12 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
 
 
 USAGE = {
-    ("foo",): 'unknown command "foo"; known commands: agents, run, ',
+    ("foo",): 'unknown command "foo"; known commands: demo, start, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
     ("show", "lead"): 'unknown command "show"; did you mean "agents show"?',
     ("init",): 'unknown command "init"; did you mean "agents init" or "config init"?',
     ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
-    ("map",): 'unknown command "map"; it is a Python function: axe_nb.map',
-    ("grid",): 'unknown command "grid"; it is a cell magic in notebooks, %%axe_grid, and a '
-    "Python function, axe_nb.grid",
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
-    ("lab",): 'unknown command "lab"; axe-nb start opens a first notebook',
-    ("create", "critic"): 'unknown command "create"; axe-nb agents init NAME writes an agent',
-    ("chat",): 'unknown command "chat"; axe-nb run NAME "PROMPT" asks an agent',
     ("statr",): 'unknown command "statr"; did you mean "start"?',
     ("agent", "list"): 'unknown command "agent"; did you mean "agents"?',
     ("runn", "lead"): 'unknown command "runn"; did you mean "run"?',
@@ -590,18 +561,6 @@ def test_without_a_command_the_help_is_shown_as_an_error(
     assert written.err.startswith(f"usage: {' '.join(['axe-nb', *words])} ")
 
 
-def test_the_help_puts_first_steps_first_and_ends_with_examples(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["--help"])
-    told = capsys.readouterr().out
-    at = [told.index(f"\n{heading}\n") for heading in [*GROUPS, "Examples"]]
-    assert at == sorted(at)
-    assert told.index("  axe-nb demo ") < told.index("  axe-nb start ") < at[1]
-    assert told.count("\n  axe-nb start") == 2, "in its group and in the examples"
-
-
 @pytest.mark.req("D-81")
 def test_trust_shows_what_is_left_out_and_fails_if_no_one_can_say_yes(tree: Path, axe) -> None:
     trust_file().unlink()
@@ -654,3 +613,21 @@ class Terminal(io.StringIO):
 def test_a_prompt_with_an_equals_sign_is_sent_as_it_is_after_a_parameter(tree: Path, axe) -> None:
     ran = axe("run", "echo", "--param", "temperature=0", "x=1 is that right?")
     assert (ran.code, ran.out) == (0, "x=1 is that right?\n")
+
+
+@pytest.mark.req("D-61")
+def test_the_history_lists_runs_and_forgets_one(
+    tree: Path, axe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    for name in ("echo", "helper"):
+        assert axe("run", name, "-p", f"words for {name}").code == 0
+    shown = axe("history").out
+    assert "words for echo" in shown
+    assert "words for helper" in shown
+    assert "words for helper" not in axe("history", "echo").out
+    assert axe("history", "--delete", "1").out == "run 1 deleted from the history\n"
+    assert "words for echo" not in axe("history").out
+    gone = axe("history", "--delete", "1")
+    assert (gone.code, gone.out) == (2, "")
+    assert gone.err.startswith("error: the history has no run with the id 1")

@@ -10,8 +10,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent
+from axe_nb.commands.console import StatusLine, TextView
 from axe_nb.commands.parser import parse_run
-from axe_nb.console import StatusLine, TextView
 from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.results import RunResult

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parent.parent
 WITHOUT = """
 import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
-from axe_nb.doctor.session import check_prices
+from axe_nb.commands.doctor import check_prices
 from axe_nb.agents.config import Config
-from axe_nb.notebooks.files import load
+from axe_nb.testing.files import load
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import fit
 from tests.pictures.samples import png

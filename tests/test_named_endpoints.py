@@ -14,9 +14,8 @@ import axe_nb
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
-from axe_nb.doctor.agent_problems import problems
-from axe_nb.doctor.doctor import examine
-from axe_nb.doctor.finding import Finding
+from axe_nb.commands.agent_problems import problems
+from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
 from axe_nb.provider_table import PROVIDERS, describe_provider

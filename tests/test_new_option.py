@@ -73,10 +73,10 @@ def copy(tmp_path: Path) -> Path:
             top / folder,
             ignore=shutil.ignore_patterns("__pycache__", "*.png", "*.svg"),
         )
-    commands = top / "axe_nb" / "commands"
+    commands, session = (top / "axe_nb" / name for name in ("commands", "session"))
     add(commands / "options.py", '    Option(("--skill",)', ROW, after="\nOPTIONS: ")
-    add(commands / "overrides.py", "    skill: ", KEYWORD, after="class RunOptions")
-    add(commands / "overrides.py", "    skill: ", FIELD, after="class Overrides")
+    add(session / "overrides.py", "    skill: ", KEYWORD, after="class RunOptions")
+    add(session / "overrides.py", "    skill: ", FIELD, after="class Overrides")
     return top
 
 
@@ -93,7 +93,7 @@ def test_the_page_says_what_this_test_does() -> None:
     page = " ".join(PAGE.read_text("utf-8").split())
     assert (
         "A new option: one row in `OPTIONS` of `commands/options.py`, and a field of the row's "
-        "keyword in `Overrides` and in `RunOptions` of `commands/overrides.py`"
+        "keyword in `Overrides` and in `RunOptions` of `session/overrides.py`"
     ) in page
     assert "`python docs/make_reference.py` writes the page" in page
     assert "An option with the name of a key of agent files replaces that key" in page
@@ -133,6 +133,6 @@ def test_the_type_checker_knows_the_keyword(copy: Path, tmp_path: Path) -> None:
     ours = ("--follow-imports=silent", "--no-site-packages", "--ignore-missing-imports")
     words = ("-m", "mypy", *ours, cache, str(use))
     assert "Success" in python(copy, copy, *words)
-    add(copy / "axe_nb" / "commands" / "overrides.py", KEYWORD, "    # ", after="class RunOptions")
+    add(copy / "axe_nb" / "session" / "overrides.py", KEYWORD, "    # ", after="class RunOptions")
     with pytest.raises(AssertionError):
         python(copy, copy, *words)

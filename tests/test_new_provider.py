@@ -71,7 +71,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import init
 from axe_nb.agents.config import Config
 from axe_nb.make_provider import make
-from axe_nb.doctor.doctor import examine
+from axe_nb.commands.doctor import examine
 from axe_nb.session.session import session
 
 print(axe_nb.__file__)

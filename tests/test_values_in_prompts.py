@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import parse_run
 from axe_nb.commands.table import RUN
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import prompt_of
-from axe_nb.nb.option_line import read_words
+from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult
+from axe_nb.session.overrides import Overrides
 from axe_nb.tools.python_tool import tool_of
 from tests.calls import failure, run
 from tests.values.samples import Plain

@@ -1,14 +1,11 @@
 """The prose of help pages: what commands are for, at length, and examples.
 
-Every page has three examples, fewer only if its command takes nothing.
-
 Source: issue "Teaching and documentation".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from axe_nb.model_table import suggest_model, suggest_small
 
@@ -35,8 +32,15 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
         "variable. The table shows the share of runs that passed, with its confidence interval; "
         "each square opens its runs.",
     ),
-    "%axe": ("List, show, run and check agents, and look into finished runs.",),
-    "axe-nb": ("Run LLM agents that delegate to other agents.",),
+    "%axe": (
+        "List, show, run and check agents, and look into finished runs.",
+        "%axe help COMMAND describes one command. Cells have pages of their own: %%axe?, "
+        "%%axe_agent? and %%axe_grid?",
+    ),
+    "axe-nb": (
+        "Run LLM agents that delegate to other agents.",
+        "axe-nb COMMAND --help describes one command. Without a key, begin with demo or start.",
+    ),
     "axe-nb run": (
         "Run an agent. The answer goes to stdout, everything else to stderr.",
         "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
@@ -58,287 +62,156 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
 }
 """Beginning of a usage line → the paragraphs below it; others have the sentence of the table."""
 
+EXAMPLES: Mapping[str, str] = {
+    "%%axe": """\
+%%axe critic -o review
+What is missing in {{ draft }}?
 
-class Example(NamedTuple):
-    """One example of a help page."""
+%%axe critic -c
+Which of these matters most?
 
-    about: str
-    """Its purpose, as an imperative."""
-    code: str
-    """The line of a shell, or the cell with its body."""
+%%axe -m ollama/llama3.2 --param temperature=0
+Name three rivers of France.""",
+    "%%axe_agent": f"""\
+%%axe_agent critic
+model = "{suggest_model("anthropic")}"
+system_prompt = "You find what is missing."
 
+%%axe_agent reader --save
+model = "ollama/llama3.2"
+tools = ["file_ops_readonly"]""",
+    "%%axe_grid": f"""\
+%%axe_grid brief,thorough --inputs texts
+Summarise: {{{{ input }}}}
 
-OF_CELLS: Mapping[str, tuple[Example, ...]] = {
-    "%%axe": (
-        Example(
-            "Ask an agent, and keep the RunResult in a variable",
-            "%%axe critic -o review\nWhat is missing in {{ draft }}?",
-        ),
-        Example("Continue its conversation", "%%axe critic -c\nWhich of these matters most?"),
-        Example(
-            "Ask a model without an agent",
-            "%%axe -m ollama/llama3.2 --param temperature=0\nName three rivers of France.",
-        ),
-    ),
-    "%%axe_agent": (
-        Example(
-            "Define an agent for this session",
-            f'%%axe_agent critic\nmodel = "{suggest_model("anthropic")}"\n'
-            'system_prompt = "You find what is missing."',
-        ),
-        Example(
-            "Write its file too, axe/agents/reader.toml",
-            '%%axe_agent reader --save\nmodel = "ollama/llama3.2"\ntools = ["file_ops_readonly"]',
-        ),
-        Example(
-            "Define an agent that delegates to these two",
-            f'%%axe_agent lead\nmodel = "{suggest_model("anthropic")}"\n'
-            'sub_agents = ["critic", "reader"]',
-        ),
-    ),
-    "%%axe_grid": (
-        Example(
-            "Compare two agents on the texts of a list",
-            "%%axe_grid brief,thorough --inputs texts\nSummarise: {{ input }}",
-        ),
-        Example(
-            "Compare two models on the rows of a file, three runs each",
-            f"%%axe_grid critic --models {suggest_model('openai')},{suggest_small()} "
-            "--inputs cases.csv --repeats 3\nWhat is missing in {{ text }}?",
-        ),
-        Example(
-            "Show how many requests a grid would make, without sending any",
-            "%%axe_grid critic --inputs cases.csv --budget 0.50 --dry-run\n"
-            "What is missing in {{ text }}?",
-        ),
-    ),
+%%axe_grid critic --models {suggest_model("openai")},{suggest_small()} --inputs cases.csv
+What is missing in {{{{ text }}}}?
+
+%%axe_grid critic --inputs cases.csv --budget 0.50 --dry-run
+What is missing in {{{{ text }}}}?""",
+    "%axe": """\
+%axe init critic
+%axe run critic "What is missing?"
+%axe help request""",
+    "%axe list": """\
+%axe list
+%axe list --agents-dir ../other/agents""",
+    "%axe show": """\
+%axe show critic
+%axe show $name""",
+    "%axe init": """\
+%axe init critic
+%axe init critic --agents-dir ~/.config/axe/agents""",
+    "%axe edit": "%axe edit critic",
+    "%axe tools": """\
+%axe tools
+%axe tools critic""",
+    "%axe run": """\
+%axe run critic "What is missing?" -o review
+%axe run critic -p {draft}
+%axe run critic "What is missing?" --dry-run""",
+    "%axe env": """\
+%axe env
+%axe env .env""",
+    "%axe usage": "%axe usage",
+    "%axe budget": """\
+%axe budget 0.40
+%axe budget""",
+    "%axe expect": """\
+%axe expect depth <= 2; no write_file
+%axe expect review: text ~ /missing/
+%axe expect turns <= 6; tokens < 5000; cost < 0.02""",
+    "%axe history": """\
+%axe history
+%axe history critic
+%axe history --delete 17""",
+    "%axe cassette": """\
+%axe cassette lesson.axe
+%axe cassette lesson.axe --mode record
+%axe cassette --status""",
+    "%axe request": """\
+%axe request
+%axe request review@0.2/3
+%axe request 0/1 --protocol openai""",
+    "%axe diff": """\
+%axe diff first second
+%axe diff first@0.2 second@0.2
+%axe diff first 0""",
+    "%axe time": """\
+%axe time
+%axe time review@0.2""",
+    "%axe undo": """\
+%axe undo
+%axe undo review
+%axe undo 17""",
+    "%axe doctor": """\
+%axe doctor
+%axe doctor --agents-dir {folder}""",
+    "%axe trust": """\
+%axe trust
+%axe trust ../other""",
+    "%axe reset": """\
+%axe reset
+%axe reset critic
+%axe reset --agents""",
+    "%axe help": """\
+%axe help
+%axe help request""",
+    "axe-nb": """\
+axe-nb start
+axe-nb run greeter "My name is Ada."
+git diff | axe-nb run critic -p "What did I miss?\"""",
+    "axe-nb run": """\
+axe-nb run critic "What is missing?"
+git diff | axe-nb run critic -p "What did I miss?"
+axe-nb run -m ollama/llama3.2 -p "Say hello.\"""",
+    "axe-nb agents": """\
+axe-nb agents init critic
+axe-nb agents list
+axe-nb agents show critic""",
+    "axe-nb agents list": """\
+axe-nb agents list
+axe-nb agents list --agents-dir ../other/agents""",
+    "axe-nb agents show": "axe-nb agents show critic",
+    "axe-nb agents init": """\
+axe-nb agents init critic
+axe-nb agents init critic --agents-dir ~/.config/axe/agents""",
+    "axe-nb agents edit": """\
+axe-nb agents edit critic
+EDITOR="code --wait" axe-nb agents edit critic""",
+    "axe-nb trust": """\
+axe-nb trust
+axe-nb trust ../other
+AXE_NB_TRUST=1 axe-nb check notebooks""",
+    "axe-nb history": """\
+axe-nb history
+axe-nb history critic""",
+    "axe-nb check": """\
+axe-nb check lesson.ipynb
+axe-nb check "notebooks/0*.ipynb" --timeout 60""",
+    "axe-nb freeze": """\
+axe-nb freeze lesson.ipynb
+axe-nb freeze notebooks""",
+    "axe-nb lesson": """\
+axe-nb lesson lesson.ipynb
+axe-nb lesson lesson.ipynb --to handout
+axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
+    "axe-nb config": """\
+axe-nb config path
+axe-nb config init""",
+    "axe-nb config path": """\
+axe-nb config path
+cat "$(axe-nb config path)\"""",
+    "axe-nb config init": """\
+axe-nb config init
+XDG_CONFIG_HOME=$PWD/try axe-nb config init""",
+    "axe-nb doctor": """\
+axe-nb doctor
+axe-nb doctor --agents-dir ../other/agents""",
+    "axe-nb demo": "axe-nb demo",
+    "axe-nb start": """\
+axe-nb start
+axe-nb start survey --no-open""",
+    "axe-nb version": "axe-nb version",
 }
-"""Cell magic → its examples."""
-
-OF_LINES: Mapping[str, tuple[Example, ...]] = {
-    "%axe": (
-        Example("Write the file of a first agent", "%axe init critic"),
-        Example("Run it on one line", '%axe run critic "What is missing?"'),
-        Example("Describe one of these commands", "%axe help request"),
-    ),
-    "%axe list": (
-        Example("List the agents available here", "%axe list"),
-        Example("List those of another project first", "%axe list --agents-dir ../other/agents"),
-        Example("The same, with the folder in a variable", "%axe list --agents-dir {folder}"),
-    ),
-    "%axe show": (
-        Example("Show an agent", "%axe show critic"),
-        Example("Show the agent that a variable names", "%axe show $name"),
-        Example("Show one of another project", "%axe show critic --agents-dir ../other/agents"),
-    ),
-    "%axe init": (
-        Example("Write axe/agents/critic.toml", "%axe init critic"),
-        Example(
-            "Write it for all your projects", "%axe init critic --agents-dir ~/.config/axe/agents"
-        ),
-        Example("Write it to the folder in a variable", "%axe init critic --agents-dir {folder}"),
-    ),
-    "%axe edit": (
-        Example("Edit an agent in a new cell", "%axe edit critic"),
-        Example("Edit the agent that a variable names", "%axe edit $name"),
-        Example("Edit one of another project", "%axe edit critic --agents-dir ../other/agents"),
-    ),
-    "%axe tools": (
-        Example("List all tools", "%axe tools"),
-        Example("List those of an agent, with what each may do", "%axe tools critic"),
-        Example("List those of the agent that a variable names", "%axe tools $name"),
-    ),
-    "%axe run": (
-        Example("Ask an agent", '%axe run critic "What is missing?" -o review'),
-        Example("Send the text in a variable", "%axe run critic -p {draft}"),
-        Example("Show what would be sent", '%axe run critic "What is missing?" --dry-run'),
-    ),
-    "%axe env": (
-        Example("Show which keys are set", "%axe env"),
-        Example("Set the keys of a file", "%axe env .env"),
-        Example("Set those of a file outside the project", "%axe env ~/keys/work.env"),
-    ),
-    "%axe usage": (Example("Show what this notebook has used", "%axe usage"),),
-    "%axe budget": (
-        Example("Allow this notebook 40 cents", "%axe budget 0.40"),
-        Example("Show what is spent and what is left", "%axe budget"),
-        Example("Remove the budget", "%axe budget 0"),
-    ),
-    "%axe expect": (
-        Example("Check the last run", "%axe expect depth <= 2; no write_file"),
-        Example("Check the run in the variable review", "%axe expect review: text ~ /missing/"),
-        Example("Check what it used", "%axe expect turns <= 6; tokens < 5k; cost < $0.02"),
-    ),
-    "%axe history": (
-        Example("List the latest runs", "%axe history"),
-        Example("List those of an agent", "%axe history critic"),
-        Example("Delete run 17", "%axe history --delete 17"),
-    ),
-    "%axe cassette": (
-        Example("Record what is missing, replay what is there", "%axe cassette lesson.axe"),
-        Example("Record everything again", "%axe cassette lesson.axe --mode record"),
-        Example("Show what was replayed and what was not used", "%axe cassette --status"),
-    ),
-    "%axe request": (
-        Example("Show the last request of the last run", "%axe request"),
-        Example("Show that of turn 3 of a child of `review`", "%axe request review@0.2/3"),
-        Example(
-            "Show a request as another protocol would send it",
-            "%axe request 0/1 --protocol openai",
-        ),
-    ),
-    "%axe diff": (
-        Example("Compare the runs in two variables", "%axe diff first second"),
-        Example("Compare a child of each", "%axe diff first@0.2 second@0.2"),
-        Example("Compare a run with the last one", "%axe diff first 0"),
-    ),
-    "%axe time": (
-        Example("Show the times of the last run", "%axe time"),
-        Example("Show those of the run in a variable", "%axe time review"),
-        Example("Show those of one of its children", "%axe time review@0.2"),
-    ),
-    "%axe undo": (
-        Example("Put back what the last run changed", "%axe undo"),
-        Example("Put back what the run in a variable changed", "%axe undo review"),
-        Example("Put back what run 17 of the history changed", "%axe undo 17"),
-    ),
-    "%axe doctor": (
-        Example("Check settings, keys, servers and agents", "%axe doctor"),
-        Example("Check the agents of another folder", "%axe doctor --agents-dir ../other/agents"),
-        Example("Check those of the folder in a variable", "%axe doctor --agents-dir {folder}"),
-    ),
-    "%axe trust": (
-        Example("See what is left out, and trust this project", "%axe trust"),
-        Example("Trust the project of another folder", "%axe trust ../other"),
-        Example("Trust that of the folder in a variable", "%axe trust {folder}"),
-    ),
-    "%axe reset": (
-        Example("Forget all conversations", "%axe reset"),
-        Example("Forget that of an agent", "%axe reset critic"),
-        Example("Forget the agents defined in cells too", "%axe reset --agents"),
-    ),
-    "%axe help": (
-        Example("List the commands", "%axe help"),
-        Example("Describe one", "%axe help request"),
-        Example("Describe the one that checks a run", "%axe help expect"),
-    ),
-}
-"""Line of `%axe` → its examples."""
-
-OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
-    "axe-nb": (
-        Example("Write a first notebook and agent, and open them; needs no key", "axe-nb start"),
-        Example("Ask the agent it wrote", 'axe-nb run greeter "My name is Ada."'),
-        Example("Pipe text in", 'git diff | axe-nb run critic -p "What did I miss?"'),
-    ),
-    "axe-nb run": (
-        Example("Ask an agent", 'axe-nb run critic "What is missing?"'),
-        Example(
-            "Pipe text in; it follows the prompt",
-            'git diff | axe-nb run critic -p "What did I miss?"',
-        ),
-        Example("Ask a model without an agent", 'axe-nb run -m ollama/llama3.2 -p "Say hello."'),
-    ),
-    "axe-nb agents": (
-        Example("Write the file of a first agent", "axe-nb agents init critic"),
-        Example("List the agents available here", "axe-nb agents list"),
-        Example("Show an agent", "axe-nb agents show critic"),
-    ),
-    "axe-nb agents list": (
-        Example("List the agents available here", "axe-nb agents list"),
-        Example("List only some", "axe-nb agents list | grep review"),
-        Example(
-            "List those of another project first",
-            "axe-nb agents list --agents-dir ../other/agents",
-        ),
-    ),
-    "axe-nb agents show": (
-        Example("Show an agent", "axe-nb agents show critic"),
-        Example("Page through a long one", "axe-nb agents show critic | less"),
-        Example(
-            "Show one of another project",
-            "axe-nb agents show critic --agents-dir ../other/agents",
-        ),
-    ),
-    "axe-nb agents init": (
-        Example("Write axe/agents/critic.toml", "axe-nb agents init critic"),
-        Example(
-            "Write it for all your projects",
-            "axe-nb agents init critic --agents-dir ~/.config/axe/agents",
-        ),
-        Example(
-            "Write it and open it", "axe-nb agents init critic && axe-nb agents edit critic"
-        ),
-    ),
-    "axe-nb agents edit": (
-        Example("Open an agent in your editor", "axe-nb agents edit critic"),
-        Example("Open it in another", 'EDITOR="code --wait" axe-nb agents edit critic'),
-        Example(
-            "Open one of another project",
-            "axe-nb agents edit critic --agents-dir ../other/agents",
-        ),
-    ),
-    "axe-nb trust": (
-        Example("See what is left out, and trust this project", "axe-nb trust"),
-        Example("Trust the project of another folder", "axe-nb trust ../other"),
-        Example("Trust every folder, for CI", "AXE_NB_TRUST=1 axe-nb check notebooks"),
-    ),
-    "axe-nb check": (
-        Example("Check a notebook", "axe-nb check lesson.ipynb"),
-        Example("Check all notebooks of a folder", "axe-nb check notebooks"),
-        Example("Allow each cell a minute", 'axe-nb check "notebooks/0*.ipynb" --timeout 60'),
-    ),
-    "axe-nb freeze": (
-        Example("Freeze a notebook", "axe-nb freeze lesson.ipynb"),
-        Example("Freeze all notebooks of a folder", "axe-nb freeze notebooks"),
-        Example("Set no time limit", "axe-nb freeze lesson.ipynb --timeout 0"),
-    ),
-    "axe-nb lesson": (
-        Example("Write student/lesson.ipynb, without solutions", "axe-nb lesson lesson.ipynb"),
-        Example("Write it to another folder", "axe-nb lesson lesson.ipynb --to handout"),
-        Example(
-            "Mark a folder of submissions",
-            "axe-nb lesson lesson.ipynb --check submissions --csv marks.csv",
-        ),
-    ),
-    "axe-nb config": (
-        Example("Show where the settings are", "axe-nb config path"),
-        Example("Write a commented starter file", "axe-nb config init"),
-        Example("Show the settings", 'cat "$(axe-nb config path)"'),
-    ),
-    "axe-nb config path": (
-        Example("Show where the settings are", "axe-nb config path"),
-        Example("Show the settings", 'cat "$(axe-nb config path)"'),
-        Example("Use another folder of settings", "XDG_CONFIG_HOME=$PWD/try axe-nb config path"),
-    ),
-    "axe-nb config init": (
-        Example("Write the file", "axe-nb config init"),
-        Example("Write it and open it", 'axe-nb config init && nano "$(axe-nb config path)"'),
-        Example("Write it to another folder", "XDG_CONFIG_HOME=$PWD/try axe-nb config init"),
-    ),
-    "axe-nb doctor": (
-        Example("Check settings, keys, servers and agents", "axe-nb doctor"),
-        Example("Run an agent only if no problem was found", "axe-nb doctor && axe-nb run critic "
-        "Hello"),
-        Example("Check the agents of a folder", "axe-nb doctor --agents-dir ../other/agents"),
-    ),
-    "axe-nb demo": (
-        Example("Watch the run", "axe-nb demo"),
-        Example("Print only the finished tree", "axe-nb demo 2>/dev/null"),
-        Example("Keep it", "axe-nb demo > tree.txt"),
-    ),
-    "axe-nb start": (
-        Example("Write first.ipynb, and open it", "axe-nb start"),
-        Example("Give the notebook another name", "axe-nb start survey"),
-        Example("Only write the files", "axe-nb start survey --no-open"),
-    ),
-    "axe-nb version": (
-        Example("Print the version", "axe-nb version"),
-        Example("The same", "axe-nb --version"),
-        Example("The same", "axe-nb -V"),
-    ),
-}  # fmt: skip
-"""Command of `axe-nb`, or the beginning of several → its examples."""
-
-EXAMPLES: Mapping[str, tuple[Example, ...]] = {**OF_CELLS, **OF_LINES, **OF_COMMANDS}
-"""Beginning of a usage line → the examples of its help page."""
+"""Beginning of a usage line → the examples of its page; those of cells have blank lines between."""

@@ -1,4 +1,4 @@
-"""Every option and argument of every command, one row each.
+"""Every option and argument of a run, one row each.
 
 Source: B-9, product.md "Notebook" and "Command line"; D-10.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
-from collections.abc import Callable, Container, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.tables import MODES, variable_problem
-from axe_nb.commands.overrides import is_timeout
 from axe_nb.results import Status
 from axe_nb.text import quote
 
@@ -21,24 +21,20 @@ Face = Literal["cell", "line", "command", "python"]
 """Interfaces that take options: cell magics, `%axe …`, `axe-nb …`, Python functions."""
 
 FACES: tuple[Face, ...] = get_args(Face)
-EVERYWHERE: tuple[Face, ...] = FACES
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
-
-PROMPT_FLAGS = ("-p", "--prompt")
 
 INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
     "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
     "Step by step", "Display",
 )  # fmt: skip
-"""Headings of options on help pages, in their order."""
+"""Headings of options on help pages."""
 
 EXPECTED = (*get_args(Status), "config", "provider")
 """Values of `--raises`."""
 
 Offer = Literal[
-    "", "agents", "past agents", "models", "tools", "parameters", "prompt variables", "variables",
-    "outputs", "places", "runs", "expectations", "cassettes", "modes", "files",
+    "", "agents", "models", "tools", "prompt variables", "variables", "places", "runs", "files",
     "breaks", "commands",
 ]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
@@ -55,7 +51,7 @@ class Option:
     help: str
     metavar: str = ""
     """Placeholder for its value; empty if it takes none."""
-    faces: tuple[Face, ...] = EVERYWHERE
+    faces: tuple[Face, ...] = FACES
     choices: tuple[str, ...] = ()
     read: Callable[[str], Any] = str
     """Parses its value. Raises ArgumentTypeError with a message for the user."""
@@ -68,11 +64,9 @@ class Option:
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
     """For a flag: the value that it stands for."""
-    alone: Any = None
-    """For a flag with a value: what it stands for without one; None = it needs one."""
     offers: Offer = ""
-    group: str = ""
-    """Heading of its group on help pages, one of OPTION_GROUPS; empty = "Options"."""
+    group: str = "Options"
+    """Heading of its group on help pages."""
     instead: Mapping[Face, str] = field(default_factory=dict)
     """Interface without this option → its equivalent there, or the reason for none; Markdown."""
 
@@ -84,88 +78,78 @@ class Option:
     @property
     def usage(self) -> str:
         """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
-        if not self.flags:
-            name = f"{self.metavar}..." if self.repeated else self.metavar
-            return name if self.required else f"[{name}]"
-        metavar = self.metavar if self.alone is None else f"[{self.metavar}]"
-        return f"{self.flag} {metavar}".rstrip()
+        if self.flags:
+            return f"{self.flag} {self.metavar}".rstrip()
+        name = f"{self.metavar}..." if self.repeated else self.metavar
+        return name if self.required else f"[{name}]"
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Splits comma-separated names; an empty text has none."""
+def reader(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
+    """Makes the reader of a value.
+
+    Args:
+        convert: text → value. Raises ValueError.
+        wanted: the value in words, for the message.
+    """
+
+    def read(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"takes {wanted}, not {quote(text)}") from None
+
+    return read
+
+
+def _to_positive(text: str) -> float:
+    number = float(text)
+    if not (number >= 0 and math.isfinite(number)):
+        raise ValueError
+    return number
+
+
+def _to_whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError
+    return int(text)
+
+
+def _to_names(text: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in text.split(","))
     if text.strip() and not all(found):
-        raise argparse.ArgumentTypeError(
-            f"takes names without spaces, as in a,b, not {quote(text)}"
-        )
+        raise ValueError
     return tuple(filter(None, found))
 
 
-def seconds(text: str) -> float:
-    """Parses a time in seconds; 0 = no limit."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not is_timeout(number):
-        raise argparse.ArgumentTypeError(f"takes seconds, as in 120 or 0.5, not {quote(text)}")
-    return number
-
-
-def run_id(text: str) -> int:
-    """Parses the id of a run in the history."""
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise argparse.ArgumentTypeError(f"takes the id of a run, as in 17, not {quote(text)}")
-    return int(text)
-
-
-def retries(text: str) -> int:
-    """Parses a number of retries; 0 = none."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"takes a whole number, as in 2, not {quote(text)}")
-    return int(text)
-
-
-def dollars(text: str) -> float:
-    """Parses an amount of US dollars; 0 = none."""
-    try:
-        number = float(text.removeprefix("$"))
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e9:
-        raise argparse.ArgumentTypeError(f"takes US dollars, as in 0.40, not {quote(text)}")
-    return number
-
-
-def parameter(word: str) -> tuple[str, Any]:
-    """Parses KEY=VALUE; the value is parsed as JSON if it is valid JSON, else kept as text."""
+def _to_parameter(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or len(key.split()) != 1:
-        raise argparse.ArgumentTypeError(
-            f"takes KEY=VALUE, as in temperature=0.2, not {quote(word)}"
-        )
+        raise ValueError
     try:
         return key.strip(), json.loads(value)
     except (ValueError, RecursionError):
         return key.strip(), value
 
 
-def prompt_variable(word: str) -> tuple[str, str]:
-    """Parses NAME=VALUE; the value is text, whatever it looks like."""
+def _to_prompt_variable(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or variable_problem(name.strip()):
-        raise argparse.ArgumentTypeError(
-            f"takes NAME=VALUE, as in language=French, not {quote(word)}"
-        )
+        raise ValueError
     return name.strip(), value
 
 
-def variable(word: str) -> str:
-    """Checks that the word is a valid Python variable name."""
+def _to_variable(word: str) -> str:
     if not word.isidentifier() or keyword.iskeyword(word):
-        raise argparse.ArgumentTypeError(f"takes a Python name, not {quote(word)}")
+        raise ValueError
     return word
 
+
+names = reader(_to_names, "names without spaces, as in a,b")
+seconds = reader(_to_positive, "seconds, as in 120 or 0.5")
+run_id = reader(_to_whole, "the id of a run, as in 17")
+whole = reader(_to_whole, "a whole number, as in 2")
+dollars = reader(lambda text: _to_positive(text.removeprefix("$")), "US dollars, as in 0.40")
+variable = reader(_to_variable, "a Python name")
 
 AGENT = Option(
     (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -178,8 +162,7 @@ BARE_PROMPT = Option(
 )  # fmt: skip
 
 AGENTS_DIR = Option(
-    ("--agents-dir",), "agents_dir",
-    "folder to search for agents before axe/agents", "D",
+    ("--agents-dir",), "agents_dir", "folder to search for agents before axe/agents", "D",
     offers="files", group=AGENT_AND_MODEL,
 )  # fmt: skip
 
@@ -208,15 +191,16 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--retries",), "retries",
         "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
-        "(default: the agent's, else 2)", "N", read=retries, group=LIMITS,
+        "(default: the agent's, else 2)", "N", read=whole, group=LIMITS,
     ),
     Option(
-        ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,
-        offers="parameters", group=AGENT_AND_MODEL,
+        ("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
+        read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL,
     ),
     Option(
         ("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-        read=prompt_variable, repeated=True, offers="prompt variables", group=AGENT_AND_MODEL,
+        repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
+        offers="prompt variables", group=AGENT_AND_MODEL,
     ),
     AGENTS_DIR,
     Option(
@@ -236,7 +220,7 @@ OPTIONS: tuple[Option, ...] = (
         ("--output",), "output",
         "require structured output: a file with a JSON Schema, or in a notebook a type, list[TYPE] "
         "or dict",
-        "FILE_OR_NAME", offers="outputs", group=ANSWER,
+        "FILE_OR_NAME", offers="variables", group=ANSWER,
     ),
     Option(
         ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
@@ -244,8 +228,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--step",), "step",
-        "pause before each request and call: you continue, edit, skip or stop", "",
-        group=STEPS,
+        "pause before each request and call: you continue, edit, skip or stop", group=STEPS,
     ),
     Option(
         ("--break",), "break_at",
@@ -253,7 +236,7 @@ OPTIONS: tuple[Option, ...] = (
         "WHERE", read=names, offers="breaks", group=STEPS,
     ),
     Option(
-        PROMPT_FLAGS, "prompt", "the prompt; piped input is appended to it", "TEXT",
+        ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
         ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT,
     ),
     Option(
@@ -299,11 +282,10 @@ OPTIONS: tuple[Option, ...] = (
         ("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN
     ),
     Option(
-        ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+        ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT,
         instead=dict.fromkeys(
             ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
         ),
-        group=INPUT,
     ),
     Option(
         ("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
@@ -316,19 +298,3 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""
-
-
-def mark_prompt(words: Sequence[str], known: Container[str], mark: str) -> list[str]:
-    """Marks a prompt after `-p` that begins with a dash, unless it is an option itself.
-
-    Args:
-        words: those of an option line.
-        known: all flags.
-        mark: beginning of a word that is never read as an option.
-    """
-    marked: list[str] = []
-    for before, word in zip(("", *words), words, strict=False):
-        may_be = before in PROMPT_FLAGS and word.startswith("-") and "--" not in marked
-        is_option = word == "--" or word.partition("=")[0] in known
-        marked.append(mark + word if may_be and not is_option else word)
-    return marked

@@ -9,19 +9,20 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+import textwrap
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from axe_nb.agents.tables import COMMON_PARAMS
-from axe_nb.commands.options import BARE_PROMPT, Face, Option, mark_prompt
-from axe_nb.commands.overrides import Overrides, keep_for_tree
-from axe_nb.commands.pages import Page, join, make_page
-from axe_nb.commands.table import RUN, Command
+from axe_nb.agents.agent_files import has_file
+from axe_nb.commands.examples import ABOUT, EXAMPLES
+from axe_nb.commands.options import BARE_PROMPT, OPTION_GROUPS, Face, Option
+from axe_nb.commands.table import PROGRAMS, RUN, Command, commands_of
 from axe_nb.errors import ConfigError
+from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
@@ -30,7 +31,7 @@ DATA = "\0"
 NOT_WITH_FROM = {"goes_on": "-c", "dry_run": "--dry-run"}
 """Keyword → flag that makes no sense for a fork: it has its conversation, and its request."""
 
-_PAIR = re.compile(r"([^\W\d][\w.-]*)=(?!=)(.*)", re.DOTALL)
+_PAIR = re.compile(r"[^\W\d][\w.-]*=(?!=)(.*)", re.DOTALL)
 """KEY=VALUE; neither data nor a text with an equals sign further on, such as an address."""
 
 
@@ -43,16 +44,11 @@ class Options:
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
-    """If true, the agent's last conversation is continued."""
     fork_from: str | None = None
-    """The place of an earlier run, as in `survey@0.2/3`, that this run forks."""
     out: str | None = None
-    """Variable that receives the RunResult."""
     raises: str | None = None
-    """The status that the run must end with; one of EXPECTED."""
     dry_run: bool = False
     full: bool = False
-    """If true, a dry run shows the body too."""
     json: bool = False
     verbose: bool = False
     raw: bool = False
@@ -64,54 +60,43 @@ class UsageError(ConfigError):
     """An invalid option line; the hint is the usage line."""
 
 
-class HelpAsked(SystemExit):
-    """Ends a command with a help page, which the catcher prints; its code is the exit code."""
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Argparse's own, which would indent commands, but not count it: long ones had a line alone."""
 
-    def __init__(self, page: Page, code: int = 0) -> None:
-        """Takes the page; a code other than 0 means that a command is missing."""
-        super().__init__(code)
-        self.page = page
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action]:
+        yield from getattr(action, "_get_subactions", list)()
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises errors instead of exiting, and has help pages of our own."""
+    """An argument parser that raises errors instead of exiting."""
 
     elsewhere: Mapping[str, str] = MappingProxyType({})
     """Flag of other interfaces → the equivalent here, or the reason for none."""
 
-    def __init__(
-        self, program: str, make_page: Callable[[str], Page], *, usage: str | None = None,
-        add_help: bool = True,
-    ) -> None:  # fmt: skip
-        """Makes a parser without options.
+    def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
+        """Makes a parser without options; its page has the examples of the program.
 
         Args:
             program: what its usage line begins with.
-            make_page: makes the help page from the usage line.
-            usage: the usage line; None = made from the options.
             add_help: if true, it has `--help`.
+            about: what it is for, unless `ABOUT` says it at length.
         """
-        super().__init__(prog=program, usage=usage, add_help=add_help, allow_abbrev=False)
+        fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
+        super().__init__(
+            program, formatter_class=_Formatter, allow_abbrev=False,
+            description="\n\n".join(map(fold.fill, ABOUT.get(program, (about,)))),
+            epilog=f"Examples:\n{textwrap.indent(EXAMPLES[program], '  ')}", add_help=add_help,
+        )  # fmt: skip
         self.color = False  # from Python 3.14 on it would colour usage lines of errors too
-        self._make_page = make_page
 
     @property
-    def page(self) -> Page:
-        """The help page."""
-        return self._make_page(self.format_usage().removeprefix("usage: ").rstrip())
-
-    def format_help(self) -> str:
-        """Returns the help page as plain text."""
-        return join(self.page)
-
-    def print_help(self, file: object = None) -> NoReturn:
-        """Raises HelpAsked: the help page is printed by the command."""
-        raise HelpAsked(self.page)
+    def takes_prompt(self) -> bool:
+        """True if the prompt may be an argument of its own."""
+        return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
     def error(self, message: str) -> NoReturn:
-        """Raises a UsageError."""
+        """Raises a UsageError with the next step, if one is known."""
         message = message.replace(DATA, "").replace(repr(DATA)[1:-1], "")
-        usage = " ".join(self.format_usage().split())
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
         near = nearest(unknown, self._option_string_actions) if unknown else ""
@@ -126,77 +111,49 @@ class Parser(argparse.ArgumentParser):
             message += "; put the prompt in quotes"
         elif unknown and not unknown.startswith("-") and self.prog == "%%axe":
             message += "; the prompt is the body of the cell"
-        raise UsageError(message, hint=usage)
-
-    @property
-    def takes_prompt(self) -> bool:
-        """True if the prompt may be an argument of its own."""
-        return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
-
-
-def split_line(command: Command, face: Face, line: str) -> list[str]:
-    """Splits an option line into words; a final semicolon belongs to IPython.
-
-    Raises:
-        UsageError: a quotation mark is missing.
-    """
-    try:
-        return list(_make_lexer(line.strip().removesuffix(";")))
-    except ValueError as error:
-        parser(command, face).error(f"{str(error)[0].lower()}{str(error)[1:]}")
+        raise UsageError(message, hint=" ".join(self.format_usage().split()))
 
 
 def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
-    options = command.options_of(face)
-    made = Parser(
-        command.program(face), partial(make_page, command, face), add_help=face == "command"
-    )
-    helps = {} if face == "command" else dict.fromkeys(("-h", "--help"), _find_help(command, face))
-    made.elsewhere = helps | {
+    about = f"{command.help[:1].upper()}{command.help[1:]}."
+    made = Parser(command.program(face), add_help=face == "command", about=about)
+    elsewhere = {
         flag: _format_reason(option.instead[face])
         for option in command.options
         if face not in option.faces and face in option.instead
         for flag in option.flags
     }
+    if face != "command":
+        page = f"%axe help {command.words[face]}" if face == "line" else f"{made.prog}?"
+        elsewhere |= dict.fromkeys(("-h", "--help"), f"see {page}")
+    made.elsewhere = elsewhere
+    options = command.options_of(face)
+    known = {name: made.add_argument_group(name) for name in OPTION_GROUPS
+             if any(option.group == name for option in options)}  # fmt: skip
     for option in options:
-        _add_option(made, option)
+        _add_option(known.get(option.group, made) if option.flags else made, option)
     # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
     made.usage = made.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
     return made
 
 
-def _find_help(command: Command, face: Face) -> str:
-    """Names the line that shows the page of a command in a notebook."""
-    magic = f"%axe help {command.words[face]}" if face == "line" else f"{command.program(face)}?"
-    return f"see {magic}"
-
-
-def _add_option(made: Parser, option: Option) -> None:
-    if not option.flags:
-        nargs = "+" if option.repeated else None if option.required else "?"
-        made.add_argument(
-            option.keyword, metavar=option.metavar, nargs=nargs,
-            type=partial(_read_data, read=option.read),
-        )  # fmt: skip
-    elif not option.metavar:
-        made.add_argument(
-            *option.flags, dest=option.keyword, action="store_const", const=option.value,
-            default=not option.value,
-        )  # fmt: skip
-    else:
-        made.add_argument(
-            *option.flags, dest=option.keyword, metavar=option.metavar,
-            action="append" if option.repeated else "store",
-            nargs=None if option.alone is None else "?", const=option.alone,
-            choices=option.choices or None, type=partial(_read_data, read=option.read),
-        )  # fmt: skip
-
-
-def _read_data(word: str, read: Callable[[str], Any] | None = None) -> Any:
-    """Returns the value of a word, without the mark of a variable."""
-    text = word.replace(DATA, "", 1)
-    return read(text) if read else text
+def list_parser(face: Face, group: str = "") -> Parser:
+    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`; its page lists the commands."""
+    made = Parser(f"{PROGRAMS[face]}{group}".strip(), add_help=face == "command")
+    listed = made.add_subparsers(
+        title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser
+    )
+    start = f"{group} " if group else ""
+    found: dict[str, str] = {}
+    for words, command in commands_of(face).items():
+        word, _, second = words.removeprefix(start).partition(" ")
+        if words.startswith(start):
+            about = ABOUT[f"{PROGRAMS[face]}{word}"][0] if second else command.help
+            found.setdefault(word, f"{about[:1].lower()}{about[1:]}".rstrip("."))
+    for word, about in found.items():
+        listed.add_parser(word, help=_escape(about))
+    return made
 
 
 def _format_reason(instead: str) -> str:
@@ -205,6 +162,84 @@ def _format_reason(instead: str) -> str:
     if reason.startswith("no: "):
         return f"not available here: {reason.removeprefix('no: ')}"
     return reason if reason.startswith("not ") else f"use {reason} instead"
+
+
+def _add_option(made: argparse._ActionsContainer, option: Option) -> None:
+    about, default, rest = option.help.partition(" (default")
+    chosen = f": {', '.join(option.choices)}" if option.choices else ""
+    told = _escape(f"{about}{chosen}{default}{rest}")
+    read = partial(_read_data, read=option.read)
+    if not option.flags:
+        nargs = "+" if option.repeated else None if option.required else "?"
+        made.add_argument(option.keyword, metavar=option.metavar, nargs=nargs, type=read, help=told)
+    elif not option.metavar:
+        made.add_argument(
+            *option.flags, dest=option.keyword, action="store_const", const=option.value,
+            default=not option.value, help=told,
+        )  # fmt: skip
+    else:
+        made.add_argument(
+            *option.flags, dest=option.keyword, metavar=option.metavar, help=told, type=read,
+            action="append" if option.repeated else "store", choices=option.choices or None,
+        )  # fmt: skip
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _read_data(word: str, read: Callable[[str], Any]) -> Any:
+    """Returns the value of a word, without the mark of a variable."""
+    return read(word.replace(DATA, "", 1))
+
+
+def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
+    """Finds the command of `axe-nb`; returns it with the words of its options.
+
+    Raises:
+        UsageError: no such command; the hint is the usage line.
+        SystemExit: help was requested, or words are missing.
+    """
+    words = list(words)
+    if words in (["--version"], ["-V"], ["-v"]):
+        words = ["version"]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    commands = commands_of("command")
+    for count in (2, 1):
+        if command := commands.get(" ".join(words[:count])):
+            return command, words[count:]
+    group = words[0] if words and any(name.startswith(f"{words[0]} ") for name in commands) else ""
+    made, rest = list_parser("command", group), words[1:] if group else words
+    if not rest:
+        made.exit(2, made.format_help())
+    if not rest[0].startswith("-"):
+        start = f"{group} " if group else ""
+        known = [name.removeprefix(start) for name in commands if name.startswith(start)]
+        made.error(f"unknown command {quote(rest[0])}; {advise_command('command', rest[0], known)}")
+    made.parse_args(rest[:1])
+    raise AssertionError("argparse ends with the help, or an error")
+
+
+def advise_command(face: Face, word: str, known: Collection[str]) -> str:
+    """Returns the next step after a word that names no command.
+
+    Args:
+        face: the interface in which it was typed.
+        word: the word.
+        known: the commands that could stand there.
+    """
+    other: Face = "line" if face == "command" else "command"
+    first = dict.fromkeys(name.split()[0] for name in known)
+    meant = [name for name in known if name.partition(" ")[2] == word]
+    if near := meant or list(filter(None, [nearest(word, first)])):
+        return f"did you mean {' or '.join(map(quote, near))}?"
+    if has_file(word):
+        return f"to run the agent: {'%%axe' if face == 'line' else 'axe-nb run'} {word}"
+    if word in commands_of(other):
+        where = "notebook" if other == "line" else "terminal"
+        return f"it is a {where} command: {commands_of(other)[word].program(other)}"
+    return f"known commands: {', '.join(first)}"
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
@@ -220,78 +255,68 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     if not made.add_help and words[-1:] in (["-h"], ["--help"]):
         made.error(f"unrecognized arguments: {words[-1]}")
-    options = command.options_of(face)
-    words = mark_prompt(words, made._option_string_actions, DATA)
-    _check_short_flags(made, words, options)
+    words = _mark_prompt(words, made._option_string_actions)
+    options = [option for option in command.options_of(face) if option.repeated and option.flags]
     found = made.parse_intermixed_args(_repeat_flags(made, words, options))
-    for option in command.options_of(face):
-        given = getattr(found, option.keyword)
-        if option.repeated and option.flags and given is not None:
+    for option in options:
+        if (given := getattr(found, option.keyword)) is not None:
             setattr(found, option.keyword, dict(given))
     return found
 
 
-def _check_short_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> None:
-    """Refuses a value without a space before it: `-please` is hardly `-p lease`.
+def split_line(command: Command, face: Face, line: str) -> list[str]:
+    """Splits an option line into words; a final semicolon belongs to IPython.
+
+    Works like `shlex.split`, but keeps the backslashes of Windows paths.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a quotation mark is missing.
     """
-    short = {flag for option in options if option.metavar for flag in option.flags}
-    for word in takewhile(lambda word: word != "--", words):
-        if word not in short and word[:2] in short and word[1:2] != "-":
-            made.error(
-                f"{quote(word)} begins with {word[:2]}; put a space after {word[:2]}, or -- before "
-                "a prompt that begins with a dash"
-            )
+    lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    if os.name == "nt":
+        lexer.escape = ""
+    try:
+        return list(lexer)
+    except ValueError as error:
+        parser(command, face).error(f"{str(error)[0].lower()}{str(error)[1:]}")
+
+
+def _mark_prompt(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """Marks a prompt after `-p` that begins with a dash as data, unless it is an option itself."""
+    marked: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        may_be = before in ("-p", "--prompt") and word.startswith("-") and "--" not in marked
+        is_option = word == "--" or word.partition("=")[0] in known
+        marked.append(DATA + word if may_be and not is_option else word)
+    return marked
 
 
 def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> list[str]:
     """Writes `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    An option that takes several values would swallow the name of the agent after them.
-
-    Raises:
-        UsageError: a word may be another value, or the prompt.
+    An option that takes several values would swallow the name of the agent after them. A value with
+    spaces needs a flag of its own wherever it may be the prompt.
     """
-    flags = {flag: option for option in options if option.repeated for flag in option.flags}
+    flags = {flag for option in options for flag in option.flags}
     written: list[str] = []
     repeating = ""
     for number, word in enumerate(words):
         if word == "--":
             return [*written, *words[number:]]
         is_first = bool(repeating) and written[-1] == repeating
+        pair = _PAIR.fullmatch(word)
         if word in flags:
             repeating = word
-        elif repeating and not is_first and _is_pair(made, word, flags[repeating], words):
-            written.append(repeating)
-        elif not is_first:
-            repeating = ""
+        elif repeating and not is_first:
+            may_be_prompt = made.takes_prompt and re.search(r"\s", pair[1]) if pair else True
+            if pair and (pair[1].startswith(DATA) or not may_be_prompt):
+                written.append(repeating)
+            else:
+                repeating = ""
         written.append(word)
     return written
-
-
-def _is_pair(made: Parser, word: str, option: Option, words: Sequence[str]) -> bool:
-    """True if a word after the value of an option is another KEY=VALUE, not agent or prompt.
-
-    Raises:
-        UsageError: it may be the prompt, which has spaces, or a value that has.
-    """
-    pair = _PAIR.fullmatch(word)
-    if pair is None:
-        return False
-    key, value = pair.groups()
-    has_prompt = any(one.partition("=")[0] in ("-p", "--prompt", "--") for one in words)
-    if value.startswith(DATA) or not re.search(r"\s", value):
-        return True
-    if has_prompt or not made.takes_prompt:
-        return True
-    if option.keyword != "params" or key in COMMON_PARAMS or value[0] in '{["':
-        made.error(
-            f"{quote(word)} may be the prompt or a value of {option.flag}; repeat {option.flag} "
-            "before a value with spaces, or put -p before the prompt"
-        )
-    return False
 
 
 def parse_run(
@@ -336,13 +361,3 @@ def parse_run(
             "the following arguments are required: AGENT, or -m for a model without an agent"
         )
     return options
-
-
-def _make_lexer(line: str) -> shlex.shlex:
-    """Works like `shlex.split`, but keeps the backslashes of Windows paths."""
-    lexer = shlex.shlex(line, posix=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    if os.name == "nt":
-        lexer.escape = ""
-    return lexer

@@ -1,39 +1,39 @@
-"""The command table: one row for each command of `%%axe`, `%%axe_agent`, `%axe` and `axe-nb`.
+"""The command table: one row for each command of the cell magics, `%axe` and `axe-nb`.
 
-Rows are implemented by the entry of their name in `ACTIONS`, in `nb/line_magic.py` and `cli.py`.
-Source: product.md "Notebook" and "Command line"; B-12.
+Rows are implemented by the entry of their name in `ACTIONS`: `notebook/line_magic.py` or `cli.py`.
+Source: product.md "Notebook", "Command line" and "Exploring"; B-12.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from axe_nb.commands.options import (
     AGENT,
+    AGENT_AND_MODEL,
     AGENTS_DIR,
+    ANSWER,
     BARE_PROMPT,
+    INPUT,
+    LIMITS,
     OPTIONS,
     Face,
     Option,
     dollars,
+    names,
+    reader,
     run_id,
     seconds,
+    variable,
+    whole,
 )
 from axe_nb.provider_table import PROTOCOLS
+from axe_nb.recording.modes import MODES
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""
-
-NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
-NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
-ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
-
-NOTEBOOKS = Option((), "notebooks", "notebooks, folders or patterns", "NB", repeated=True)
-CELL_TIMEOUT = Option(
-    ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
-    read=seconds,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,19 @@ class Command:
         return " ".join([self.program(face), *arguments])
 
 
+NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
+NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
+ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
+RUN_OR_LAST = Option(
+    (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
+    required=False, offers="runs",
+)  # fmt: skip
+NOTEBOOKS = Option((), "notebooks", "notebooks, folders or patterns", "NB", repeated=True)
+CELL_TIMEOUT = Option(
+    ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
+    read=seconds,
+)  # fmt: skip
+
 RUN = Command(
     "run", "run an agent", {"cell": "axe", "line": "run", "command": "run"},
     (AGENT, BARE_PROMPT, *OPTIONS),
@@ -80,17 +93,100 @@ AGENT_CELL = Command(
     ),
 )  # fmt: skip
 
+OF_GRIDS = (
+    "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
+    "mode", "output", "expect", "out", "dry_run",
+)  # fmt: skip
+"""Options of a run that all runs of a grid have, or the grid as a whole."""
+
+
+def _to_budget(text: str) -> Any:
+    """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
+    if "=" not in text:
+        return dollars(text)
+    words = [word.partition("=") for word in text.split(",")]
+    return {key.strip(): float(number.removeprefix("$")) for key, _, number in words}
+
+
+GRID = Command(
+    "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
+    (
+        Option(
+            (), "agents", "agents, comma-separated; without any, prompts go directly to the models",
+            "AGENT[,AGENT]", required=False, read=names, offers="agents",
+        ),
+        Option(
+            ("--inputs",), "inputs",
+            "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
+            "NAME_OR_FILE", offers="files", group=INPUT,
+        ),
+        Option(
+            ("-m", "--models"), "models",
+            "models to use instead of the agents' own, comma-separated", "P/M,P/M",
+            read=names, offers="models", group=AGENT_AND_MODEL,
+        ),
+        Option(
+            ("--params",), "variants", "variable with a list of params, or a dict of them by label",
+            "NAME", read=variable, offers="variables", group=AGENT_AND_MODEL,
+        ),
+        Option(
+            ("--repeats",), "repeats", "runs per square (default 1)", "N", read=whole, group=INPUT,
+        ),
+        Option(
+            ("--score",), "score", "function (result, row) that returns a score, or True or False",
+            "NAME", read=variable, offers="variables", group=ANSWER,
+        ),
+        Option(
+            ("--judge",), "judge", "agent that answers with a number and a reason", "AGENT",
+            offers="agents", group=ANSWER,
+        ),
+        Option(
+            ("--concurrency",), "concurrency", "maximum number of runs at once (default 8)", "N",
+            read=whole, group=LIMITS,
+        ),
+        Option(
+            ("--executor",), "executor",
+            "variable with an executor or a cluster client, such as a Dask client (default: here)",
+            "NAME", read=variable, offers="variables", group=LIMITS,
+        ),
+        Option(
+            ("--budget",), "budget",
+            "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
+            read=reader(_to_budget, "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
+            group=LIMITS,
+        ),
+        Option(
+            ("--resume",), "resume",
+            "file that keeps each result; with it, an interrupted grid continues", "PATH",
+            offers="files", group=LIMITS,
+        ),
+        *(option for option in OPTIONS if option.keyword in OF_GRIDS),
+    ),
+)  # fmt: skip
+
 COMMANDS: tuple[Command, ...] = (
     AGENT_CELL,
+    GRID,
     Command(
-        "list", "list the agents", {"line": "list", "command": "agents list"},
-        (AGENTS_DIR,),
+        "demo", "run an agent with three sub-agents; needs no key or network",
+        {"command": "demo"},
     ),
     Command(
-        "show", "show an agent's settings, tools and sub-agents", {"line": "show"},
-        (NAME, AGENTS_DIR),
+        "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
+        {"command": "start"},
+        (
+            Option(
+                (), "notebook", "name of the notebook (default: first)", "NAME", required=False,
+            ),
+            Option(("--no-open",), "no_open", "only write the files"),
+        ),
     ),
-    Command("show", "show an agent's settings", {"command": "agents show"}, (NAME, AGENTS_DIR)),
+    RUN,
+    Command("list", "list the agents", {"line": "list", "command": "agents list"}, (AGENTS_DIR,)),
+    Command(
+        "show", "show an agent's settings, tools and sub-agents",
+        {"line": "show", "command": "agents show"}, (NAME, AGENTS_DIR),
+    ),
     Command(
         "init", "write a commented starter file", {"line": "init", "command": "agents init"},
         (NEW_NAME, AGENTS_DIR),
@@ -102,64 +198,15 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
     ),
-    RUN,
     Command(
-        "env", "set variables from a file such as .env; without one, show which keys are set",
-        {"line": "env"},
+        "trust", "trust a project's folder, so that its agents run as they are written",
+        {"line": "trust", "command": "trust"},
         (
             Option(
-                (), "file", "file of NAME=VALUE lines (default: show which keys are set)",
-                "FILE", required=False, offers="files",
+                (), "target", "folder of the project (default: that of the agents found here)",
+                "FOLDER", required=False, offers="files",
             ),
-        ),
-    ),
-    Command(
-        "usage", "show the tokens used in this notebook, by agent and model, and their cost",
-        {"line": "usage"},
-    ),
-    Command(
-        "budget", "show or set what this notebook may spend; you are asked before it is exceeded",
-        {"line": "budget"},
-        (
-            Option(
-                (), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
-                "AMOUNT", required=False, read=dollars,
-            ),
-        ),
-    ),
-    Command(
-        "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
-        (
-            Option(
-                (), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS",
-                offers="expectations",
-            ),
-        ),
-        is_verbatim=True,
-    ),
-    Command(
-        "history", "list the latest runs of all notebooks, newest first", {"line": "history"},
-        (
-            replace(ANY_NAME, offers="past agents"),
-            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=run_id),
-        ),
-    ),
-    Command(
-        "cassette", "record the exchanges with models in a file, and replay them",
-        {"line": "cassette"},
-        (
-            Option(
-                (), "path", "the file (default: show the counts of the cassette in use)", "PATH",
-                required=False, offers="cassettes",
-            ),
-            Option(
-                ("--mode",), "cassette_mode",
-                "live, record, replay or auto (default: auto; replay if no one can be prompted)",
-                "M", offers="modes",
-            ),
-            Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
-            Option(("--prune",), "prune", "remove the recordings that this session has not used"),
-            Option(("--off",), "off", "stop using the cassette"),
+            AGENTS_DIR,
         ),
     ),
     Command(
@@ -188,21 +235,56 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "time", "show where the time of a finished run went", {"line": "time"},
+        "time", "show where the time of a finished run went", {"line": "time"}, (RUN_OR_LAST,)
+    ),
+    Command(
+        "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
+        (Option((), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
+        is_verbatim=True,
+    ),
+    Command(
+        "history", "list the latest runs of all notebooks, newest first",
+        {"line": "history", "command": "history"},
+        (
+            ANY_NAME,
+            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=run_id),
+        ),
+    ),
+    Command(
+        "undo", "put back the files that the tools of a run changed, after showing the difference",
+        {"line": "undo"},
         (
             Option(
-                (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree",
+                (), "run", "variable of a run, or its id in the history (default: the last run)",
                 "R", required=False, offers="runs",
             ),
         ),
     ),
     Command(
-        "freeze", "record a notebook's exchanges with models, and verify that it is its own test",
-        {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
+        "cassette", "record the exchanges with models in a file, and replay them",
+        {"line": "cassette"},
+        (
+            Option(
+                (), "path", "the file (default: show the counts of the cassette in use)", "PATH",
+                required=False, offers="files",
+            ),
+            Option(
+                ("--mode",), "cassette_mode",
+                "mode of the cassette (default: auto; replay if no one can be prompted)",
+                "M", choices=MODES,
+            ),
+            Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
+            Option(("--prune",), "prune", "remove the recordings that this session has not used"),
+            Option(("--off",), "off", "stop using the cassette"),
+        ),
     ),
     Command(
         "check", "run notebooks without a key or network, and list the cells that differ",
         {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT),
+    ),
+    Command(
+        "freeze", "record a notebook's exchanges with models, and verify that it is its own test",
+        {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),
     Command(
         "lesson", "write the student copy of a lesson, or mark a folder of submissions",
@@ -213,8 +295,7 @@ COMMANDS: tuple[Command, ...] = (
                 ("--to",), "to", "folder of the student copy (default: student beside NB)", "DIR"
             ),
             Option(
-                ("--check",), "submissions", "run and mark the notebooks in this folder",
-                "DIR",
+                ("--check",), "submissions", "run and mark the notebooks in this folder", "DIR",
             ),
             Option(
                 ("--timeout",), "timeout",
@@ -228,31 +309,27 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
     ),
-    Command("config path", "show the path of the global config.toml", {"command": "config path"}),
-    Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command(
-        "doctor", "diagnose configuration problems",
-        {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
+        "usage", "show the tokens used in this notebook, by agent and model, and their cost",
+        {"line": "usage"},
     ),
     Command(
-        "trust", "trust a project's folder, so that its agents run as they are written",
-        {"line": "trust", "command": "trust"},
+        "budget", "show or set what this notebook may spend; you are asked before it is exceeded",
+        {"line": "budget"},
         (
             Option(
-                (), "target",
-                "folder of the project (default: that of the agents found here)",
-                "FOLDER", required=False, offers="files",
+                (), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
+                "AMOUNT", required=False, read=dollars,
             ),
-            AGENTS_DIR,
         ),
     ),
     Command(
-        "undo", "put back the files that the tools of a run changed, after showing the difference",
-        {"line": "undo"},
+        "env", "set variables from a file such as .env; without one, show which keys are set",
+        {"line": "env"},
         (
             Option(
-                (), "run", "variable of a run, or its id in the history (default: the last run)",
-                "R", required=False, offers="variables",
+                (), "file", "file of NAME=VALUE lines (default: show which keys are set)", "FILE",
+                required=False, offers="files",
             ),
         ),
     ),
@@ -267,19 +344,11 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "demo", "run an agent with three sub-agents; needs no key or network",
-        {"command": "demo"},
+        "doctor", "diagnose configuration problems",
+        {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
-    Command(
-        "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
-        {"command": "start"},
-        (
-            Option(
-                (), "notebook", "name of the notebook (default: first)", "NAME", required=False,
-            ),
-            Option(("--no-open",), "no_open", "only write the files"),
-        ),
-    ),
+    Command("config path", "show the path of the global config.toml", {"command": "config path"}),
+    Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command("version", "print the version", {"command": "version"}),
     Command(
         "help", "list these commands, or describe one", {"line": "help"},

@@ -1,28 +1,63 @@
-"""The check of a finished run against its expectations.
+"""The check of a finished run against its expectations, and of their names before it begins.
 
 Source: product.md "Runs are recordings"; D-67.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import json
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.agents.agent import DEFINED, Agent
+from axe_nb.agents.agent_files import list_agents
 from axe_nb.errors import ConfigError, ExpectationError
-from axe_nb.expectations.clause import Clause, Condition, Subject, Test, find_advice
-from axe_nb.expectations.comparison import MISSING, Stopwatch, describe, holds, look_up
-from axe_nb.expectations.grammar import parse
-from axe_nb.expectations.names import KnownNames, check_argument
-from axe_nb.expectations.table import MEASURES, Measure
-from axe_nb.expectations.timing import count_following, find_parallel
-from axe_nb.expectations.tree import Branch, Thing, Use, list_branches, list_uses, name_of
+from axe_nb.expectations.language import Clause, parse
+from axe_nb.expectations.measures import MEASURES, Measure
 from axe_nb.results import RunResult, name_run
-from axe_nb.text import list_some, plural, quote, suggestion
+from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, suggestion
+from axe_nb.times import Lap
 from axe_nb.toolbox import REGISTRY
 
+MAX_SECONDS = 1.0
+"""Time limit of a pattern in seconds: the texts are those of models."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+MAX_SHOWN = 60
+"""Characters of a name or a text in messages."""
+
+MISSING = object()
+"""Stands for a part of `data` that does not exist."""
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Thing:
+    """One run, or one permitted call of a tool, with its place in the tree."""
+
+    run: RunResult
+    """The run, or the one that made the call."""
+    name: str
+    """The agent, or the tool."""
+    is_run: bool
+    place: str
+    """For people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
+    pointer: str
+    """Below the root's RunResult: `.children[0].log[0].calls[1]`."""
+    way: tuple[Hashable, ...]
+    """The runs and calls from the root to it; begins with the way of those above it."""
+    group: Hashable
+    """Equal for what parallel calls, or one call, have started."""
+    lap: Lap | None
+    """Its time; None if it was not kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on one expectation."""
 
@@ -30,7 +65,7 @@ class Verdict:
     found: str
     """The state of the run, in a few words."""
     at: Thing
-    """The branch that decided it."""
+    """The run or call that decided it."""
 
 
 def check(
@@ -49,10 +84,13 @@ def check(
         ExpectationError: the run did not meet them.
     """
     clauses = parse(expectations)
-    branches = list_branches(result)
-    tree = _Tree(branches, KnownNames(branches, agents_dir), Stopwatch())
-    verdicts = [(clause, tree.decide(clause)) for clause in clauses]
-    missed = [(clause, verdict) for clause, verdict in verdicts if not verdict.is_met]
+    tree = list(_walk(result, (), "", (), None))
+    names = _KnownNames(tree, agents_dir)
+    missed = [
+        (clause, verdict)
+        for clause in clauses
+        if not (verdict := _decide(clause, tree, names)).is_met
+    ]
     if not missed:
         return len(clauses)
     facts = [f"{clause.words} (found {verdict.found})" for clause, verdict in missed]
@@ -60,174 +98,280 @@ def check(
     count = f"{len(missed)} of {len(clauses)} expectations" if len(missed) > 1 else "expectation"
     hint = f"look at {name}{at.pointer}" if name else "run it with -v to see every turn"
     error = ExpectationError(f"{count} not met: {list_some(facts, 3)}", hint=hint)
-    error.place = str(at)
+    error.place = at.place
     raise error
 
 
-class _Tree:
-    """A tree of runs, and the verdicts on it."""
+def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
+    """Rejects a misspelt name before the run, which would be paid for and then not be judged.
 
-    def __init__(self, branches: Sequence[Branch], names: KnownNames, watch: Stopwatch) -> None:
-        self._branches = branches
-        self._root = branches[0]
-        self._uses = list_uses(branches)
-        self._names = names
-        self._watch = watch
+    Other unknown names may be of an agent that a tool starts: the finished run tells.
 
-    def decide(self, clause: Clause) -> Verdict:
-        """Decides one expectation.
+    Args:
+        expectations: as in `researcher >= 2, parallel; no write_file`.
+        agents: the agents that the run can reach.
+        agents_dir: folder to search for agents first.
 
-        Raises:
-            ConfigError: it names something unknown, or cannot be decided.
-        """
-        subject, *others = clause.subjects
-        if others and clause.is_parallel:
-            verdict = self._run_beside(clause.subjects)
-        elif others:
-            verdict = self._follow(clause.subjects)
-        elif subject.measure and subject.measure.kind == "data":
-            return self._decide_data(subject, clause)
-        elif subject.measure:
-            verdict = self._compare(subject.name, subject.measure, clause.test)
-        else:
-            verdict = self._count(subject, clause)
-        is_met = verdict.is_met != clause.is_negated
-        return Verdict(is_met=is_met, found=verdict.found, at=verdict.at)
+    Raises:
+        ConfigError: a name resembles a known one, or the expectations are invalid.
+    """
+    names = _KnownNames((), agents_dir, agents)
+    known = names.agents | names.tools
+    for clause in parse(expectations):
+        shown = _shorten(clause.name)
+        is_known = clause.measure or clause.kind or clause.name in known
+        if not is_known and suggestion(clause.name, {*known, *MEASURES}):
+            error = names.explain_unknown(clause)
+            error.hint += f" If not, write agent:{shown} or tool:{shown}"
+            raise error
 
-    def _count(self, subject: Subject, clause: Clause) -> Verdict:
-        """Counts the runs of an agent, or the calls of a tool."""
-        things = self._find(subject)
-        number, is_agent = len(things), self._names.is_agent(subject)
-        is_met = holds(number, clause.test, self._watch)
-        found = plural(number, "run" if is_agent else "call")
-        if not things:
-            found += self._describe_others(is_agent)
-            return Verdict(is_met=is_met, found=found, at=self._root)
-        if clause.is_parallel and is_met and not find_parallel([things]):
-            return Verdict(is_met=False, found=f"{found}, none in parallel", at=things[-1])
-        wanted = int(clause.test.value.number or 0)
-        at = things[wanted if 0 <= wanted < number else -1]
-        return Verdict(is_met=is_met, found=found, at=at)
 
-    def _describe_others(self, is_agent: bool) -> str:
-        """The runs or calls that there were instead, in a few words."""
-        runs = [name_run(b.run.agent, b.run.model) for b in self._branches[1:]]
-        names = runs if is_agent else [use.call.name for use in self._uses]
-        others = list(dict.fromkeys(map(name_of, names)))
-        return f"; it {'ran' if is_agent else 'called'} {list_some(others, 5)}" if others else ""
+class _KnownNames:
+    """The agents and tools of a tree, of this session and of files.
 
-    def _run_beside(self, subjects: Sequence[Subject]) -> Verdict:
-        """Checks that a run or call of each ran in parallel with one of each other."""
-        found = [self._find(subject) for subject in subjects]
-        for subject, things in zip(subjects, found, strict=True):
-            if not things:
-                return Verdict(is_met=False, found=f"no {name_of(subject.name)}", at=self._root)
-        if common := find_parallel(found):
-            return Verdict(is_met=True, found="in parallel", at=common)
-        return Verdict(is_met=False, found="none in parallel", at=found[-1][-1])
+    A misspelt name must not make `no writ_file` true.
+    """
 
-    def _follow(self, subjects: Sequence[Subject]) -> Verdict:
-        """Checks that runs and calls followed one another."""
-        steps = [self._find(subject) for subject in subjects]
-        done = count_following(self._root.run, steps)
-        if done == len(steps):
-            return Verdict(is_met=True, found="this order", at=steps[-1][-1])
-        name = name_of(subjects[done].name)
-        if not steps[done]:
-            return Verdict(is_met=False, found=f"no {name}", at=self._root)
-        found = f"no {name} after {name_of(subjects[done - 1].name)}"
-        return Verdict(is_met=False, found=found, at=steps[done][-1])
+    def __init__(
+        self, tree: Sequence[Thing], agents_dir: str | None, agents: Iterable[Agent] = ()
+    ) -> None:
+        every = [*DEFINED.values(), *agents]
+        self.agents = {*DEFINED, *list_agents(agents_dir), *(agent.name for agent in every)}
+        self.tools = {*REGISTRY.known, *(tool for agent in every for tool in agent.own_tools)}
+        for thing in tree:
+            if thing.is_run:
+                self.agents |= {thing.name} - {""}
+                self.tools |= {call.name for turn in thing.run.log for call in turn.calls}
 
-    def _compare(self, name: str, measure: Measure, test: Test) -> Verdict:
-        """Compares a measure of the tree."""
-        own = self._read(name, measure)
-        found, at = own[0], self._root
-        if measure.of == "tree":
-            is_list = measure.kind == "list"
-            found = [item for items in own for item in items] if is_list else sum(own)
-            weights = [len(value) if is_list else value for value in own]
-            at = self._branches[weights.index(max(weights))]
-        elif name == "depth":
-            at = max(self._branches, key=lambda branch: len(branch.above))
-        # saved errors are compared, and a time is never the same twice
-        shown = "another time" if name == "seconds" else describe(found)
-        is_sum = measure.of == "tree" and measure.kind != "list" and len(own) > 1
-        if is_sum and name != "seconds":
-            shown += " in the whole tree"
-        return Verdict(is_met=holds(found, test, self._watch), found=shown, at=at)
-
-    def _read(self, name: str, measure: Measure) -> list[Any]:
-        """The values of all runs that count.
+    def is_agent(self, clause: Clause) -> bool:
+        """True if a clause is about an agent, False if about a tool.
 
         Raises:
-            ConfigError: one is unknown.
+            ConfigError: it could be both, or is neither.
         """
-        branches = self._branches if measure.of == "tree" else self._branches[:1]
-        own = [measure.read(branch.run) for branch in branches]
-        if None in own:
-            model = quote(name_of(branches[own.index(None)].run.model))
+        name, kind = clause.name, clause.kind
+        if not kind and name in self.agents & self.tools:
+            shown = _shorten(name)
             raise ConfigError(
-                f"{name} cannot be checked: the price of the model {model} is unknown",
-                hint="compare tokens instead",
+                f"{quote(shown)} is both an agent and a tool",
+                hint=f"write agent:{shown} or tool:{shown}",
             )
-        return own
+        known = {"agent": self.agents, "tool": self.tools}.get(kind, self.agents | self.tools)
+        if name not in known and (not kind or nearest(name, known)):
+            raise self.explain_unknown(clause)
+        return kind == "agent" or (not kind and name in self.agents)
 
-    def _decide_data(self, subject: Subject, clause: Clause) -> Verdict:
-        """Compares a part of the structured output; what is missing compares with nothing."""
-        data = MEASURES["data"].read(self._root.run)
-        if data is None:
-            return Verdict(is_met=False, found="no data: its output is text", at=self._root)
-        found = look_up(data, subject.path)
-        if not clause.test.operator:
-            is_met = (found is MISSING) == clause.is_negated
-        else:
-            is_met = found is not MISSING and (
-                holds(found, clause.test, self._watch) != clause.is_negated
-            )
-        shown = f"none in {describe(data)}" if found is MISSING else describe(found)
-        return Verdict(is_met=is_met, found=shown, at=self._root)
-
-    def _find(self, subject: Subject) -> Sequence[Thing]:
-        """The runs or calls of a subject that meet its conditions."""
-        if self._names.is_agent(subject):
-            clauses = [_make_clause(condition) for condition in subject.conditions]
-            runs = [branch for branch in self._branches if branch.run.agent == subject.name]
-            return [run for run in runs if self._fits_run(run, clauses)]
-        names = REGISTRY.expand(subject.name)
-        calls = [use for use in self._uses if use.call.name in names]
-        used = {name for use in calls for name in use.arguments}
-        for condition in subject.conditions:
-            check_argument(str(condition.path[0]), subject, used)
-        return [call for call in calls if self._fits_call(call, subject.conditions)]
-
-    def _fits_run(self, branch: Branch, clauses: Sequence[Clause]) -> bool:
-        if not clauses:
-            return True
-        below = _Tree(list_branches(branch.run), self._names, self._watch)
-        return all(below.decide(clause).is_met for clause in clauses)
-
-    def _fits_call(self, use: Use, conditions: Sequence[Condition]) -> bool:
-        found = [look_up(use.arguments, condition.path) for condition in conditions]
-        return all(
-            value is not MISSING and (not c.test.operator or holds(value, c.test, self._watch))
-            for value, c in zip(found, conditions, strict=True)
+    def explain_unknown(self, clause: Clause) -> ConfigError:
+        """Returns the error of an unknown name."""
+        names = {"agent": self.agents, "tool": self.tools}.get(
+            clause.kind, {*self.agents, *self.tools, *MEASURES}
+        )
+        agents = list_some(sorted(map(_shorten, self.agents)), 5)
+        step = f"agents: {agents}; for any other name write agent:NAME or tool:NAME"
+        return ConfigError(
+            f"unknown {clause.kind or 'agent, tool or measure'} {quote(_shorten(clause.name))}",
+            hint=suggestion(clause.name, sorted(names)) or step,
         )
 
 
-def _make_clause(condition: Condition) -> Clause:
-    """The expectation of a run that a condition on it stands for.
+def _shorten(name: str) -> str:
+    """A name for an error message; a model may have chosen it."""
+    return printable(one_line(name, MAX_SHOWN))
+
+
+def _walk(
+    run: RunResult, above: tuple[str, ...], pointer: str, way: tuple[Hashable, ...], group: Hashable
+) -> Iterator[Thing]:
+    """Yields a run, its calls that were permitted, and those below it, in call order."""
+    agents = (*above, name_run(run.agent, run.model))
+    place = f"in agent {' › '.join(map(_shorten, agents))}"
+    place += f" ({_shorten(run.id)})" if above else ""
+    own = next((lap for lap in run.times if lap.kind == "run"), None)
+    yield Thing(run, run.agent, True, place, pointer, way, group, own)
+    laps = {(lap.turn, lap.call): lap for lap in run.times if lap.kind == "tool"}
+    children = {child.call_id: child for child in run.children}
+    groups: dict[str, Hashable] = {}
+    for at, turn in enumerate(run.log):
+        where = f"{place}, turn {turn.number}"
+        results = {result.call_id: result for result in turn.results}
+        for number, call in enumerate(turn.calls):
+            groups[call.id] = (pointer, at, None if turn.parallel else number)
+            result = results.get(call.id)
+            if turn.closing or (result and (result.is_denied or result.is_skipped)):
+                continue
+            lap = laps.get((turn.number, number + 1))
+            tool, child = REGISTRY.find(call.name), children.get(call.id)
+            if child and tool and tool.is_one_child:  # the call waits for a free place
+                lap = next((one for one in child.times if one.kind == "run"), None)
+            yield Thing(
+                run, call.name, False, f"{where}, call of {_shorten(call.name)}",
+                f"{pointer}.log[{at}].calls[{number}]", (*way, call.id), groups[call.id], lap,
+            )  # fmt: skip
+    for number, child in enumerate(run.children):
+        group = groups.get(child.call_id, (pointer, child.call_id))
+        below = (*way, child.call_id, number)
+        yield from _walk(child, agents, f"{pointer}.children[{number}]", below, group)
+
+
+def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
+    if clause.measure is None:
+        return _count(clause, tree, names)
+    if clause.measure.kind == "data":
+        return _decide_data(clause, tree[0])
+    return _compare_measure(clause, clause.measure, tree)
+
+
+def _count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
+    """Counts the runs of an agent, or the calls of a tool."""
+    is_agent = names.is_agent(clause)
+    wanted = {clause.name} if is_agent else REGISTRY.expand(clause.name)
+    things = [one for one in tree if one.is_run == is_agent and one.name in wanted]
+    count = len(things)
+    is_met = _holds(count, clause.operator, clause.value) != clause.is_negated
+    found = plural(count, "run" if is_agent else "call")
+    if not things:
+        others = dict.fromkeys(one.name for one in tree[1:] if one.is_run == is_agent)
+        listed = list_some(list(map(_shorten, others)), 5)
+        found += f"; it {'ran' if is_agent else 'called'} {listed}" if listed else ""
+        return Verdict(is_met, found, tree[0])
+    if clause.is_parallel and is_met and not _have_parallel(things):
+        return Verdict(False, f"{found}, none in parallel", things[-1])
+    limit = int(clause.value or 0)
+    return Verdict(is_met, found, things[limit if 0 <= limit < count else -1])
+
+
+def _have_parallel(things: Sequence[Thing]) -> bool:
+    """True if two of them ran at the same time, and neither waited for the other."""
+    ordered = sorted(things, key=lambda one: one.lap.began if one.lap else 0)
+    for number, one in enumerate(ordered):
+        for other in ordered[number + 1 :]:
+            if one.lap and other.lap and other.lap.began > one.lap.ended:
+                break
+            if _ran_beside(one, other):
+                return True
+    return False
+
+
+def _ran_beside(first: Thing, second: Thing) -> bool:
+    """True if the second, which began later, began before the first ended.
+
+    Without times, and if they touch, as on a virtual clock, their calls decide.
+    """
+    if second.way[: len(first.way)] == first.way or first.way[: len(second.way)] == second.way:
+        return False
+    if first.lap and second.lap and second.lap.began != first.lap.ended:
+        return second.lap.began < first.lap.ended
+    return first.group == second.group
+
+
+def _compare_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
+    """Compares a measure of the root, or its sum over the tree."""
+    runs = [one for one in tree if one.is_run] if measure.of_tree else [tree[0]]
+    values = [measure.read(one.run) for one in runs]
+    if None in values:
+        model = quote(_shorten(runs[values.index(None)].run.model))
+        raise ConfigError(
+            f"{clause.name} cannot be checked: the price of the model {model} is unknown",
+            hint="compare tokens instead",
+        )
+    at, found = tree[0], values[0]
+    if measure.of_tree:
+        is_list = measure.kind == "list"
+        weights = [len(value) if is_list else value for value in values]
+        found = [item for value in values for item in value] if is_list else sum(values)
+        at = runs[weights.index(max(weights))]
+    elif clause.name == "depth":
+        at = max((one for one in tree if one.is_run), key=lambda one: len(one.way))
+    shown = _describe(found)
+    if clause.name == "seconds":
+        shown = "another time"  # saved errors are compared, and a time is never the same twice
+    elif measure.of_tree and measure.kind == "number" and len(runs) > 1:
+        shown += " in the whole tree"
+    is_met = _holds(found, clause.operator, clause.value) != clause.is_negated
+    return Verdict(is_met, shown, at)
+
+
+def _decide_data(clause: Clause, root: Thing) -> Verdict:
+    """Compares a part of the structured output; what is missing compares with nothing."""
+    data = root.run.data
+    if data is None:
+        return Verdict(False, "no data: its output is text", root)
+    found = _look_up(data, clause.path)
+    if not clause.operator:
+        is_met = (found is MISSING) == clause.is_negated
+    else:
+        is_met = found is not MISSING and _holds(found, clause.operator, clause.value)
+    shown = f"none in {_describe(data)}" if found is MISSING else _describe(found)
+    return Verdict(is_met, shown, root)
+
+
+def _look_up(value: Any, path: Sequence[str | int]) -> Any:
+    """The part of a value at a path, or MISSING; fields of objects are read without their code."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = value.get(step, MISSING)
+        elif isinstance(step, int):
+            is_list = isinstance(value, Sequence) and not isinstance(value, str)
+            value = value[step] if is_list and step < len(value) else MISSING
+        elif dataclasses.is_dataclass(value):
+            names = {field.name for field in dataclasses.fields(value)}
+            value = getattr(value, step) if step in names else MISSING
+        else:
+            value = getattr(value, "__dict__", {}).get(step, MISSING)
+    return value
+
+
+def _holds(found: Any, sign: str, value: Any) -> bool:
+    """True if a value is as expected; without an operator, if it is neither zero nor empty.
 
     Raises:
-        ConfigError: there is no such measure, or it cannot be compared like that.
+        ConfigError: a pattern takes too long.
     """
-    name = str(condition.path[0])
-    measure = MEASURES.get(name)
-    if measure is None:
-        hint = suggestion(name, MEASURES) or f"measures: {', '.join(MEASURES)}"
-        raise ConfigError(f"unknown measure {quote(name)} of an agent", hint=hint)
-    if advice := find_advice(measure, condition.test):
-        raise ConfigError(f"{name} cannot be compared this way", hint=advice)
-    subject = Subject(name=name, measure=measure, path=condition.path[1:])
-    return Clause(
-        words=name, is_negated=False, subjects=(subject,), test=condition.test, is_parallel=False
-    )
+    if sign == "":
+        return bool(found)
+    if sign in ("!=", "!~"):
+        return not _holds(found, {"!=": "==", "!~": "~"}[sign], value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(found, Sequence) and not isinstance(found, str):
+        if is_number and sign != "contains":
+            return _COMPARE[sign](len(found), value)
+        return any(_holds(item, sign, value) for item in found)
+    if sign == "~":
+        return isinstance(found, str) and _search(value, found)
+    if sign == "contains" and isinstance(found, str | Mapping):
+        return str(value) in found
+    if is_number != (isinstance(found, int | float) and not isinstance(found, bool)):
+        return False
+    if isinstance(found, str) != isinstance(value, str):
+        return found is value and sign == "=="
+    return _COMPARE["==" if sign == "contains" else sign](found, value)
+
+
+def _search(pattern: Any, text: str) -> bool:
+    try:
+        return pattern.search(text, timeout=MAX_SECONDS) is not None
+    except TimeoutError:
+        shown = one_line(f"/{pattern.pattern}/", MAX_SHOWN)
+        raise ConfigError(
+            f"the pattern {shown} takes longer than {MAX_SECONDS:g} s",
+            hint="use a simpler pattern without nested repeats",
+        ) from None
+
+
+def _describe(found: Any) -> str:
+    """A found value in a few words, on one line."""
+    if isinstance(found, str):
+        return quote(one_line(found, MAX_SHOWN))
+    if isinstance(found, Sequence):
+        shown = [one_line(item, MAX_SHOWN) for item in found if isinstance(item, str)]
+        items = f" ({list_some(list(dict.fromkeys(shown)), 3)})" if shown else ""
+        return f"{plural(len(found), 'item')}{items}"
+    if isinstance(found, Mapping):
+        return f"an object with {list_some([quote(str(key)) for key in found], 5) or 'no keys'}"
+    if found is None or isinstance(found, bool):
+        return json.dumps(found)
+    if isinstance(found, int):
+        return f"{found:,}" if abs(found) < 10**15 else "a large number"
+    if isinstance(found, float):
+        return f"{found:.6g}"
+    return f"a {type(found).__name__}"

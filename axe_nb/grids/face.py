@@ -11,7 +11,6 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable, make_table
@@ -24,6 +23,7 @@ from axe_nb.grids.variants import make_variants
 from axe_nb.maps.budget import BudgetOption
 from axe_nb.maps.kept import Resume
 from axe_nb.session.drive import Line
+from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.session import session
 from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
@@ -26,6 +25,7 @@ from axe_nb.maps.tasks import Task, read_task
 from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult, Status, name_run
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
 

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
 from axe_nb.pictures.picture import Picture
+from axe_nb.session.overrides import Overrides
 from axe_nb.toml_tables.table import make_table
 
 SIZE = 16

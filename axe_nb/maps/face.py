@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_line
@@ -19,6 +18,7 @@ from axe_nb.maps.places import make_runs
 from axe_nb.maps.run_map import RunMap
 from axe_nb.maps.summary import KEEPS, Keep
 from axe_nb.maps.tasks import Prompts, Source
+from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.session.session import session
 from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value

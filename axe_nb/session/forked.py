@@ -12,7 +12,6 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.workdir import confine
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.forks.agents import RestoredAgents, restore_agents
@@ -20,6 +19,7 @@ from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
 from axe_nb.pictures.parts import Illustrated
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_output

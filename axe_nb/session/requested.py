@@ -13,11 +13,11 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import has_file
 from axe_nb.agents.no_agent import NoAgent
 from axe_nb.agents.variables import find_names, set_declared
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.limits import Limits
 from axe_nb.model_table import suggest_model
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import list_some, quote, suggestion
 from axe_nb.tools.tool import Job
@@ -107,7 +107,7 @@ def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | 
 
     The tools of MCP servers are not known yet: a tree that has such servers is not checked.
     """
-    from axe_nb.expectations.names import check_spelling
+    from axe_nb.expectations.check import check_spelling
 
     agents = [root, *_list_below(root, env)]
     if not any(agent.mcp_servers for agent in agents):

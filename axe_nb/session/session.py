@@ -20,7 +20,6 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
-from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
@@ -42,6 +41,7 @@ from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
+from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs

@@ -20,7 +20,7 @@ from axe_nb.agents.env_files import (
     load_env,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.nb.env_line import list_keys
+from axe_nb.notebook.line_magic import list_keys
 from axe_nb.redaction import redact
 
 
@@ -199,7 +199,7 @@ def test_keys_are_listed_by_name_with_their_state(monkeypatch: pytest.MonkeyPatc
     config_path().parent.mkdir(parents=True)
     config_path().write_text('[providers.anthropic]\napi_key = "mine"\n')
     load_env(put("OPENAI_API_KEY=secret-1\nAXE_OPENAI_BASE_URL=http://127.0.0.1:9\n"))
-    assert [(found.variable, found.state) for found in list_keys()] == [
+    assert [found[1:] for found in list_keys()] == [
         ("ANTHROPIC_API_KEY", "in config.toml"), ("OPENAI_API_KEY", "set"),
         ("AXE_OPENAI_BASE_URL", "set"), ("OLLAMA_API_KEY", "not set, not needed"),
     ]  # fmt: skip

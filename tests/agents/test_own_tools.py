@@ -11,7 +11,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.doctor.agent_problems import problems
+from axe_nb.commands.agent_problems import problems
 from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.views import agent_summary

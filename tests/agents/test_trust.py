@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb import Request, actions, call
+from axe_nb import Request, call
 from axe_nb.agents import agent_files, trust
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.cli import main
+from axe_nb.commands import actions
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import BUILT_IN
 

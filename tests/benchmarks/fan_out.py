@@ -146,7 +146,7 @@ def a_tool() -> Any:
 async def chain() -> tuple[float, float]:
     """(seconds, seconds of CPU) of a turn with a tool call, of fifty; the model takes none."""
     from axe_nb import Agent
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
     from axe_nb.session.session import Session
 
     one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")

@@ -248,7 +248,7 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     lead = agent("lead", said([write("team/lead.toml"), write("team/new.toml")], "done"))
     session = stage(lead).session
     session.forget("lead")
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
 
     overrides = Overrides(agents_dir=str(team), mode="auto")
     result = asyncio.run(ask_session(session, "lead", "go", overrides))

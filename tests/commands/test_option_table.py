@@ -13,12 +13,12 @@ import pytest
 
 import axe_nb
 from axe_nb.commands.options import FACES, OPTIONS, Face
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.commands.table import RUN
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
 

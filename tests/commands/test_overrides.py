@@ -15,7 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.commands.options import OPTIONS
-from axe_nb.commands.overrides import DEFAULT_TIMEOUT, Overrides, RunOptions
+from axe_nb.session.overrides import DEFAULT_TIMEOUT, Overrides, RunOptions
 from axe_nb.session.session import session
 
 

@@ -58,7 +58,7 @@ def attempt(
 
 
 def run(*agents: Agent, touching: Touch, person: Person | None = None) -> RunResult:
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
 
     tools = Overrides(tools=(touching.tool, *agents[0].tools))
     ask_person = person.ask_person if person else None

@@ -12,8 +12,8 @@ import pytest
 
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision
+from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import WAYS, by, last_heard, level_of

@@ -12,9 +12,9 @@ import pytest
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin.web import TOOLS
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
 from tests.delegation.approvals import MODES, Person

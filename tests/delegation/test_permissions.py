@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
+from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import by

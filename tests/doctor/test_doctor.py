@@ -18,8 +18,7 @@ from axe_nb import cli, script
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.doctor.doctor import examine
-from axe_nb.doctor.finding import Finding
+from axe_nb.commands.doctor import Finding, examine
 from axe_nb.session.session import Session
 from tests.wire.replay import Replay
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.doctor.finding import Finding
-from axe_nb.doctor.lab import FOLDER, PARENT, check_lab
+from axe_nb.commands.doctor import EXTENSION, SERVER_PID, Finding, check_lab
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(data: Path) -> None:
-    (data / FOLDER).parent.mkdir(parents=True)
-    shutil.copy(Path(__file__).parents[2] / "labextension" / "package.json", data / FOLDER)
+    (data / EXTENSION).parent.mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[2] / "labextension" / "package.json", data / EXTENSION)
 
 
 @contextmanager
@@ -48,7 +47,7 @@ def found_by_a_kernel_of(
     environment: Path, monkeypatch: pytest.MonkeyPatch, word: str = "jupyter-lab"
 ) -> list[Finding]:
     with running(environment, word) as process:
-        monkeypatch.setenv(PARENT, process)
+        monkeypatch.setenv(SERVER_PID, process)
         return check_lab()
 
 
@@ -74,14 +73,14 @@ def test_nothing_is_said_of_a_kernel_that_no_jupyterlab_started(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert found_by_a_kernel_of(environment, monkeypatch, "another-editor") == []
-    monkeypatch.setenv(PARENT, "999999999")
+    monkeypatch.setenv(SERVER_PID, "999999999")
     assert check_lab() == []
 
 
 def test_outside_a_kernel_the_jupyterlab_on_the_path_is_looked_at(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(PARENT, raising=False)
+    monkeypatch.delenv(SERVER_PID, raising=False)
     monkeypatch.setenv("PATH", str(environment / "bin"))
     monkeypatch.setattr(sys, "executable", str(environment / "elsewhere" / "python"))
     assert check_lab() == []

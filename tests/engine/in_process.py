@@ -10,10 +10,10 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import AskPerson
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import Tool, ToolContext

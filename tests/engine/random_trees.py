@@ -27,10 +27,10 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, ToolContext, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.overrides import Overrides
 from axe_nb.events import Event, RunFinished, RunStarted
 from axe_nb.messages import close_open_calls
 from axe_nb.session.drive import NullView, drive
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session

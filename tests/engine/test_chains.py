@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from axe_nb import engine
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.scope import Env
 from axe_nb.recording.cassette import Cassette
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from tests.engine.in_process import agent

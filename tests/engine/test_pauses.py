@@ -12,8 +12,8 @@ import pytest
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.clock import Clock
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Tool, ToolContext
 from tests.engine.in_process import agent, ask_session, stage
 

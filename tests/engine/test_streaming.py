@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import parse_run
 from axe_nb.events import Event, RunFinished, TextDelta
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.views.agent_summary import rows

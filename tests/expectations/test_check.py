@@ -12,7 +12,7 @@ import axe_nb
 from axe_nb import ConfigError, ExpectationError, RunResult, ToolCall, Usage
 from axe_nb.messages import ToolResult
 from axe_nb.results import Turn
-from tests.engine.in_process import agent, ask, lead
+from tests.engine.in_process import agent
 from tests.views.runs import done
 
 
@@ -62,45 +62,13 @@ lead == 1
 runs == 5
 researcher >= 2, parallel
 call_agent, parallel
-researcher and call_agent, parallel
-not researcher and writer, parallel
-not call_agent and read_file and checker, parallel
-not writer, parallel
-not read_file, parallel
-researcher then writer
-researcher then write_file then read_file
-call_agent then read_file
-checker then read_file
-not read_file then writer
-not researcher then researcher
-not writer then checker
-not write_file then writer
 no run_command
-not run_command
-not not lead
 file_ops == 2
-write_file(path ~ /report/, content contains "42")
-write_file(path ~ /^out\\/.*;?\\.md$/) == 1
-no write_file(path == "x")
-read_file(path)
-no read_file(offset)
-read_file(path != "x")
-researcher(task contains "Rome") == 1
-researcher(status == max_turns)
-researcher(tokens < 5k, model == script/x) == 2
-writer(tokens == 220, depth == 1)
-no researcher(turns > 1)
 depth == 2
 turns == 9
-not turns > 9
 tool_calls == 5
 tokens == 1_490
-input_tokens >= 1.4k
-output_tokens < 1k
-no cached_tokens
 seconds < 2
-seconds > 1400ms
-seconds < 1min
 retries == 1
 no denied
 no failed
@@ -108,7 +76,6 @@ no warnings
 files_modified == 1
 files_modified contains "out/report.md"
 files_modified ~ /report/
-no files_read
 text ~ /\\b42\\b; see/
 text !~ /43/
 text contains 42
@@ -117,7 +84,6 @@ text != 42
 status == completed
 model == script/lead
 no error
-task contains 'answer'
 agent:writer == 1
 tool:write_file
 no tool:search_the_whole_web
@@ -136,15 +102,9 @@ BAD = {
     ),
     "edit_file == 1": ("0 calls; it called call_agent, read_file, write_file", "in agent lead", ""),
     "writer, parallel": ("1 run, none in parallel", "in agent lead › writer (0.3)", ".children[2]"),
-    "writer then researcher": (
-        "no researcher after writer", "in agent lead › researcher (0.2)", ".children[1]"
+    "read_file, parallel": (
+        "1 call, none in parallel", "in agent lead, turn 3, call of read_file", ".log[2].calls[0]"
     ),
-    "writer and checker, parallel": (
-        "none in parallel", "in agent lead › writer › checker (0.3.2)",
-        ".children[2].children[0]",
-    ),
-    "writer and edit_file, parallel": ("no edit_file", "in agent lead", ""),
-    "writer then edit_file": ("no edit_file", "in agent lead", ""),
     "turns <= 6": ("9 in the whole tree", "in agent lead", ""),
     "depth <= 1": ("2", "in agent lead › writer › checker (0.3.2)", ".children[2].children[0]"),
     "no files_modified": (
@@ -153,7 +113,6 @@ BAD = {
     "text == 43": ('"The answer is 42; see out/report.md"', "in agent lead", ""),
     "seconds < 1": ("another time", "in agent lead", ""),
     "data.total == 3": ("no data: its output is text", "in agent lead", ""),
-    "not data.total == 3": ("no data: its output is text", "in agent lead", ""),
     "no data": ("no data: its output is text", "in agent lead", ""),
 }  # fmt: skip
 
@@ -163,13 +122,6 @@ BAD = {
 def test_an_expectation_that_is_met_returns_the_result(expectation: str, project: Any) -> None:
     result = survey()
     assert axe_nb.expect(result, expectation) is result
-
-
-@pytest.mark.req("D-67")
-@pytest.mark.parametrize("expectation", [g for g in GOOD.splitlines() if not g.startswith("no")])
-def test_its_negation_is_not_met(expectation: str, project: Any) -> None:
-    with pytest.raises(ExpectationError):
-        axe_nb.expect(survey(), f"not {expectation}")
 
 
 @pytest.mark.req("D-67")
@@ -196,7 +148,7 @@ def refusal(expectation: str, result: RunResult | None = None) -> str:
 @pytest.mark.req("D-67")
 def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
     axe_nb.define(agent("grep", "x"))
-    for expectation in ("no grep", "grep then lead", "not grep(path) >= 2"):
+    for expectation in ("no grep", "grep >= 2, parallel"):
         assert refusal(expectation) == (
             '"grep" is both an agent and a tool | write agent:grep or tool:grep'
         )
@@ -215,15 +167,6 @@ def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
         ("agent:resercher", 'unknown agent "resercher" | did you mean "researcher"?'),
         ("no xyzzy", 'unknown agent, tool or measure "xyzzy" | agents: checker, lead, researcher, '
          "writer; for any other name write agent:NAME or tool:NAME"),
-        ("no write_file(pth == 1)", 'write_file has no argument "pth" | did you mean "path"?'),
-        ("no list_dir(pth == 1)", 'list_dir has no argument "pth" | did you mean "path"?'),
-        ("lead(sttus == error)", 'unknown measure "sttus" of an agent | did you mean "status"?'),
-        ("no lead(status == eror)",
-         'status cannot be compared this way | did you mean "error"?'),
-        ("no lead(status < 3)",
-         "status cannot be compared this way | compare it with == != ~ !~ contains"),
-        ("no lead(turns == few)", "turns cannot be compared this way | compare it with a number"),
-        ("no lead(text == 42)", "text cannot be compared this way | write the text in quotes"),
         ("cost < 1", 'cost cannot be checked: the price of the model "script/lead" is unknown | '
          "compare tokens instead"),
     ],
@@ -256,10 +199,10 @@ def priced(cost: float | None = None, data: Any = None, **more: Any) -> RunResul
 
 def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:
     two = priced(0.01, children=(priced(0.015, agent="child"),))
-    axe_nb.expect(two, "cost > 0.02; cost < $0.03; child(cost == $0.015)")
-    unmet = r"cost < \$0.02 \(found 0.025 in the whole tree\)"
+    axe_nb.expect(two, "cost > 0.02; cost < 0.03")
+    unmet = r"cost < 0.02 \(found 0.025 in the whole tree\)"
     with pytest.raises(ExpectationError, match=unmet):
-        axe_nb.expect(two, "cost < $0.02")
+        axe_nb.expect(two, "cost < 0.02")
     unknown = replace(two, children=(priced(None, model="x/new"),))
     assert '"x/new" is unknown' in refusal("cost < 1", unknown)
 
@@ -279,8 +222,8 @@ DATA = {
         'data.id == "3"', "data.id != 3", "data.items == 2", 'data.items[0].name == "a"',
         "data.items[1].price > 2", "data.tags contains x", "data.tags ~ /y/", "data.tags == y",
         "data.numbers contains 7",
-        "data.numbers == 2", "not data.numbers contains 2", "data.tags != z", "no data.missing",
-        'data["a key"] == 1', "data contains total", "not data.total == 4", "data.empty == 0",
+        "data.numbers == 2", "data.tags != z", "no data.missing",
+        'data["a key"] == 1', "data contains total", "data.empty == 0",
         "data", "data.total != 4", "data.ok != false", "data.empty",
     ],
 )  # fmt: skip
@@ -292,7 +235,7 @@ def test_data_is_compared_by_path_and_type(expectation: str) -> None:
     ("expectation", "found"),
     [
         ("data.totl == 3", 'none in an object with "total", "ratio", "ok", "none", "name" and 6 m'),
-        ("data.totl != 3", "none in"), ("not data.totl == 3", "none in"), ("no data.total", "3"),
+        ("data.totl != 3", "none in"), ("no data.total", "3"),
         ('data.total == "3"', "3"), ("data.ok == 1", "true"), ("data.name < 3", '"Rome; at'),
         ("data.items[2]", "none in"), ("data.items[1].__class__", "none in"),
         ("data.name[0]", "none in"), ("data.tags contains z", r"2 items \(x, y\)"),
@@ -304,14 +247,14 @@ def test_data_that_differs_or_is_missing_is_not_met(expectation: str, found: str
         axe_nb.expect(priced(data=DATA), expectation)
 
 
-def test_calls_that_were_denied_are_not_used_and_edited_arguments_count() -> None:
+def test_calls_that_were_denied_are_not_used() -> None:
     first, second = use("a", "write_file", path="x"), use("b", "write_file", path="y")
     results = (
         ToolResult("a", "no", True, "write_file", is_denied=True),
-        ToolResult("b", "Error: full", True, "write_file", edited={"path": "z"}),
+        ToolResult("b", "Error: full", True, "write_file"),
     )
     log = (Turn(1, "", (first, second), results, "", Usage()),)
-    told = "write_file == 1; write_file(path == z); no write_file(path == y); denied == 1; failed"
+    told = "write_file == 1; denied == 1; failed == 1"
     axe_nb.expect(done(log=log), f"{told}; denied contains write_file; failed contains write_file")
 
 
@@ -336,30 +279,34 @@ def test_what_a_model_wrote_cannot_break_the_lines_of_an_error() -> None:
         assert line.isprintable()
 
 
-def test_calls_one_after_another_are_in_order_and_not_parallel() -> None:
+def has_parallel(result: RunResult, *names: str) -> list[bool]:
+    """True for each name of which two ran at the same time."""
+    found = []
+    for name in names:
+        try:
+            axe_nb.expect(result, f"{name}, parallel")
+            found.append(True)
+        except ExpectationError:
+            found.append(False)
+    return found
+
+
+def test_without_times_the_calls_of_a_reply_are_parallel() -> None:
     calls = (use("c1", "call_agent"), use("c2", "call_agent"))
     children = (child("a", "c1"), child("b", "c2"), child("a", "c2"))
     one_by_one = done(log=(turn(1, *calls, parallel=False),), children=children)
-    axe_nb.expect(one_by_one, "a then b; not b then a; not a, parallel; not call_agent, parallel")
+    assert has_parallel(one_by_one, "a", "call_agent") == [False, False]
     together = done(log=(turn(1, *calls),), children=children)
-    axe_nb.expect(together, "not a then b; a, parallel; call_agent, parallel; not b, parallel")
+    assert has_parallel(together, "a", "call_agent", "b") == [True, True, False]
     by_one_call = done(log=(turn(1, calls[0]),), children=(child("a", "c1"), child("a", "c1")))
-    axe_nb.expect(by_one_call, "a, parallel; not a then a")
+    assert has_parallel(by_one_call, "a") == [True]
 
 
 @pytest.mark.timeout(20)
 def test_a_pattern_that_takes_too_long_is_an_error_and_not_a_hang() -> None:
     result = done(text="a" * 5000, warnings=("a" * 5000,) * 50)
-    told = refusal("not text ~ /(a|aa)+$b/; warnings ~ /(a|aa)+$b/", result)
+    told = refusal("warnings !~ /(a|aa)+$b/", result)
     assert told.startswith("the pattern /(a|aa)+$b/ takes longer than 1 s | use a simpler pattern")
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-def test_runs_of_the_engine_are_told_apart(parallel: bool) -> None:
-    axe_nb.define(agent("child", lambda r: f"did {r.last}"))
-    result = axe_nb.run(lead(ask("child", "a"), ask("child", "b"), parallel=parallel), "go")
-    axe_nb.expect(result, f"child == 2; {'' if parallel else 'not '}child, parallel")
-    axe_nb.expect(result, f"{'not ' if parallel else ''}child then child; depth == 1; turns == 4")
 
 
 @pytest.mark.timeout(20)
@@ -367,7 +314,7 @@ def test_a_wide_tree_is_checked_in_linear_time() -> None:
     calls = tuple(use(f"c{n}", "read_file") for n in range(20_000))
     children = tuple(child("a", f"c{n}") for n in range(2000))
     wide = done(log=tuple(turn(n, *calls[n::10]) for n in range(10)), children=children)
-    axe_nb.expect(wide, "; ".join(["a then read_file then a", "a == 2000, parallel"] * 10))
+    axe_nb.expect(wide, "; ".join(["read_file == 20000", "a == 2000, parallel"] * 10))
 
 
 def test_only_a_result_has_expectations() -> None:

@@ -81,7 +81,7 @@ def test_an_invalid_expectation_is_an_error_before_anything_is_sent(expect: str)
         ("chidl == 2", "chidl", 'did you mean "child"?'),
         ("turn < 9; lead", "turn", 'did you mean "turns"?'),
         ("no writ_file", "writ_file", 'did you mean "write_file" or "edit_file"?'),
-        ("child then cont", "cont", 'did you mean "count" or "cost"?'),
+        ("child; no cont", "cont", 'did you mean "count" or "cost"?'),
     ],
 )
 def test_a_misspelt_name_is_an_error_before_anything_is_sent(

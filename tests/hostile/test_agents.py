@@ -13,9 +13,9 @@ import nbformat
 import pytest
 
 import axe_nb
-from axe_nb import actions
 from axe_nb.agents.agent import Agent
 from axe_nb.cli import main
+from axe_nb.commands import actions
 from axe_nb.errors import AxeError
 from tests.hostile_repository import ROOT, SECRET, Traps, put, set_traps
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb.console import TerminalLine
+from axe_nb.commands.console import TerminalLine
 from axe_nb.maps.progress import Progress, Tally
 from tests.maps.conftest import Echo
 

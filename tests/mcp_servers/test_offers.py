@@ -11,9 +11,9 @@ import tomli_w
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, mcp_prompt
-from axe_nb.actions import format_tools
 from axe_nb.agents.config import config_path
-from axe_nb.doctor.finding import Finding
+from axe_nb.commands.actions import format_tools
+from axe_nb.commands.doctor import Finding
 from axe_nb.mcp_servers.listing import ListedTool, Listing
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
@@ -209,7 +209,7 @@ def test_a_variable_that_is_not_set_is_an_error_that_names_it() -> None:
 
 
 def test_doctor_tries_each_server(project: Path) -> None:
-    from axe_nb.actions import diagnose
+    from axe_nb.commands.actions import diagnose
 
     settle("raw", raw())
     session.define(Agent("own", "script/x", mcp_servers={"bad": raw("crash")}))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb.nb.line_magic import run_command
+from axe_nb.notebook.line_magic import run_command
 from axe_nb.recording import cassette
 from axe_nb.session.session import session
 

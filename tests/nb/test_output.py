@@ -116,8 +116,3 @@ def test_a_name_that_is_no_type_is_told(cells: Kernel) -> None:
     assert error["evalue"].startswith('JSON Schema file not found: "Twon"')
     [error] = cells.run("%%axe guide --output guide\nhi")
     assert "neither a JSON Schema nor a type" in error["evalue"]
-
-
-def test_tab_offers_types_and_schemas(cells: Kernel) -> None:
-    offered = {offer.rpartition(" ")[2] for offer in cells.complete("%%axe guide --output ")}
-    assert offered == {"Town", "SCHEMA"}

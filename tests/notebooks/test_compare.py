@@ -8,10 +8,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from axe_nb.notebooks.check import describe_problems
-from axe_nb.notebooks.compare import Problem, find_problems
-from axe_nb.notebooks.freeze import normalize
-from axe_nb.notebooks.headless import HeadlessRun
+from axe_nb.testing.check import Problem, describe_problems, find_problems
+from axe_nb.testing.freeze import normalize
+from axe_nb.testing.headless import HeadlessRun
 
 v4 = nbformat.v4
 

@@ -13,9 +13,10 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
-from axe_nb.notebooks.compare import find_failure, find_problems
-from axe_nb.notebooks.headless import make_environment, run_headless
-from axe_nb.notebooks.lesson import exercise_of
+from axe_nb.testing.check import find_problems
+from axe_nb.testing.files import find_failure
+from axe_nb.testing.headless import make_environment, run_headless
+from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
 
 RESET = """\

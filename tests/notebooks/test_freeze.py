@@ -15,9 +15,9 @@ import pytest
 import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
-from axe_nb.notebooks import in_kernel
-from axe_nb.notebooks.files import find_notebooks
-from axe_nb.notebooks.headless import make_environment
+from axe_nb.testing import in_kernel
+from axe_nb.testing.files import find_notebooks
+from axe_nb.testing.headless import make_environment
 
 GUIDE = """\
 name = "guide"
@@ -148,25 +148,15 @@ WRITING = [
 ]
 
 
-def test_files_that_a_notebook_leaves_behind_are_named_with_the_cell_that_removes_them(
+def test_a_notebook_that_finds_files_of_its_last_run_is_not_frozen(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in WRITING])
     nbformat.write(book, project / "writes.ipynb")
     assert main(["freeze", "writes.ipynb"]) == 1
-    varies, written, step = capsys.readouterr().out.splitlines()
+    [varies] = capsys.readouterr().out.splitlines()
     assert "writes.ipynb, cell 2: " in varies
-    assert (
-        written == "its runs leave files behind that the next run finds: notes.txt, out/report.md"
-    )
-    cell = step.partition("remove them in its first cell: ")[2]
-    assert cell
-    exec(cell)
-    assert not Path("notes.txt").exists()
-    assert not Path("out/report.md").exists()
-    book.cells.insert(0, nbformat.v4.new_code_cell(cell))
-    nbformat.write(book, project / "writes.ipynb")
-    assert main(["freeze", "writes.ipynb"]) == 0
+    assert "remove in the first cell the files that a run leaves behind" in varies
 
 
 def test_notebooks_are_found_in_folders_and_by_patterns(project: Path) -> None:
@@ -184,7 +174,7 @@ def test_what_is_no_notebook_is_an_error_of_one_line(
 ) -> None:
     Path("a.ipynb").write_text("{}", "utf-8")
     assert main([command, "a.ipynb"]) == 2
-    assert capsys.readouterr().err == "error: a.ipynb is not a notebook\n"
+    assert capsys.readouterr().err.startswith("error: a.ipynb is not a notebook: ")
     assert main([command, "b*.ipynb"]) == 2
     assert capsys.readouterr().err.startswith('error: no notebook found: "b*.ipynb"\n')
 

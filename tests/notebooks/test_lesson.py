@@ -10,10 +10,10 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
-from axe_nb.notebooks import headless
-from axe_nb.notebooks.headless import HeadlessRun
-from axe_nb.notebooks.lesson import exercise_of, make_student_copy
-from axe_nb.notebooks.marking import copy_folder, format_csv, merge, read_marks
+from axe_nb.testing import headless
+from axe_nb.testing.headless import HeadlessRun
+from axe_nb.testing.lesson import exercise_of, make_student_copy
+from axe_nb.testing.marking import copy_folder, format_csv, merge, read_marks
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOLVED = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))
@@ -189,14 +189,15 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
     Path("all/carl.ipynb").write_text("hello")
     words = ["lesson", "first.ipynb", "--check", "all", "--csv", "marks.csv"]
     assert main(words) == 0
+    broken = "all/carl.ipynb is not a notebook: Notebook does not appear to be JSON: 'hello'"
     assert capsys.readouterr().out.splitlines() == [
         "submission  add          shout        passed",
         "ada         passed       passed       2 of 2",
         "carl        not reached  not reached  0 of 2",
         "group/=bob  failed       not reached  0 of 2",
         "",
-        "carl, add: all/carl.ipynb is not a notebook",
-        "carl, shout: all/carl.ipynb is not a notebook",
+        f"carl, add: {broken}",
+        f"carl, shout: {broken}",
         "group/=bob, add: add the two numbers",
         "group/=bob, shout: the kernel died",
         "",

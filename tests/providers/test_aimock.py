@@ -12,10 +12,10 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.agents.tables import Retry
-from axe_nb.commands.overrides import Overrides
 from axe_nb.errors import ProviderError
 from axe_nb.events import Event, RetryScheduled, TextDelta
 from axe_nb.messages import Delta, Message, Response
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import session
 from tests.engine.in_process import ask_session
 from tests.pictures.samples import FIRST, SECOND

@@ -16,7 +16,7 @@ import pytest
 import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
-from axe_nb.doctor.doctor import examine
+from axe_nb.commands.doctor import examine
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import ProviderTable
 from axe_nb.session.session import session

@@ -178,7 +178,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
 
 
 def test_a_line_magic_lists_the_runs(kept: Path) -> None:
-    from axe_nb.nb.line_magic import run_command
+    from axe_nb.notebook.line_magic import run_command
 
     define_echo()
     axe_nb.run("echo", "Hello")

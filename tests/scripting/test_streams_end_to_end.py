@@ -144,7 +144,7 @@ def test_text_that_arrived_before_a_timeout_or_an_interrupt_is_kept(
 
 
 def start_run(one: axe_nb.Agent, timeout: float | None) -> Any:
-    from axe_nb.commands.overrides import Overrides
+    from axe_nb.session.overrides import Overrides
     from axe_nb.session.runs import RunRequest
     from axe_nb.session.session import Session
 

@@ -16,8 +16,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
-from axe_nb.commands.overrides import Overrides
 from axe_nb.session.drive import NullView, drive, drive_here
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.requested import apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session

@@ -20,9 +20,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, call
-from axe_nb.commands.overrides import Overrides
 from axe_nb.events import RunFinished
 from axe_nb.session.drive import NullView, drive
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session

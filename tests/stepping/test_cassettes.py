@@ -11,9 +11,9 @@ import pytest
 
 import axe_nb
 from axe_nb import CassetteMiss, ConfigError, Request, RunResult, Step, call
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import AskPerson, Decision, Question
 from axe_nb.recording.cassette import Cassette
+from axe_nb.session.overrides import Overrides
 from axe_nb.views.transcript import as_text
 from tests.engine.in_process import Stage, agent, ask, ask_session, lead, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor

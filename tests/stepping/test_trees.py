@@ -12,9 +12,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, Step, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision, Question
 from axe_nb.events import PersonAnswered, PersonAsked
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.views.row import make_row

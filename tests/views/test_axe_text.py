@@ -10,10 +10,10 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.commands.overrides import Overrides
 from axe_nb.events import RunFinished
 from axe_nb.messages import Usage
 from axe_nb.results import RunResult
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import clean

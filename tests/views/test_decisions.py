@@ -10,9 +10,9 @@ import pytest
 
 from axe_nb import Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision
 from axe_nb.events import Event
+from axe_nb.session.overrides import Overrides
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import Tool, ToolContext, ToolError
 from axe_nb.views.axe_text import VerboseLines

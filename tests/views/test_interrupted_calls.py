@@ -11,8 +11,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult, SubAgentsConfig, call, script
-from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.person import Decision, Question
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.html import twin

@@ -1,0 +1,232 @@
+"""Plain text output of a run: answer, `--json`, `--verbose`, `--dry-run`, status line.
+
+Source: B-9..B-11, A-C5, D-38; product.md "Command line".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import TextIO, TypeAlias
+
+from axe_nb.commands.parser import Options
+from axe_nb.events import Event
+from axe_nb.inspection.sent import preview_request
+from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult, name_run
+from axe_nb.session.portal import run_and_wait
+from axe_nb.session.runs import RunHandle, RunRequest
+from axe_nb.session.session import session
+from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
+from axe_nb.views import axe_text
+from axe_nb.views.middle import draft_line, find_wait
+from axe_nb.views.shown import TreeFilter, show_run
+from axe_nb.views.transcript import Transcript
+
+LEAST_ROOM = 20
+"""Columns of a terminal below which the status line shows nothing of what is written."""
+
+Write: TypeAlias = Callable[[str], object]
+"""Receives one or more lines of text, without the last newline."""
+
+
+def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
+    """The run requested by an option line.
+
+    Raises:
+        ConfigError: there is no conversation to continue.
+    """
+    overrides, earlier = options.overrides, None
+    if options.goes_on:
+        earlier = session.conversation(options.agent, overrides.agents_dir)
+    return RunRequest(
+        agent=options.agent, prompt=prompt, pictures=pictures, overrides=overrides,
+        continue_from=earlier,
+    )  # fmt: skip
+
+
+def show_dry_run(
+    request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
+) -> None:
+    """Writes the request that would be sent, and its warnings to `note`.
+
+    Args:
+        request: the run.
+        options: the options of the command.
+        write: receives the request.
+        note: receives the warnings.
+        streams: True if the run would be shown as its replies arrive.
+
+    Raises:
+        ConfigError: invalid configuration.
+    """
+    plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
+    write(axe_text.dry_run(plan))
+    if options.full:
+        write(f"\n--- Request ---\n{preview_request(plan).format(whole=True)}")
+    if options.json:
+        note("warning: --json has no effect with --dry-run")
+    for warning in plan.warnings:
+        note(f"warning: {warning}")
+
+
+class TextView:
+    """Shows a run in plain text: verbose lines or a status line, then the result."""
+
+    is_live = False
+
+    def __init__(
+        self,
+        handle: RunHandle,
+        options: Options,
+        write: Write,
+        note: Write,
+        *,
+        piped: bool,
+        status: StatusLine,
+    ) -> None:
+        """Creates a view without output.
+
+        Args:
+            handle: the run.
+            options: the options of the command.
+            write: receives the answer or its JSON line.
+            note: receives all other output.
+            piped: True if there is a prompt, for the verbose lines (B-11).
+            status: the status line on the terminal.
+        """
+        self._handle = handle
+        self._options = options
+        self._write = write
+        self._note = note
+        self._piped = piped
+        self._status = status
+        self._verbose = axe_text.VerboseLines(note) if options.verbose else None
+        self.streams = status.streams and not options.verbose
+        self._has_begun = False
+
+    def event(self, event: Event) -> None:
+        """Writes the event's verbose lines, or counts it for the status line."""
+        if self._verbose:
+            if not self._has_begun and self._handle.plan:
+                self._has_begun = True
+                self._note(axe_text.verbose_header(self._handle.plan, piped=self._piped))
+            self._verbose.show(event)
+        else:
+            self._status.event(event)
+
+    def tick(self) -> None:
+        """Redraws the status line if it is time to; it would cut verbose lines."""
+        if self._verbose is None:
+            self._status.tick()
+
+    def finish(self, result: RunResult | None) -> None:
+        """Writes the answer or the JSON line, and the verbose footer."""
+        self._status.clear()
+        if result is None:
+            return
+        result = show_run(result, TreeFilter(find_filter()))
+        if self._verbose:
+            self._note(axe_text.verbose_footer(result))
+        for warning in result.warnings:
+            self._note(f"warning: {warning}")
+        if self._options.json:
+            self._write(result.to_json())
+        elif result.ok or result.text:
+            self._write(result.text)
+
+
+class TerminalLine:
+    """A line on a terminal, rewritten in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(one_line(text, _count_columns(self._stream) - 1), "")
+
+    def finish(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(text, "\n")
+
+    def clear(self) -> None:
+        """Clears the line."""
+        if self._width:
+            self._write("", "\r")
+            self._width = 0
+
+    def _write(self, text: str, end: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            width = count_columns(text)
+            self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
+            self._stream.flush()
+            self._width = width
+
+
+class StatusLine:
+    """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
+
+    is_live = False
+
+    def __init__(self, stream: TextIO | None, pause: float = 0.25) -> None:
+        """Creates a line that is not drawn yet.
+
+        Args:
+            stream: the terminal; nothing is drawn if it is none.
+            pause: least seconds between two drawings.
+        """
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._line = TerminalLine(self._stream) if self._stream else None
+        self._pause = pause
+        self.streams = self._stream is not None
+        self._transcript = Transcript()
+        self._started = self._drawn = time.monotonic()
+
+    def event(self, event: Event) -> None:
+        """Receives each event, without drawing."""
+        self._transcript.apply(event, time.monotonic())
+
+    def tick(self) -> None:
+        """Redraws, unless it was drawn a moment ago."""
+        now = time.monotonic()
+        if self._stream is None or self._line is None or now - self._drawn < self._pause:
+            return
+        self._drawn = now
+        self._transcript.tick(now)
+        root = self._transcript.root
+        runs = [root, *root.below()] if root else []
+        names = [name_run(run.agent, run.model) for run in runs if run.state == "running"]
+        turns = [turn for run in runs for turn in run.turns]
+        calls = sum(call.times.started is not None for turn in turns for call in turn.calls)
+        at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
+        counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
+        columns = _count_columns(self._stream) - 1
+        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
+        room = columns - count_columns(line) - len(" · ")
+        drafts = [run.draft for run in runs if run.draft]
+        if drafts and room >= LEAST_ROOM:
+            line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
+        elif words := next(filter(None, map(find_wait, reversed(runs))), ""):
+            line += cut_chars(f" · {words}", max(0, columns - count_columns(line)), "")
+        self._line.show(line)
+
+    def finish(self, result: RunResult | None) -> None:
+        """Clears the line."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Clears the line."""
+        if self._line is not None:
+            self._line.clear()
+
+
+def _count_columns(stream: TextIO) -> int:
+    try:
+        return min(os.get_terminal_size(stream.fileno()).columns or 80, 100)
+    except OSError:
+        return 80

@@ -1,0 +1,469 @@
+"""Diagnosis of keys, servers, agents and versions, with the next step for each problem.
+
+Its output never contains a key.
+Source: product.md "Notebook" (`%axe doctor`); B-3; D-50, D-51, D-56, D-83; jupyter-facts-2 §1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import creation_step, list_agents
+from axe_nb.agents.config import Config, config_path, format_path
+from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.hosts import ANY
+from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.protected import find_write_protection
+from axe_nb.agents.servers import McpServer, parse_servers
+from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.errors import AxeError, ConfigError, ProviderError
+from axe_nb.make_provider import server
+from axe_nb.mcp_servers.servers import Servers
+from axe_nb.model_table import tell_end
+from axe_nb.prices import EXTRA, find_table_version
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
+from axe_nb.providers import listing
+from axe_nb.providers.connections import most_in_flight
+from axe_nb.providers.key_command import fill_in_key
+from axe_nb.recording.cassette import Cassette
+from axe_nb.run_history.history import describe_history
+from axe_nb.run_history.policy import find_reason_against
+from axe_nb.sandbox.find import find_sandbox
+from axe_nb.sandbox.view import make_view
+from axe_nb.text import list_some, plural, printable, quote
+from axe_nb.threads import in_thread
+from axe_nb.toml_tables.table import toml_fields
+from axe_nb.views.appearance import LOOKS
+
+State = Literal["right", "note", "wrong"]
+
+SIGNS: Mapping[State, str] = {
+    "right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign,
+}  # fmt: skip
+
+PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
+"""Packages whose versions are shown; not every environment has those of the notebook."""
+
+NOT_FOUND = 404
+"""Status of a server without a list of models, and of a wrong path."""
+
+DOES_NOT_LIST = (405, 501)
+"""Statuses of servers that are up but do not list their models."""
+
+NO_KEY = 3
+"""Exit code of a missing key (D-22)."""
+
+EXTENSION = Path("labextensions") / "axe-nb" / "package.json"
+"""Place of the extension of JupyterLab in a data folder of Jupyter."""
+
+SERVER_PID = "JPY_PARENT_PID"
+"""The variable of a kernel with the process that started it."""
+
+_SERVER = re.compile(r"jupyter[-_ ]?(lab|notebook|server|hub)|-m\0notebook|-m\0jupyter")
+"""A command line, in which zeros separate the words, of a server with JupyterLab or Notebook 7."""
+
+Models: TypeAlias = dict[str, list[str]]
+"""Model → agents that use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    state: State
+    what: str
+    message: str
+    next_step: str = ""
+    """Empty if there is nothing to do."""
+
+    def __str__(self) -> str:
+        first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
+        return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
+
+
+def make_failed_finding(what: str, error: AxeError) -> Finding:
+    """Returns the finding of an error."""
+    place = f" ({error.place})" if error.place else ""
+    return Finding("wrong", what, f"{error}{place}", error.hint)
+
+
+async def examine(
+    agents_dir: str | None,
+    defined: Mapping[str, Agent],
+    find: Callable[[str], Agent],
+    cassette: Cassette | None = None,
+) -> list[Finding]:
+    """Returns all findings in reading order; servers are queried concurrently.
+
+    Args:
+        agents_dir: folder to search for agents first.
+        defined: name → agent of this session, without a file.
+        find: name -> agent, of the session or from a file. Raises ConfigError.
+        cassette: that of the session.
+    """
+    config, settings = _check_settings()
+    agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
+    used = _group_models(agents)
+    known = [info for info in config.known.values() if info.has_server]
+    names = [
+        info.name
+        for info in known
+        if info.name in used or info.name not in PROVIDERS or config.key_source(info.name)
+    ]
+    async with asyncio.TaskGroup() as group:
+        asked = [
+            group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
+        ]
+    keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
+    servers = [finding for task in asked for finding in task.result()]
+    tried = await _try_servers(config, agents)
+    first = [
+        _check_versions(), *await in_thread(check_lab), settings, await in_thread(_check_sandbox),
+        _check_files(), _describe_caps(), check_prices(config), *_check_cassette(cassette),
+        await in_thread(_check_history),
+    ]  # fmt: skip
+    return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
+
+
+def _check_versions() -> Finding:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    missing = [name for name in PACKAGES if name not in found]
+    listed = (f"{name} {found.get(name, '(not installed)')}" for name in PACKAGES)
+    message = ", ".join([f"Python {platform.python_version()}", *listed])
+    if not missing:
+        return Finding("right", "versions", message)
+    return Finding(
+        "note", "versions", message, f"to use notebooks: pip install {' '.join(missing)}"
+    )
+
+
+def _check_sandbox() -> Finding:
+    """Tries the sandbox of commands in the current folder."""
+    try:
+        sandbox = find_sandbox("auto", make_view(Path.cwd()))
+    except ConfigError as error:
+        return make_failed_finding("sandbox", error)
+    except OSError as error:
+        return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
+    if sandbox.level == "none":
+        step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
+        return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
+    name = f"{sandbox.level} ({sandbox.method.name}): a command "
+    said = name + ", ".join(sandbox.promises)
+    if not sandbox.method.not_promised:
+        return Finding("right", "sandbox", said)
+    message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
+    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
+    return Finding("note", "sandbox", message, step)
+
+
+def _check_settings() -> tuple[Config, Finding]:
+    """Returns the settings, empty if they are invalid, and the finding."""
+    path = config_path()
+    try:
+        config = Config.load()
+    except ConfigError as error:
+        return Config(), make_failed_finding("settings", error)
+    if not path.exists():
+        return config, Finding(
+            "note", "settings", f"{format_path(path)} does not exist; it is optional"
+        )
+    has_keys = any(table.get("api_key") for table in config.providers.values())
+    if os.name == "posix" and path.stat().st_mode & 0o077 and has_keys:
+        message = f"{format_path(path)} contains keys and is readable by other users"
+        return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
+    return config, Finding("right", "settings", format_path(path))
+
+
+def _check_agents(
+    agents_dir: str | None,
+    defined: Mapping[str, Agent],
+    find: Callable[[str], Agent],
+    config: Config,
+) -> tuple[list[Agent], list[Finding]]:
+    """Returns the agents that could be read, and the findings on all of them."""
+    names = sorted({*defined, *list_agents(agents_dir)})
+    scripts = (expand_home(agents_dir).parent / "scripts",) if agents_dir else ()
+    agents: list[Agent] = []
+    findings: list[Finding] = []
+    for name in names:
+        try:
+            agent = find(name)
+        except ConfigError as error:
+            findings.append(make_failed_finding(f"agent {printable(name)}", error))
+            continue
+        agents.append(agent)
+        notes = (*all_warnings(agent), *_list_reach(agent))
+        findings += [Finding("note", f"agent {name}", note) for note in notes]
+        info = config.known.get(agent.model.partition("/")[0])
+        has_rows = info is not None and info.has_server  # of its own, for its key and server
+        findings += [
+            _make_problem_finding(f"agent {name}", problem)
+            for problem in problems(agent, find, scripts)
+            if not (has_rows and problem.key == ("model",) and not problem.is_mistake)
+        ]
+    failed = {finding.what for finding in findings if finding.state == "wrong"}
+    message = f"{len(names)} found, {len(names) - len(failed)} without problems"
+    step = "" if names else creation_step("NAME")
+    state: State = "note" if failed else "right"
+    return agents, [Finding(state, "agents", message, step), *findings]
+
+
+def _make_problem_finding(what: str, problem: Problem) -> Finding:
+    """Makes a finding; only a note if the agent runs all the same.
+
+    A cell may still define a missing script, an option a variable; a missing sub-agent is an error
+    when it is called.
+    """
+    found = make_failed_finding(what, problem.error)
+    is_script = problem.key == ("model",) and not problem.is_mistake
+    is_note = is_script or problem.key in (("sub_agents",), ("system_prompt",))
+    return replace(found, state="note") if is_note else found
+
+
+def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
+    used: dict[str, Models] = {}
+    for agent in agents:
+        provider, _, model = agent.model.partition("/")
+        if model.strip():
+            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
+    return used
+
+
+def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
+    """Returns the models that their vendors end soon."""
+    findings = []
+    for provider, models in used.items():
+        for model, agents in models.items():
+            message, step = tell_end(f"{provider}/{model}", date.today())
+            if message:
+                needed = f"{message}, needed by {_format_agents({model: agents})}"
+                findings.append(Finding("note", f"model {provider}/{model}", needed, step))
+    return findings
+
+
+async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
+    provider, variable = info.name, info.key_variable
+    what = f"{provider} key"
+    if source := config.key_source(provider):
+        try:
+            asked = server(provider, config)
+            await fill_in_key(asked)
+        except (ConfigError, ProviderError) as error:
+            return make_failed_finding(what, error)
+        if command := asked.info.key_command:
+            return Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
+        return Finding("right", what, f"set ({source})")
+    if not info.needs_key:
+        return Finding("note", what, f"{variable} is not set; requests are sent without a key")
+    if not models:
+        return Finding("note", what, f"{variable} is not set; no agent here needs it")
+    step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
+    return Finding(
+        "wrong", what, f"{variable} is not set, needed by {_format_agents(models)}", step
+    )
+
+
+async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
+    """Checks that the server is up, accepts the key and has the models that agents use."""
+    what = f"{provider} server"
+    try:
+        asked = await fill_in_key(server(provider, config))
+    except ConfigError as error:
+        has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
+        return [] if has_no_key else [make_failed_finding(what, error)]
+    except ProviderError:  # its command prints no key: reported there too
+        return []
+    try:
+        names = await listing.models(asked)
+    except ProviderError as error:
+        where = listing.address(asked)
+        if error.status == NOT_FOUND:
+            step = f"if requests fail, check {asked.info.url_setting}"
+            message = f"answers at {where}, but does not list its models"
+            return [Finding("note", what, message, step)]
+        if error.status in DOES_NOT_LIST:
+            return [Finding("note", what, f"up at {where}; it does not list its models")]
+        is_refused = error.category == "auth"
+        message = f"up at {where}, but it rejects the key" if is_refused else error.detail
+        at = "" if listing.root(asked) in message else f" ({where})"
+        return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
+    up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
+    missing = [model for model in models if not listing.has(model, names)]
+    return [
+        up,
+        *(
+            Finding(
+                "wrong", what,
+                f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}",
+                listing.advice(asked.info, model, names) or "choose another model",
+            )
+            for model in missing
+        ),
+    ]  # fmt: skip
+
+
+def _format_agents(models: Models) -> str:
+    """Formats the names of the agents that need the models."""
+    agents = sorted({agent for users in models.values() for agent in users})
+    return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
+
+
+def _list_reach(agent: Agent) -> Iterator[str]:
+    """Yields the caps that an agent lifts, and what it and its sub-agents reach or ask."""
+    lifted = [
+        f"limits.{key.name} = 0"
+        for key in toml_fields(type(DEFAULT_LIMITS))
+        if getattr(DEFAULT_LIMITS, key.name) and not getattr(agent.limits, key.name)
+    ]
+    if lifted:
+        yield f"{', '.join(lifted)}: no limit"
+    if ANY in agent.allowed_hosts:
+        yield 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
+    if agent.sub_agents and agent.sub_agents_config.ask == "person":
+        key = 'sub_agents_config.ask = "person"'
+        yield f"{key}: its sub-agents ask you, with their place in the tree"
+
+
+def _describe_caps() -> Finding:
+    """Names the default caps of a tree, and what this process allows."""
+    most, limits = most_in_flight(), DEFAULT_LIMITS
+    text = (
+        f"by default {limits.max_requests} requests per tree, {limits.max_calls_per_reply} calls "
+        f"per reply, {limits.max_in_flight} requests in progress"
+    )
+    if most < limits.max_in_flight:
+        text += f"; {most} to servers, as this process can open only a few files"
+    return Finding("right", "caps", text)
+
+
+def _check_files() -> Finding:
+    """Lists the protected files directly in the current folder."""
+    here = Path.cwd().resolve()
+    try:
+        found = sorted(path.name for path in here.iterdir() if find_write_protection(path, here))
+    except OSError as error:
+        return Finding("note", "files", f"cannot be listed: {error.strerror or error}")
+    rule = "tools can write to protected files only after you approve each path"
+    shown = list_some(list(map(printable, found)), 8) or "none"
+    return Finding("right", "files", f"{rule}; here: {shown}")
+
+
+def check_prices(config: Config) -> Finding:
+    """Names the table of prices, and how many prices are the user's own."""
+    table, own = find_table_version(), len(config.prices)
+    also = f", and {plural(own, 'price')} in {format_path(config_path())}" if own else ""
+    if table:
+        return Finding("right", "prices", f"from the table {table}{also}")
+    step = f"to see the cost of runs: pip install '{EXTRA}'"
+    return Finding("note", "prices", f"no price table is installed{also}", step)
+
+
+def _check_cassette(cassette: Cassette | None) -> list[Finding]:
+    """Counts what the session has played and missed; nothing if it has no cassette."""
+    if cassette is None:
+        return []
+    status = cassette.status()
+    if status.misses > status.recorded:
+        return [Finding("note", "cassette", str(status), cassette.how_to_record)]
+    return [Finding("right", "cassette", str(status))]
+
+
+def _check_history() -> Finding:
+    """Tells where runs are kept, or why they are not."""
+    try:
+        said = describe_history()
+    except ConfigError as error:
+        return make_failed_finding("history", error)
+    if why := find_reason_against():
+        return Finding("note", "history", f"off: {why}; {said}")
+    return Finding("right", "history", said)
+
+
+async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
+    """Starts each MCP server of the settings and of agents once, lists its tools, and ends it."""
+    tables = dict(config.mcp_servers)
+    for agent in agents:
+        tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
+    servers = Servers()
+    try:
+        return await asyncio.gather(
+            *(_try_server(servers, name, tables) for name in sorted(tables))
+        )
+    finally:
+        await in_thread(servers.close)
+
+
+async def _try_server(servers: Servers, name: str, tables: Mapping[str, McpServer]) -> Finding:
+    asked = Agent(name="doctor", model="script/doctor", mcp_servers=(name,))
+    try:
+        offered = await servers.open(asked, tables, Path.cwd().resolve())
+    except ConfigError as error:
+        return make_failed_finding(f"mcp {name}", error)
+    tools = [tool.name.partition("__")[2] for tool in offered.tools]
+    said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
+    return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
+
+
+def check_lab() -> list[Finding]:
+    """Tells whether the JupyterLab at hand has the extension; nothing if there is none.
+
+    In a kernel that is the server that started it, elsewhere the first one on the PATH.
+    """
+    process = os.environ.get(SERVER_PID, "")
+    if process.isdecimal():
+        words = _read_command(process)
+        is_server = words and _SERVER.search("\0".join(words))
+        program = shutil.which(words[0]) if is_server else None
+    else:
+        places = (str(Path(sys.executable).parent), *os.get_exec_path())
+        program = shutil.which("jupyter-lab", path=os.pathsep.join(places))
+    if program is None:
+        return []
+    prefix = Path(program).absolute().parent.parent
+    folders = [prefix / "share" / "jupyter"]
+    try:
+        from jupyter_core.paths import ENV_JUPYTER_PATH, jupyter_path
+
+        folders += [Path(one) for one in jupyter_path() if one not in ENV_JUPYTER_PATH]
+    except ImportError:
+        pass
+    if any((folder / EXTENSION).is_file() for folder in folders):
+        return [Finding("right", "lab extension", "highlights prompts as Markdown, agents as TOML")]
+    python = prefix / ("python.exe" if os.name == "nt" else "bin/python")
+    step = f"{printable(display_path(python))} -m pip install axe-nb, and reload the page"
+    message = "cells are highlighted as Python: JupyterLab's environment does not have axe-nb"
+    return [Finding("note", "lab extension", message, step)]
+
+
+def _read_command(process: str) -> list[str]:
+    try:
+        return Path("/proc", process, "cmdline").read_text("utf-8", "replace").split("\0")
+    except OSError:
+        pass
+    try:
+        told = subprocess.run(
+            ["ps", "-o", "args=", "-p", process],
+            capture_output=True, text=True, timeout=5, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return told.stdout.split()

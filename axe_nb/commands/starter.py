@@ -1,0 +1,100 @@
+"""`axe-nb start`: a first notebook with a first agent, and rules in place of its model.
+
+Source: issue 15, "First minutes".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from axe_nb.agents.agent_files import first_model, scaffold
+from axe_nb.agents.files import display_path, write_new
+from axe_nb.agents.trust import trust_new_folder
+from axe_nb.errors import ConfigError
+from axe_nb.text import quote
+
+AGENT = "greeter"
+AGENT_FILE = Path("axe", "agents", f"{AGENT}.toml")
+
+TEMPLATES = Path(__file__).parent / "first"
+"""The notebook and the rules of its model; MODEL and NOTEBOOK stand for their names."""
+
+
+def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> int:
+    """Writes what is not there yet, and opens JupyterLab; returns the exit code.
+
+    Args:
+        name: the notebook's, with or without its ending; None = first.
+        write: takes the lines to show.
+        opens: if false, JupyterLab is not opened.
+
+    Raises:
+        ConfigError: the name is not a plain one, or a file cannot be written.
+    """
+    stem = "first" if name is None else name.removesuffix(".ipynb")
+    if not re.fullmatch(r"\w[\w .-]*", stem):
+        raise ConfigError(
+            f"{quote(stem)} is not a plain name",
+            hint="use letters, digits, spaces, _, - and dots, without folders",
+        )
+    notebook = f"{stem}.ipynb"
+    trust_new_folder(AGENT_FILE)
+    for path, text in _make_files(notebook).items():
+        is_there = os.path.lexists(path)
+        if not is_there:
+            write_new(path, text)
+        write(f"{'kept' if is_there else 'wrote'} {display_path(path)}")
+    return _open(notebook, write, opens=opens)
+
+
+def _make_files(notebook: str) -> Mapping[Path, str]:
+    book = (TEMPLATES / "first.ipynb").read_text("utf-8")
+    for mark, text in (("MODEL", quote(first_model())), ("NOTEBOOK", shlex.quote(notebook))):
+        book = book.replace(mark, json.dumps(text, ensure_ascii=False)[1:-1])
+    return {
+        AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
+        Path("axe", "scripts", f"{AGENT}.toml"): (TEMPLATES / "greeter.toml").read_text("utf-8"),
+        Path(notebook): book,
+    }
+
+
+def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
+    """Opens a notebook in the JupyterLab of this environment, or says how to."""
+    if not all(map(_is_installed, ("jupyterlab", "ipykernel"))):
+        write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
+        write("  pip install 'axe-nb[lab]'")
+    elif hasattr(os, "geteuid") and os.geteuid() == 0:
+        write("\nJupyterLab does not run as root by default. Open the notebook with:")
+        write(f"  jupyter lab --allow-root {shlex.quote(notebook)}")
+    elif opens:
+        return _run_lab(notebook)
+    else:
+        write(f"\nOpen the notebook with:\n  jupyter lab {shlex.quote(notebook)}")
+    write(f'\nOr ask the agent here:\n  axe-nb run {AGENT} "My name is Ada."')
+    return 0
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the guard in `imports`
+        return False
+
+
+def _run_lab(notebook: str) -> int:
+    # -P: a folder `jupyterlab` of this place is not what runs
+    command = [sys.executable, "-P", "-m", "jupyterlab", notebook]
+    with subprocess.Popen(command) as lab:
+        while True:
+            try:
+                return 1 if lab.wait() else 0
+            except KeyboardInterrupt:  # JupyterLab has it too, and asks whether to stop
+                continue

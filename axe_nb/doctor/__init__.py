@@ -1,1 +1,0 @@
-"""Diagnosis of configuration problems, with the next step for each."""

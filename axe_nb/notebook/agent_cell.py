@@ -1,0 +1,184 @@
+"""`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file if asked.
+
+Source: product.md "Notebook" (`%%axe_agent`); D-26, D-27, D-41.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import find_file
+from axe_nb.agents.config import agent_dirs, format_path_or_name
+from axe_nb.agents.files import expand_home, read_text, reason, write_whole
+from axe_nb.agents.names import check_name
+from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.trust import trust_new_folder
+from axe_nb.agents.variables import UnknownVariable, find_line
+from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.commands.parser import parse, parser
+from axe_nb.commands.table import AGENT_CELL
+from axe_nb.errors import ConfigError
+from axe_nb.interpolation import LEFT_OUT
+from axe_nb.notebook.option_line import find_cell_source, read_words
+from axe_nb.session.session import session
+from axe_nb.text import quote
+from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.table import Source
+from axe_nb.views.agent_card import AgentCard
+from axe_nb.views.agent_summary import draw_graph, list_abilities
+
+
+def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:
+    """Defines the agent for this session and returns the card that the cell shows.
+
+    If its file is saved and is the one found under the name, the file is used; otherwise the
+    agent is kept in this session.
+
+    Args:
+        shell: the shell that runs the cell.
+        line: the option line.
+        cell: the TOML.
+        names: variables whose values the option line may use.
+
+    Raises:
+        ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
+    """
+    chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
+    check_name(chosen.agent)
+    if chosen.dir and not chosen.save:
+        parser(AGENT_CELL, "cell").error("--dir requires --save")
+    name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
+    body, magic_line = find_cell_source(shell, "axe_agent", cell)
+    agent, notes = _parse_agent(name, body, magic_line, agents_dir)
+    text = LEFT_OUT.sub("", body)
+    path = _choose_file(name, chosen.dir, agents_dir) if chosen.save else None
+    saved = _save(path, name, text) if path else []
+    if path and _is_found_at(name, path, agents_dir):
+        session.forget(name)
+    else:
+        session.define(agent, text)
+    facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
+    graph = draw_graph(agent, lambda other: session.find(other, agents_dir or None))
+    warnings = (*all_warnings(agent), *notes)
+    return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
+
+
+def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
+    """The agent that the TOML describes, and notes on problems outside it.
+
+    Raises:
+        ConfigError: the TOML is invalid; the message or the place names the line in the cell.
+    """
+    source = Source(_number_lines(name, body, magic_line))
+    try:
+        agent = Agent.from_toml(source.text, name=name)
+    except ConfigError as error:
+        error.place = error.place or _find_place(error, source, magic_line)
+        raise
+    if agent.name != name:
+        own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
+        raise ConfigError(
+            f"{own}, but the magic names {quote(name)}",
+            hint="use the same name in both, or omit `name`",
+        )
+    found = problems(agent, lambda other: session.find(other, agents_dir or None))
+    for problem in found:
+        if problem.is_mistake:
+            problem.error.place = f"line {_find_line(problem, source) or magic_line}"
+            raise problem.error
+    others = (problem for problem in found if problem.key != ("sub_agents",))  # those are drawn
+    return agent, [_format_note(problem, _find_line(problem, source)) for problem in others]
+
+
+def _number_lines(name: str, body: str, magic_line: int) -> str:
+    """The TOML with its lines numbered as the editor does, and with its name.
+
+    The lines above it are replaced by blank lines, or by the name if the TOML has none.
+    """
+    try:
+        has_name = "name" in parse_toml(body)
+    except ValueError:
+        has_name = True  # the parser reports the mistake
+    return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}") + "\n" + body
+
+
+def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
+    """The line to look at for an error without one; empty if the message names it."""
+    if re.search(r"\bline \d+", error.message):
+        return ""
+    if "end of document" in error.message:
+        return f"line {source.text.rstrip().count(chr(10)) + 1}"
+    field = error.message.rpartition(": ")[2]  # a required field without a value
+    return f"line {source.line((field,)) or magic_line}"
+
+
+def _find_line(problem: Problem, source: Source) -> int | None:
+    """The line of the variable, the list's entry or the key; None if it is not in the TOML."""
+    if isinstance(problem.error, UnknownVariable):
+        return find_line(source, problem.error.variable)
+    return source.line(problem.key, problem.entry)
+
+
+def _format_note(problem: Problem, line: int | None) -> str:
+    at = f" (line {line})" if line else ""
+    step = f"; {problem.error.hint}" if problem.error.hint else ""
+    return f"{problem.error}{at}{step}"
+
+
+def _choose_file(name: str, folder: str, agents_dir: str) -> Path:
+    """The file to write: in the given folder, else in place, else in the first agents folder."""
+    if folder:
+        return expand_home(folder) / f"{name}.toml"
+    try:
+        return find_file(name, agents_dir or None)
+    except ConfigError:
+        return agent_dirs(agents_dir or None)[0] / f"{name}.toml"
+
+
+def _is_found_at(name: str, path: Path, agents_dir: str) -> bool:
+    """True if the agent of that name is the one in this file."""
+    try:
+        return find_file(name, agents_dir or None).resolve() == path.resolve()
+    except ConfigError:
+        return False
+
+
+def _save(path: Path, name: str, body: str) -> list[str]:
+    """Writes the file if anything changes; returns the changes as lines.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    called = format_path_or_name(path)
+    try:
+        before = read_text(path)
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise ConfigError(f"cannot read {called}: {reason(error)}") from None
+    text = _format_file(name, body, before or "")
+    if text == before:
+        return [f"{called} is unchanged"]
+    trust_new_folder(path)
+    write_whole(path, text)
+    if before is None:
+        return [f"written to {called}"]
+    lines = (before.splitlines(), text.splitlines())
+    changes = difflib.unified_diff(*lines, "before", "now", lineterm="")
+    return [f"written to {called}:", *changes]
+
+
+def _format_file(name: str, body: str, before: str) -> str:
+    """The TOML as written to the file: with its name, and with its original line endings."""
+    if "name" not in parse_toml(body):
+        body = f"name = {quote(name)}\n{body}"
+    ends = re.search(r"[\r\n]*\Z", before)
+    text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")
+    return text.replace("\n", "\r\n") if "\r\n" in before else text

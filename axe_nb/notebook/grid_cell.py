@@ -1,0 +1,111 @@
+"""`%%axe_grid AGENT,AGENT`: the cell is a prompt template, run by every variant on every input.
+
+Source: product.md "Exploring", "Notebook".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+
+from axe_nb.cell_display.display import install
+from axe_nb.commands.parser import parse, parser
+from axe_nb.commands.table import GRID
+from axe_nb.errors import ConfigError
+from axe_nb.grids.face import make_grid_table, make_runner
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.inputs import FILES
+from axe_nb.grids.page import NAME
+from axe_nb.interpolation import LEFT_OUT
+from axe_nb.notebook.option_line import find_cell_source
+from axe_nb.outputs.find import find_named
+from axe_nb.session.overrides import Overrides
+from axe_nb.text import quote, suggestion
+
+OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
+"""Options that are passed on to each run."""
+
+
+def run_grid(
+    shell: InteractiveShell,
+    words: Sequence[str],
+    cell: str,
+    names: Mapping[str, Any],
+    write: Callable[[str], None],
+) -> Grid | None:
+    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
+
+    Args:
+        shell: its namespace receives the name.
+        words: those of the option line.
+        cell: the prompt template; `{{ name }}` is a column of the inputs, else a variable.
+        names: the user's variables.
+        write: takes a text that the cell prints.
+
+    Raises:
+        UsageError: an option is invalid.
+        ConfigError: a run could not begin.
+    """
+    install(shell)
+    found = parse(GRID, "cell", words)
+    chosen = vars(found)
+    given = {key: value for key, value in chosen.items() if key in OPTIONS and value is not None}
+    if found.agents is None and not (found.models or given.get("model_all")):
+        parser(GRID, "cell").error("no agent: name one, or name models with -m")
+    if "output" in given:
+        given["output"] = find_named(given["output"], names)
+    common = given.pop("params", None)
+    counts = {"repeats": 1, "concurrency": 8}
+    counts |= {name: chosen[name] for name in counts if chosen[name] is not None}
+    template, magic_line = find_cell_source(shell, "axe_grid", cell)
+    runner = make_runner(
+        _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
+        inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
+        params=_look_up("params", found.variants, names),
+        expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,
+        budget=found.budget, resume=found.resume, **counts,
+        executor=_look_up("executor", found.executor, names),
+        options={**given, "params": common}, names=names,
+        first_line=magic_line + 1, is_dry=bool(found.dry_run),
+    )  # fmt: skip
+    runner.check()
+    if found.dry_run:
+        runner.close()
+        warnings = [f"warning: {warning}" for warning in runner.warnings]
+        forecast = f"{runner.forecast}, nothing was sent"
+        write("\n".join([repr(runner.grid), forecast, *warnings]))
+        return None
+    try:
+        runner.run(make_grid_table(runner, True, found.out or NAME))
+    finally:
+        if found.out:
+            shell.user_ns[found.out] = runner.grid
+    is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
+    return None if is_captured else runner.grid
+
+
+def _or_one(given: Sequence[str] | None) -> Any:
+    """The only one of several, or all; None if there are none."""
+    return given[0] if given and len(given) == 1 else given or None
+
+
+def _find_inputs(given: str | None, names: Mapping[str, Any]) -> Any:
+    if given is None or given in names:
+        return names.get(str(given))
+    if Path(given).suffix not in FILES:
+        near = suggestion(given, names) or "--inputs takes a variable, or a .csv or .jsonl file"
+        raise ConfigError(f"--inputs: no variable {quote(given)}", hint=near)
+    return given
+
+
+def _look_up(flag: str, name: str | None, names: Mapping[str, Any]) -> Any:
+    if name is None:
+        return None
+    if name not in names:
+        parser(GRID, "cell").error(f"--{flag}: no variable {quote(name)}")
+    return names[name]

@@ -1,0 +1,235 @@
+"""`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: what IPython knows of axe_nb.
+
+Imports nothing of the core until a magic is used, so that `%load_ext axe_nb` is quick.
+Source: product.md "Notebook"; jupyter-facts §6, §7.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
+from traitlets import Bool, Enum, Float, Int, Unicode, observe
+
+if TYPE_CHECKING:
+    from axe_nb.diffs.run_diff import RunDiff
+    from axe_nb.grids.grid import Grid
+    from axe_nb.inspection.sent import SentRequest
+    from axe_nb.results import RunResult
+    from axe_nb.session.runs import RunHandle
+    from axe_nb.views.timeline import Timeline
+
+OPTIONS = (
+    "model", "model_all", "timeout", "retries", "mode", "agents_dir", "stream", "step", "break_at",
+)  # fmt: skip
+"""Settings that are options of a run."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def axe_magic(name: str) -> Callable[[F], F]:
+    """Gives a magic its help page for `%%axe?`, and interrupts of one line.
+
+    IPython passes it the option line as typed, and the local variables of the caller.
+
+    Args:
+        name: the cell magic; empty = `%axe`.
+    """
+
+    def page() -> str:
+        from axe_nb.commands.parser import list_parser, parser
+        from axe_nb.commands.table import commands_of
+
+        made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")
+        return made.format_help().rstrip()
+
+    def mark(function: F) -> F:
+        @functools.wraps(function)
+        def magic(*words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+            try:
+                return function(*words, local_ns=local_ns or {})
+            except KeyboardInterrupt as stop:
+                if hasattr(stop, "_render_traceback_"):
+                    raise
+                from axe_nb.errors import interrupted
+
+                raise interrupted("stopped before anything was sent") from None
+
+        magic.getdoc = page  # type: ignore[attr-defined]  # IPython asks for it
+        return cast(F, needs_local_scope(no_var_expand(magic)))
+
+    return mark
+
+
+def _print(text: str) -> None:
+    """Prints the text of a cell, for a terminal and for a saved notebook."""
+    from axe_nb.redaction import redact
+    from axe_nb.text import clean
+
+    print(clean(redact(text)))
+
+
+@magics_class
+class AxeMagics(Magics):
+    """The magics of axe_nb. `%config AxeMagics` shows and sets the defaults of all cells."""
+
+    shell: InteractiveShell
+
+    model = Unicode("", help="Model for all runs; empty = each agent's own.").tag(config=True)
+    model_all = Unicode(
+        "", help="Model for every agent of every tree; empty = each agent's own."
+    ).tag(config=True)
+    timeout = Float(
+        120.0, allow_none=True, help="Time limit of a run in seconds; 0 or None = no limit."
+    ).tag(config=True)
+    retries = Int(
+        None, allow_none=True,
+        help="Retries of a request that fails for now; 0 = none; None = each agent's own, else 2.",
+    ).tag(config=True)  # fmt: skip
+    mode = Enum(
+        ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
+    ).tag(config=True)
+    agents_dir = Unicode("", help="Folder to search for agents first.").tag(config=True)
+    stream = Bool(
+        True, help="If False, live runs show whole replies, not their text as it arrives."
+    ).tag(config=True)
+    step = Bool(False, help="If True, runs pause before each request and call.").tag(config=True)
+    break_at = Unicode("", help="Places at which runs pause, as of --break; empty = none.").tag(
+        config=True
+    )
+    history = Bool(True, help="If False, runs are not kept in the history.").tag(config=True)
+    display = Enum(
+        ("", "live", "static", "off"),
+        "",
+        help="Display of runs; empty = live in an interactive notebook, else static.",
+    ).tag(config=True)
+
+    @cell_magic
+    @axe_magic("axe")
+    def axe(
+        self, line: str, cell: str, local_ns: Mapping[str, Any]
+    ) -> RunResult | RunHandle | None:
+        from axe_nb.commands.parser import parse_run
+        from axe_nb.commands.table import RUN
+        from axe_nb.interpolation import prompt_of
+        from axe_nb.notebook.option_line import find_cell_source, read_words
+        from axe_nb.notebook.run_cell import run_cell
+        from axe_nb.pictures.parts import Illustrated
+        from axe_nb.pictures.picture import Picture
+        from axe_nb.session.session import session
+
+        words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})
+        options = parse_run(words, "cell", session.defaults, self.shell.user_ns)
+        body, magic_line = find_cell_source(self.shell, "axe", cell)
+
+        def prompt() -> Illustrated:
+            names, pictures = self.shell.user_ns, list[Picture]()
+            text = prompt_of(
+                body, names, raw=options.raw, first_line=magic_line + 1, pictures=pictures
+            )
+            return Illustrated(text, tuple(pictures))
+
+        return run_cell(self.shell, options, prompt, _print)
+
+    @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
+    @axe_magic("")
+    def axe_line(
+        self, line: str, local_ns: Mapping[str, Any]
+    ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
+        from axe_nb.notebook.line_magic import run_command
+
+        return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
+
+    @cell_magic
+    @axe_magic("axe_agent")
+    def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
+        from IPython.display import display
+
+        from axe_nb.notebook.agent_cell import define
+
+        card = define(self.shell, line, cell, {**self.shell.user_ns, **local_ns})
+        display(card.to_bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+
+    @cell_magic
+    @axe_magic("axe_grid")
+    def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
+        from axe_nb.commands.table import GRID
+        from axe_nb.notebook.grid_cell import run_grid
+        from axe_nb.notebook.option_line import read_words
+
+        names = {**self.shell.user_ns, **local_ns}
+        return run_grid(self.shell, read_words(GRID, "cell", line, names), cell, names, _print)
+
+    @observe(*OPTIONS)
+    def _set_default(self, change: Any) -> None:
+        """Applies a setting to every run of this session, including those of `axe_nb.run`."""
+        from axe_nb.session.session import session
+
+        if change["new"] == self.traits()[change["name"]].default_value:
+            session.defaults.pop(change["name"], None)
+        else:
+            session.defaults[change["name"]] = change["new"]
+
+    @observe("history")
+    def _keep_history(self, change: Any) -> None:
+        from axe_nb.session.session import session
+
+        session.keeps_history = change["new"]
+
+
+def _note_cell(info: Any) -> None:
+    """Notes each cell that runs: a cassette tells the runs of different cells apart."""
+    home = sys.modules.get("axe_nb.session.session")  # else there is no cassette either
+    if home is not None and home.session.cassette is not None:
+        home.session.cassette.enter_cell(getattr(info, "cell_id", None))
+
+
+def load(shell: InteractiveShell) -> None:
+    """Adds the magics and their completion; twice is harmless."""
+    if "AxeMagics" in shell.magics_manager.registry:
+        return
+    from axe_nb.agents.agent_files import advise
+    from axe_nb.notebook import complete
+
+    advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
+    shell.register_magics(AxeMagics(shell))
+    complete.install(shell)
+    shell.events.register("pre_run_cell", _note_cell)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Removes the magics and their completion."""
+    from axe_nb.agents.agent_files import advise
+    from axe_nb.cell_display import display
+    from axe_nb.notebook import complete
+    from axe_nb.session.session import session
+
+    advise()
+    for option in OPTIONS:
+        session.defaults.pop(option, None)
+    session.keeps_history = True
+    manager = shell.magics_manager
+    magics = manager.registry.pop("AxeMagics", None)
+    for kind, name in (
+        ("line", "axe"),
+        ("cell", "axe"),
+        ("cell", "axe_agent"),
+        ("cell", "axe_grid"),
+    ):
+        manager.magics[kind].pop(name, None)
+    if magics in shell.configurables:
+        shell.configurables.remove(magics)
+    complete.uninstall(shell)
+    shell.events.unregister("pre_run_cell", _note_cell)
+    display.uninstall(shell)

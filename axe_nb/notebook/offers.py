@@ -1,0 +1,312 @@
+"""The texts that Tab offers: commands, flags, names, and the keys of the TOML of an agent.
+
+Source: product.md "Notebook" (Tab completes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import FunctionType, ModuleType
+from typing import Any, TypeAlias, get_args
+
+from IPython.core.getipython import get_ipython
+
+from axe_nb.agents import agent_files
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config
+from axe_nb.agents.servers import McpServer
+from axe_nb.agents.tables import MODES
+from axe_nb.commands.options import Option
+from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
+from axe_nb.errors import ConfigError
+from axe_nb.expectations.measures import MEASURES
+from axe_nb.interpolation import LONGEST_EXPRESSION
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.results import RunResult
+from axe_nb.scripting.lookup import known
+from axe_nb.session.runs import RunHandle
+from axe_nb.session.session import session
+from axe_nb.text import quote
+from axe_nb.toml_tables.table import nested_table, toml_fields
+from axe_nb.toolbox import REGISTRY
+from axe_nb.tools.tool import Verdict
+
+CELLS = {"axe": RUN, "axe_agent": AGENT_CELL, "axe_grid": GRID}
+
+BODY = re.compile(
+    r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
+)
+"""The beginning of a cell up to its body; other magics and blank lines may stand above ours."""
+
+LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
+"""A line with a magic, up to the cursor."""
+
+OTHER = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
+"""A line that may stand above a cell magic: none at all, or another one, such as %%time."""
+
+ACTIVE = re.compile(r"[\s{}$'\"\\]")
+"""Characters that would make a name more than one word, or that IPython expands: the name of a file
+may be hostile."""
+
+IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
+"""An expression whose braces are open at the end of a text."""
+
+HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
+"""The header of a TOML table."""
+
+VALUE = re.compile(
+    r"\s*(?P<key>[\w.-]+)\s*=\s*(?:\[(?:.*,)?\s*)?(?P<quote>[\"']?)(?P<word>[^\"'\[\],\s]*)"
+)
+"""A key of TOML and its value, up to the cursor."""
+
+MOST = 200
+"""Maximum number of agents that are read, and of places of a run."""
+
+Offers: TypeAlias = tuple[str, list[str]]
+"""The text before the cursor that is replaced, and the texts that may replace it."""
+
+
+def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
+    """Returns the offers at the cursor; None if IPython may know better.
+
+    Args:
+        above: the lines above the cursor.
+        line: that of the cursor, up to it.
+        cell: the whole cell.
+    """
+    if (found := LINE.match(line)) and (found["magic"] == "%axe" or all(map(OTHER.match, above))):
+        return _complete_line(found["magic"], found["rest"])
+    text = "\n".join([*above, line])
+    body = BODY.match(text)
+    if body is None:
+        return None
+    if body["magic"] == "axe_agent":
+        return _complete_toml(text[body.end() :], cell[len(text) :])
+    return None if "--raw" in body["rest"].split() else _complete_name(text)
+
+
+def _complete_line(magic: str, line: str) -> Offers | None:
+    """The word at the cursor, and its completions; None for files, which IPython completes."""
+    words = line.split()
+    word = "" if line[-1:].isspace() or not words else words.pop()
+    commands = commands_of("line")
+    offered: Iterable[str] | None
+    if magic != "%axe":
+        command = CELLS[magic.lstrip("%")]
+        offered = _list_words(command.options_of("cell"), words, word)
+    elif not words:
+        offered = commands
+    elif words[0] not in commands:
+        offered = ()
+    elif commands[words[0]].is_verbatim:
+        offered = list_expectations()
+    else:
+        offered = _list_words(commands[words[0]].options_of("line"), words[1:], word)
+    if offered is None:
+        return None
+    fragment = word.rpartition(",")[2]
+    plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
+    return fragment, [text for text in plain if text.startswith(fragment)]
+
+
+def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> Iterable[str] | None:
+    by_flag = {flag: option for option in options for flag in option.flags}
+    before = by_flag.get(words[-1]) if words else None
+    if before is not None and before.metavar and not word.startswith("-"):
+        return list_values(before, word)
+    given = sum(
+        not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
+        for flag, named in zip(["", *words], words, strict=False)
+    )
+    arguments = [option for option in options if not option.flags][given:]
+    is_flag = word.startswith("-") or not arguments or not arguments[0].offers
+    return by_flag if is_flag else list_values(arguments[0], word)
+
+
+def list_values(option: Option, word: str) -> Iterable[str] | None:
+    """Values of an option or argument; None = files, which IPython completes.
+
+    Args:
+        option: the option.
+        word: its value, as far as it is written.
+    """
+    match option.offers:
+        case "agents":
+            return list_agents()
+        case "models":
+            return list_models()
+        case "tools":
+            return sorted(REGISTRY.known)
+        case "variables":
+            return list_variables()
+        case "places" | "runs":
+            return list_places(word, turns=option.offers == "places")
+        case "prompt variables":
+            return sorted({f"{name}=" for agent in _load_agents() for name in agent.vars})
+        case "commands":
+            return commands_of("line")
+        case "breaks":
+            named = [f"agent:{name}" for name in list_agents()]
+            return ["turn", "depth:1", *named, *(f"tool:{name}" for name in REGISTRY.known)]
+        case "files":
+            return None
+        case "":
+            return option.choices
+
+
+def list_agents() -> list[str]:
+    """Returns the agents of this session and of files."""
+    return sorted({*session.agents, *agent_files.list_agents(session.defaults.get("agents_dir"))})
+
+
+def _load_agents() -> Iterator[Agent]:
+    for name in list_agents()[:MOST]:
+        with contextlib.suppress(ConfigError):
+            yield session.find(name, session.defaults.get("agents_dir"))
+
+
+def list_models() -> list[str]:
+    """Returns the models of agents and of earlier runs, the scripts, and the providers."""
+    models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
+    models.update(agent.model for agent in _load_agents())
+    providers: Iterable[str] = PROVIDERS
+    with contextlib.suppress(ConfigError):
+        providers = Config.load().known
+    return sorted(models | {f"{provider}/" for provider in providers})
+
+
+def _find_names() -> Mapping[str, Any]:
+    shell = get_ipython()
+    return shell.user_ns if shell else {}
+
+
+def list_variables() -> list[str]:
+    """Returns the user's own names, without modules and functions."""
+    shell = get_ipython()
+    hidden = shell.user_ns_hidden if shell else {}
+    return sorted(
+        name
+        for name, value in _find_names().items()
+        if not name.startswith("_")
+        and name not in hidden
+        and not isinstance(value, ModuleType | FunctionType)
+    )
+
+
+def list_places(word: str, *, turns: bool) -> list[str]:
+    """Returns the variables with results, and the places of the last; after `R@` those of R."""
+    name, at, _ = word.partition("@")
+    found = _find_names().get(name) if at and name else session.last
+    result = found.finished if isinstance(found, RunHandle) else found
+    runs = islice(result.walk(), MOST) if isinstance(result, RunResult) else ()
+    places = [
+        f"{run.id}/{turn}" if turns else run.id
+        for run in runs
+        for turn in (range(1, run.turns + 1) if turns else (0,))
+    ]
+    if at:
+        return [f"{name}@{place}" for place in places]
+    return [*_list_results(), *places]
+
+
+def _list_results() -> list[str]:
+    names = _find_names().items()
+    return [name for name, value in names if isinstance(value, RunResult | RunHandle)]
+
+
+def list_expectations() -> list[str]:
+    """Returns the variables with results, and the words of expectations."""
+    results = [f"{name}:" for name in _list_results() if not name.startswith("_")]
+    names = {*MEASURES, *list_agents(), *REGISTRY.known}
+    return [*results, "no", "parallel", "contains", *sorted(names)]
+
+
+def _complete_name(text: str) -> Offers | None:
+    """The name that is being written in `{{ }}`: IPython reads a prompt as Python."""
+    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
+    shell = get_ipython()
+    if found is None or shell is None:
+        return None
+    word = found["word"] or ""
+    if not word:
+        return word, list_variables()
+    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
+    return word, list(matches(word))
+
+
+def _complete_toml(above: str, below: str) -> Offers | None:
+    """The key, header or value at the cursor, by the last header line above it.
+
+    Args:
+        above: the TOML up to the cursor.
+        below: the TOML behind it.
+    """
+    *before, line = above.split("\n")
+    if above.count('"""') % 2 or line.lstrip().startswith("#"):
+        return None
+    headers = list(HEADER.finditer("\n".join(before)))
+    table = tuple(headers[-1][1].split(".")) if headers else ()
+    if header := re.fullmatch(r"\s*\[+([\w.-]*)", line):
+        written = {found[1] for found in HEADER.finditer(above + below)}
+        return _choose(header[1], (name for name in _list_tables(Agent) if name not in written))
+    if key := re.fullmatch(r"\s*([\w-]*)", line):
+        section = above[headers[-1].end() if headers else 0 :] + HEADER.split(below)[0]
+        given = set(re.findall(r"^[ \t]*([\w-]+)[ \t]*=", section, re.MULTILINE))
+        return _choose(key[1], (name for name in _list_keys(table) if name not in given))
+    value = VALUE.fullmatch(line)
+    if value is None:
+        return None
+    offered = _list_toml_values((*table, *value["key"].split(".")))
+    if offered is None or value["quote"]:
+        return None if offered is None else _choose(value["word"], offered)
+    word, texts = _choose(value["word"], offered)
+    return word, texts if offered == ("true", "false") else list(map(quote, texts))
+
+
+def _choose(word: str, texts: Iterable[str]) -> Offers:
+    return word, [text for text in texts if text.startswith(word)]
+
+
+def _list_tables(cls: type[Any], above: str = "") -> Iterator[str]:
+    """Yields the tables of an agent file, as headers name them."""
+    for field in toml_fields(cls):
+        if nested := nested_table(field):
+            yield f"{above}{field.name}"
+            yield from _list_tables(nested, f"{above}{field.name}.")
+        elif str(field.type).startswith("Mapping["):
+            yield f"{above}{field.name}"
+
+
+def _list_keys(table: Sequence[str]) -> Iterable[str]:
+    """Returns the keys of a table; none of one that takes any key."""
+    if table == ("permissions",):
+        return sorted(REGISTRY.known)
+    cls: type[Any] | None = McpServer if table[:1] == ("mcp_servers",) else Agent
+    for name in () if cls is McpServer else table:
+        field = next((one for one in toml_fields(cls) if one.name == name), None) if cls else None
+        if field is not None and "keys" in field.metadata:
+            return tuple(field.metadata["keys"])
+        cls = nested_table(field) if field else None
+    tables = set(_list_tables(cls)) if cls else set()
+    return [field.name for field in toml_fields(cls) if field.name not in tables] if cls else ()
+
+
+def _list_toml_values(key: Sequence[str]) -> Sequence[str] | None:
+    """Returns the known values of a key; None if it takes any, or a file."""
+    match key:
+        case ("model",):
+            return list_models()
+        case ("tools",):
+            return sorted(REGISTRY.known)
+        case ("sub_agents",):
+            return list_agents()
+        case ("mode",):
+            return MODES
+        case ("permissions", _):
+            return get_args(Verdict)
+        case ("stream",) | ("sub_agents_config", "enabled" | "parallel" | "inherit_mode"):
+            return ("true", "false")
+    return None

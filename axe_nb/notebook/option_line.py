@@ -1,0 +1,135 @@
+"""The text of a cell as it was typed: its option line with variables, and the lines below it.
+
+`{expr}` and `$name` become values after the words are split. IPython would insert them before, so
+that the text of a model could add options. Here a value stays within its word, and is never read as
+an option.
+Source: product.md "Notebook" (option line); issue "Safe by construction".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.text import DollarFormatter
+
+from axe_nb.commands.options import Face
+from axe_nb.commands.parser import DATA, split_line
+from axe_nb.commands.table import Command
+from axe_nb.values.render import write_text
+
+FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
+"""Beginning of a word such as `--model={name}`, where the value follows an option."""
+
+KEY = re.compile(r"([^\W\d][\w.-]*=)()")
+"""Beginning of a word such as `language={name}`, unless a text with spaces goes on from there."""
+
+COUNT = re.compile(r"\d+(,\d*)?|,\d+")
+"""The count of a regular expression, within its braces."""
+
+Part: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""(text, expression, format, conversion): a text, then a value if there is an expression."""
+
+_PROMPTS = re.compile(
+    r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
+)
+"""Prompts that IPython may strip from the beginning of a line."""
+
+_PRIVATE_USE = range(0xE000, 0xF8FF)
+
+
+class _MarkingFormatter(DollarFormatter):
+    """IPython's formatter, with a mark in place of each value."""
+
+    def __init__(self, mark: str) -> None:
+        self.values: list[str] = []
+        self._mark = mark
+
+    def parse(self, fmt_string: str) -> Iterator[Part]:
+        """Keeps counts such as `{4}` and `{2,3}`: patterns of `--expect` have them."""
+        for text, name, format_spec, conversion in super().parse(fmt_string):
+            if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):
+                yield f"{text}{{{name}}}", None, None, None
+            else:
+                yield text, name, format_spec, conversion
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Keeps the value, formatted, and returns the mark."""
+        is_plain = isinstance(value, str) or format_spec
+        text = super().format_field(value, format_spec) if is_plain else _write(value)
+        self.values.append(str(text))
+        return self._mark
+
+
+def _write(value: object) -> str:
+    """Writes a value so that `--param` reads it as the same: JSON, but for text.
+
+    Raises:
+        NoText: it has no text.
+    """
+    is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
+    return json.dumps(value) if is_plain else write_text(value)
+
+
+def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
+    """Returns the words of an option line, with the values of its variables.
+
+    As in IPython, the line stays as it is if any expression of it fails.
+
+    Args:
+        command: the command, for its usage line.
+        face: the interface that the line is from.
+        line: the option line, without the name of the magic.
+        names: the user's variables.
+
+    Raises:
+        UsageError: a quotation mark is missing.
+    """
+    mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in line)
+    formatter = _MarkingFormatter(mark)
+    try:
+        marked = formatter.vformat(line.strip().removesuffix(";"), [], names)
+    except Exception:  # an expression is the user's code
+        return split_line(command, face, line)
+    values = iter(formatter.values)
+    return [_fill(word, mark, values) for word in split_line(command, face, marked)]
+
+
+def _fill(word: str, mark: str, values: Iterator[str]) -> str:
+    """Returns a word with its values; the part that has them is marked as data."""
+    first, *others = word.split(mark)
+    if not others:
+        return word
+    is_text = any(char.isspace() for part in others for char in part)
+    typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
+    key, first = typed.groups() if typed else ("", first)
+    return key + DATA + first + "".join(next(values) + part for part in others)
+
+
+def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
+    """Returns (the body as typed, line number of the magic as an editor counts).
+
+    IPython strips `>>>` and `...` from the beginnings of lines, even within a prompt, and does not
+    report blank lines and other magics above. Blank lines at the end are left out: IPython adds
+    one, and its history has none.
+
+    Args:
+        magic: its name.
+        body: the body as IPython passes it, used if the magic was not typed in a cell.
+    """
+    history = shell.history_manager
+    raw = history.input_hist_raw[-1] if history is not None else ""
+    head = re.search(rf"^%%{magic}(?!\w).*(?:\n|\Z)", raw, re.MULTILINE)
+    if head is None:
+        return body.rstrip("\n"), 1
+    whole = raw[head.end() :]
+    if _strip_prompts(whole) != _strip_prompts(body):
+        return body.rstrip("\n"), 1
+    return whole.rstrip("\n"), raw.count("\n", 0, head.start()) + 1
+
+
+def _strip_prompts(text: str) -> str:
+    return _PROMPTS.sub("", text).rstrip()

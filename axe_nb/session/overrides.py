@@ -1,0 +1,242 @@
+"""Options that change an agent for one run.
+
+All interfaces make their `Overrides` here: from keywords, an option line or a command line.
+Source: B-9, product.md "Python"; D-10.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeAlias, TypedDict, TypeVar
+
+from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
+from axe_nb.engine.stepper import StepFunction, make_stepper
+from axe_nb.errors import ConfigError
+from axe_nb.text import nearest, quote, suggestion
+from axe_nb.tools.python_tool import tool_of
+from axe_nb.tools.tool import Tool
+from axe_nb.values.libraries import to_plain
+from axe_nb.values.numbers import as_number
+from axe_nb.values.own_text import shown_value
+
+Tools: TypeAlias = str | Tool | Callable[..., Any]
+"""A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds for a run and everything below it (B-9)."""
+
+FOR_TREE = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
+"""Options that are about a whole run, and change none of its agents."""
+
+StepOption: TypeAlias = bool | StepFunction
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RunOptions(TypedDict, total=False):
+    """Keywords of `axe_nb.run`, for type checkers; None counts as omitted, except for `timeout`."""
+
+    model: str | None
+    model_all: str | None
+    skill: str | os.PathLike[str] | None
+    workdir: str | os.PathLike[str] | None
+    timeout: float | None
+    retries: int | None
+    params: Mapping[str, Any] | None
+    vars: Mapping[str, Any] | None
+    agents_dir: str | os.PathLike[str] | None
+    tools: Sequence[Tools] | None
+    mode: Mode | None
+    stream: bool | None
+    output: Any
+    expect: str | None
+    step: bool | StepFunction | None
+    break_at: str | Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Changes to an agent for one run; None keeps the agent's own value."""
+
+    model: str | None = None
+    model_all: str | None = None
+    """Model of every agent of the tree; `model` takes precedence for the root."""
+    skill: str | None = None
+    workdir: str | None = None
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds, fractions allowed; None or 0 = no limit."""
+    retries: int | None = None
+    """Retries of each request of the tree that fails for now; 0 = none."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into `[params]`, key by key."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into `[vars]`, name by name; agents below the root get those that they have."""
+    agents_dir: str | None = None
+    tools: tuple[str | Tool, ...] | None = None
+    """Names or Tool objects that replace the agent's."""
+    mode: Mode | None = None
+    stream: bool | None = None
+    """If False, replies arrive whole, also those of children."""
+    output: Any = None
+    """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
+    expect: str | None = None
+    """Expectations of the finished run, as in `depth <= 2; no write_file`."""
+    step: StepOption | None = None
+    """True, or the function that decides at each pause: the run is stepped through."""
+    break_at: tuple[str, ...] | None = None
+    """The places of the pauses; None or none = each request and call, if `step` says so."""
+
+    def __post_init__(self) -> None:
+        if self.output is not None:
+            from axe_nb.outputs.find import find_output
+
+            object.__setattr__(self, "output", find_output(self.output))
+        for name, (wanted, fits) in _CHECKS.items():
+            value = _normalize(name, getattr(self, name))
+            if not fits(value):
+                raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
+            object.__setattr__(self, name, value)
+        if self.expect is not None:
+            from axe_nb.expectations.language import parse
+
+            parse(self.expect)
+        make_stepper(self.step, self.break_at)
+
+    @classmethod
+    def of(
+        cls,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        others: Sequence[str] = (),
+    ) -> Overrides:
+        """Makes overrides from keywords, for every interface.
+
+        Args:
+            given: keyword → value; None counts as omitted, except for `timeout` (no limit).
+            defaults: keyword → value for omitted keywords, as set by `%config AxeMagics`.
+            others: keywords that the caller takes itself, for the error.
+
+        Raises:
+            ConfigError: an unknown option or an invalid value.
+        """
+        for name in given:
+            if name not in _CHECKS:
+                known = (*others, *_CHECKS)
+                raise ConfigError(f"unknown option {quote(name)}", hint=_advise(name, known))
+        given = {name: as_number(value) for name, value in given.items()}
+        return cls(**merge_options(given, defaults or {}))
+
+
+def _advise(name: str, known: Sequence[str]) -> str:
+    """The next step after an unknown option."""
+    limits = [limit.name for limit in fields(TreeLimits)]
+    if name in ("limits", *limits):
+        key = name if name in limits else limits[0]
+        return f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
+    if near := suggestion(name, known):
+        return near
+    if parameter := nearest(name, COMMON_PARAMS):
+        return f'to pass it to the model: params={{"{parameter}": …}}'
+    return f"known options: {', '.join(known)}"
+
+
+def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keywords on top of defaults; None counts as omitted, except for `timeout`."""
+    chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
+    return {**defaults, **chosen}
+
+
+def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
+    """Returns the keywords of many runs at once, which cannot be stepped through.
+
+    Raises:
+        ConfigError: they say so.
+    """
+    for name in ("step", "break_at"):
+        if given.get(name):
+            raise ConfigError(
+                f"{many} does not take {name}: you could not follow several runs at once",
+                hint="step through one of them with axe_nb.run",
+            )
+    return given
+
+
+def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults that apply to a fork."""
+    return {name: value for name, value in defaults.items() if name in FOR_TREE}
+
+
+def with_options_shown(function: F) -> F:
+    """Expands `**options` in the function's signature, for `help` and Tab."""
+    given = inspect.signature(function)
+    shown = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shown[2:2] = [
+        inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, annotation=option.type,
+            default=None if option.default is MISSING else option.default,
+        )
+        for option in fields(Overrides)
+    ]  # fmt: skip
+    vars(function)["__signature__"] = given.replace(parameters=shown)
+    return function
+
+
+def _normalize(name: str, value: Any) -> Any:
+    """Converts paths to text, functions to tools, numbers of libraries, and no limit to None."""
+    if name == "timeout" and value == 0 and value is not False:
+        return None
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if name == "params" and isinstance(value, Mapping):
+        return to_plain(dict(value))
+    if name == "break_at" and isinstance(value, str):
+        return tuple(place.strip() for place in value.split(",") if place.strip())
+    if name == "break_at" and isinstance(value, list):
+        return tuple(value)
+    if name == "tools" and isinstance(value, list | tuple):
+        return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
+    return value
+
+
+def is_timeout(value: object) -> bool:
+    """True for a valid time limit: seconds, or None or 0 for no limit."""
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return False
+    return value is None or (value >= 0 and math.isfinite(value))
+
+
+def is_count(value: object) -> bool:
+    """True for a whole number from 0, or None."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
+
+def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
+    return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str | None": ("a string", lambda v: v is None or isinstance(v, str)),
+    "bool | None": ("True or False", lambda v: v is None or isinstance(v, bool)),
+    "StepOption | None": (
+        "True or a function",
+        lambda v: isinstance(v, bool | None) or callable(v),
+    ),
+    "int | None": ("a whole number, as in 2", is_count),
+    "float | None": ("seconds, as in 120 or 0.5", is_timeout),
+    "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
+    "Mapping[str, Any]": (
+        'a dict, as in {"temperature": 0.2}',
+        lambda v: isinstance(v, Mapping) and all(isinstance(key, str) for key in v),
+    ),
+    "tuple[str | Tool, ...] | None": ('a list of tools, as in ["grep"]', _is_tuple_of((str, Tool))),
+    "Any": ("a JSON Schema or a type", lambda v: True),
+    "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
+}
+"""Annotation of a field of `Overrides` → name of its type for messages, and the check."""
+
+_CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}
+"""Option → name of its type for messages, and the check."""
