@@ -18,7 +18,7 @@ from axe_nb.data_files import check_header, format_header
 from axe_nb.errors import ConfigError
 from axe_nb.maps.resume_file import ResumeFile, format_result, is_final, read_result
 from axe_nb.results import RunResult
-from axe_nb.run_history.policy import find_reason_against
+from axe_nb.run_history.recorder import find_reason_against
 from axe_nb.text import one_line
 
 if TYPE_CHECKING:

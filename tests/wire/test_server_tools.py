@@ -24,7 +24,7 @@ from axe_nb.notebook.complete import matcher
 from axe_nb.prices import Prices
 from axe_nb.records import from_json, to_json
 from axe_nb.run_history.parts import RunSoFar
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import format_question
