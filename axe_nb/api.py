@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.overrides import RunOptions, with_options_shown
@@ -28,7 +29,6 @@ from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import quote, suggestion
-from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette

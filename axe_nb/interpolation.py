@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from axe_nb.conversion.own_text import remove_addresses
+from axe_nb.conversion.value_text import NoText, Written, append_value, format_value, write_value
 from axe_nb.errors import ConfigError, words
 from axe_nb.pictures.found import find_parts
 from axe_nb.pictures.picture import NoPicture, Picture
 from axe_nb.text import nearest, one_line, quote
-from axe_nb.values.in_text import Written, append_value, format_value, write_value
-from axe_nb.values.own_text import remove_addresses
-from axe_nb.values.render import NoText
 
 LEFT_OUT = re.compile(
     r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import (
     AxeError,
     CassetteMiss,
@@ -27,7 +28,6 @@ from axe_nb.errors import (
     ProviderError,
     RunError,
 )
-from axe_nb.jsonable import jsonable
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import Filter
 from axe_nb.text import cut_chars, quote

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.agents.definitions import Definitions
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
 from axe_nb.exchanges import UNASKED, Exchange
 from axe_nb.exchanges import Asked as Asked
 from axe_nb.exchanges import Turn as Turn
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.records import from_json, to_json

@@ -89,7 +89,7 @@ def tool(
             raise ConfigError(
                 f"{quote(made.name)} is a built-in tool", hint='choose another name: name="…"'
             )
-        SESSION.add(made)
+        SESSION.tools[made.name] = made
         marked: Any = function
         try:
             marked.__axe_tool__ = made

@@ -3,6 +3,6 @@
 That takes each process more than a second, unless it is done as here.
 """
 
-from axe_nb.outputs.library import load_jsonschema
+from axe_nb.conversion.json_schema import load_jsonschema
 
 load_jsonschema()

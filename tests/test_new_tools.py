@@ -133,7 +133,8 @@ def add(copy: Path, line: str, module: str, source: str, tool: str) -> None:
     file = copy / "axe_nb" / table
     text = file.read_text("utf-8")
     start = text.index('        "')  # of the table's first line
-    file.write_text(f'{text[:start]}        "{tool}": "{module}",\n{text[start:]}', "utf-8")
+    line = f'        "{tool}": "axe_nb.{room.rstrip("/")}.{module}",'
+    file.write_text(f"{text[:start]}{line}\n{text[start:]}", "utf-8")
 
 
 def told(copy: Path, code: str) -> str:

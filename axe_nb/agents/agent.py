@@ -38,11 +38,8 @@ from axe_nb.agents.tables import (
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
 from axe_nb.agents.update_file import update_file
-from axe_nb.errors import ConfigError
-from axe_nb.text import quote
-from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import (
+from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
     advise_keyword,
@@ -55,7 +52,9 @@ from axe_nb.toml_tables.table import (
     read,
     toml_fields,
 )
-from axe_nb.values.own_text import shown_value
+from axe_nb.conversion.toml_text import parse_toml, toml_hint
+from axe_nb.errors import ConfigError
+from axe_nb.text import quote
 
 OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""

@@ -17,6 +17,8 @@ from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.price_table import PriceTable, read_prices
 from axe_nb.agents.retries import DEFAULT_RETRIES, find_retries
 from axe_nb.agents.servers import KEY, McpServer, parse_server
+from axe_nb.conversion.toml_tables import Source, WrongValue
+from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.model_table import suggest_model
 from axe_nb.provider_table import (
@@ -28,9 +30,6 @@ from axe_nb.provider_table import (
     make_key_command,
 )
 from axe_nb.text import nearest, quote
-from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import Source, WrongValue
 
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""

@@ -23,8 +23,7 @@ from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
 from axe_nb.links import find_names, follow_links, list_links
-from axe_nb.pictures.header import find_format
-from axe_nb.pictures.picture import Picture, format_bytes
+from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, quote
 
 RESOURCE = "mcp:"

@@ -12,10 +12,10 @@ from typing import Any
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context
 from axe_nb.agents.no_agent import NoAgent
+from axe_nb.conversion.toml_tables import make_table
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.text import one_line, quote
-from axe_nb.toml_tables.table import make_table
 
 MAX_REASON = 200
 """Characters of the reason why an agent cannot be made."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
 
 from axe_nb.agents.names import check_bound, check_tool_name, function_name
+from axe_nb.conversion.toml_tables import WrongValue
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import WrongValue
 
 
 class NamedTool(Protocol):

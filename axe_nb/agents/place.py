@@ -8,7 +8,7 @@ from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path
-from axe_nb.toml_tables.table import Source
+from axe_nb.conversion.toml_tables import Source
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:

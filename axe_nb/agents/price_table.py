@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.messages import Usage
-from axe_nb.toml_tables.table import Source, WrongValue, build, check_types
 
 MILLION = 1_000_000
 

@@ -14,11 +14,11 @@ from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.variables import fill_in
 from axe_nb.agents.workdir import find_workdir
+from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import nearest, quote
-from axe_nb.toml_tables.table import toml_fields
 
 NO_PROMPT = "Execute the task described in your instructions."
 """The message to send if the prompt is blank (B-8)."""

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from axe_nb.agents.tables import Retry, check_retry
+from axe_nb.conversion.toml_tables import Source, build
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import Source, build
 
 VARIABLE = "AXE_NB_RETRIES"
 

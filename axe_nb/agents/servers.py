@@ -11,11 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_nb.errors import ConfigError
-from axe_nb.provider_table import NO_ADDRESS, is_address
-from axe_nb.redaction import is_secret_name, remember
-from axe_nb.text import one_line, quote
-from axe_nb.toml_tables.table import (
+from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
     build,
@@ -23,6 +19,10 @@ from axe_nb.toml_tables.table import (
     check_types,
     clear_arguments,
 )
+from axe_nb.errors import ConfigError
+from axe_nb.provider_table import NO_ADDRESS, is_address
+from axe_nb.redaction import is_secret_name, remember
+from axe_nb.text import one_line, quote
 
 KEY = "mcp_servers"
 

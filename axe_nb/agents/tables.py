@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.model_table import LEVELS
-from axe_nb.provider_table import PROMPT_CACHE, SERVER_TOOLS
-from axe_nb.toml_tables.table import (
+from axe_nb.conversion.toml_tables import (
     WrongValue,
     build_nested,
     check_choice,
     check_types,
     clear_arguments,
 )
+from axe_nb.model_table import LEVELS
+from axe_nb.provider_table import PROMPT_CACHE, SERVER_TOOLS
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")

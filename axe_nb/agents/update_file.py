@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import read_text
+from axe_nb.conversion.toml_tables import make_table
+from axe_nb.conversion.toml_update import update_text
 from axe_nb.errors import ConfigError
-from axe_nb.toml_tables.table import make_table
-from axe_nb.toml_tables.update import update_text
 
 
 def update_file(path: Path, table: Mapping[str, Any], parse: Callable[[str], object]) -> str:

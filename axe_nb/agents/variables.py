@@ -14,11 +14,10 @@ from typing import Any
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path
 from axe_nb.agents.tables import variable_problem
+from axe_nb.conversion.toml_tables import Source
+from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words
 from axe_nb.text import nearest, one_line, quote
-from axe_nb.toml_tables.table import Source
-from axe_nb.values.in_text import Written, append_value, write_value
-from axe_nb.values.render import NoText
 
 LONGEST_PROMPT = 4_000_000
 """Maximum characters of a system prompt with its values: a short file may name a long one often."""

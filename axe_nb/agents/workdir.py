@@ -16,10 +16,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import NEXT_STEP, is_trusted
+from axe_nb.conversion.toml_text import ESCAPES
 from axe_nb.errors import ConfigError
 from axe_nb.links import follow_links
 from axe_nb.text import quote
-from axe_nb.toml_tables.lines import ESCAPES
 
 
 def find_workdir(agent: Agent) -> Path:

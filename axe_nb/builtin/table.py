@@ -5,21 +5,20 @@ Source: D-20 (names, toolsets, aliases).
 
 from collections.abc import Mapping
 
-from axe_nb.tools.registry import ToolModules
+from axe_nb.tools.registry import ToolTable
 
-SOURCE = ToolModules(
-    "axe_nb.builtin",
+SOURCE = ToolTable(
     {
-        "read_file": "files",
-        "list_dir": "files",
-        "find_files": "search",
-        "grep": "search",
-        "write_file": "edit",
-        "edit_file": "edit",
-        "run_command": "shell",
-        "fetch": "web",
-        "ask_user": "ask_user",
-        "web_search": "web_search",
+        "read_file": "axe_nb.builtin.files",
+        "list_dir": "axe_nb.builtin.files",
+        "find_files": "axe_nb.builtin.search",
+        "grep": "axe_nb.builtin.search",
+        "write_file": "axe_nb.builtin.edit",
+        "edit_file": "axe_nb.builtin.edit",
+        "run_command": "axe_nb.builtin.shell",
+        "fetch": "axe_nb.builtin.web",
+        "ask_user": "axe_nb.builtin.ask_user",
+        "web_search": "axe_nb.builtin.web_search",
     },
     {
         "file_ops_readonly": ("read_file", "list_dir", "find_files"),
@@ -30,7 +29,7 @@ SOURCE = ToolModules(
         "url_fetch": ("fetch",),
     },
 )
-"""Tool → its module in this package; toolset or alias → the tools that it expands to."""
+"""Tool → its module; toolset or alias → the tools that it expands to."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),

@@ -31,6 +31,7 @@ from axe_nb.agents.protected import find_write_protection
 from axe_nb.agents.servers import McpServer, parse_servers
 from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
 from axe_nb.mcp_servers.servers import Servers
@@ -47,7 +48,6 @@ from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, printable, quote
 from axe_nb.threads import in_thread
-from axe_nb.toml_tables.table import toml_fields
 from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]

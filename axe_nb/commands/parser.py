@@ -342,7 +342,7 @@ def parse_run(
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
     if "output" in given:
-        from axe_nb.outputs.find import find_named
+        from axe_nb.tools.output_form import find_named
 
         given["output"] = find_named(given["output"], names)
     if "full" in given and "dry_run" not in given:

@@ -35,7 +35,11 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     gone = {*names_of_servers(ctx.agent.mcp_servers)} - {*names_of_servers(servers)}
     permissions = ctx.agent.permissions.items()
     own = ctx.agent.own_tools
-    of_sub_agents = {tool for tool in tools if tool not in own and _calls_sub_agents(tool)}
+    of_sub_agents = {  # tools that come from `sub_agents` rather than from `tools`
+        name
+        for name in tools
+        if name not in own and (tool := delegation.SOURCE.find(name)) and tool.calls_sub_agents
+    }
     return replace(
         ctx.agent,
         name=one_line(name, NAME_SIZE),
@@ -47,12 +51,6 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
         files=tuple(entry for entry in ctx.agent.files if server_of(entry) not in gone),
         warnings=(),
     )
-
-
-def _calls_sub_agents(name: str) -> bool:
-    """True if an agent gets the tool from `sub_agents` rather than from `tools`."""
-    tool = delegation.SOURCE.find(name)
-    return tool is not None and tool.calls_sub_agents
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:

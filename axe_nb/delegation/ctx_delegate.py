@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from axe_nb.agents.agent import Agent
 from axe_nb.delegation import spawn_agent
 from axe_nb.delegation.child_copy import tools_of_caller
 from axe_nb.limits import Limits
@@ -21,31 +20,21 @@ async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
         raise ToolError(problem)
     if not task.strip():
         raise ToolError("task is required: describe what the sub-agent should do")
-    job = (
-        _job_of_copy(ctx, task, wish)
-        if wish.agent is None
-        else _job_of_agent(ctx, task, wish, wish.agent)
-    )
-    return await ctx.start(replace(job, key=wish.key))
-
-
-def _job_of_copy(ctx: ToolContext, task: str, wish: Wish) -> Job:
-    tools = wish.tools
-    names = None if tools is None else tools_of_caller(ctx, tools, "Unknown tool in tools: ")
-    granted = _merge_limits(wish.limits, spawn_agent.granted_limits(ctx))
-    return spawn_agent.job(
-        ctx, ctx.call.name, task, wish.scope or "", granted, wish.mode, tools=names
-    )
-
-
-def _job_of_agent(ctx: ToolContext, task: str, wish: Wish, agent: Agent | str) -> Job:
-    if wish.tools is not None:
+    scope, names = wish.scope or "", wish.tools
+    if wish.agent is None:
+        if names is not None:
+            names = tools_of_caller(ctx, names, "Unknown tool in tools: ")
+        limits = _merge_limits(wish.limits, spawn_agent.granted_limits(ctx))
+        job = spawn_agent.job(ctx, ctx.call.name, task, scope, limits, wish.mode, tools=names)
+    elif names is not None:
         raise ToolError("tools are for a copy of the caller; a named agent has its own")
-    prompt = f"Task: {task}"
-    if wish.scope and wish.scope.strip():
-        prompt += f"\n\nContext:\nFocus on: {wish.scope}"
-    own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-    return Job(agent, task, prompt, _merge_limits(wish.limits, own), mode=wish.mode)
+    else:
+        prompt = f"Task: {task}"
+        if scope.strip():
+            prompt += f"\n\nContext:\nFocus on: {scope}"
+        own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
+        job = Job(wish.agent, task, prompt, _merge_limits(wish.limits, own), mode=wish.mode)
+    return await ctx.start(replace(job, key=wish.key))
 
 
 def _merge_limits(limits: Limits | None, default: Limits) -> Limits:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_arg
 NAME = "delegate_task"
 
 MAX_SUBTASKS = 5
+
+OMITTED = "be omitted in the first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +75,32 @@ async def _run_subtasks(
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}
 
-    async def one(number: int) -> None:
-        outcomes[number] = await _run_subtask(ctx, plan, subtasks, number, outcomes)
+    async def run_one(number: int, subtask: Subtask) -> None:
+        more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
+        earlier = outcomes.get(-1 if subtask.depends_on is None else subtask.depends_on)
+        if isinstance(earlier, RunResult):  # (O-29)
+            state = "" if earlier.ok else f" ({OF_OPTA[earlier.status]})"
+            report = earlier.text.strip() or "(no text)"
+            more.append(f"Result of subtask {subtask.depends_on}{state}:\n{report}")
+        name, limits = f"subtask {number}", granted_limits(ctx)
+        work = job(ctx, name, subtask.task, subtask.scope, limits, more="\n\n".join(more))
+        try:
+            outcomes[number] = await ctx.start(replace(work, key=number))
+        except (AxeError, ToolError) as error:
+            outcomes[number] = error
 
     while len(outcomes) < len(subtasks) and not any(map(_is_error, outcomes.values())):
         ready = [
-            number
+            (number, subtask)
             for number, subtask in enumerate(subtasks)
             if number not in outcomes
             and (subtask.depends_on is None or subtask.depends_on in outcomes)
         ]
         with without_group():
             async with asyncio.TaskGroup() as group:
-                for number in ready[:width]:
-                    group.create_task(one(number))
+                for number, subtask in ready[:width]:
+                    group.create_task(run_one(number, subtask))
     return outcomes
-
-
-async def _run_subtask(
-    ctx: ToolContext,
-    plan: str,
-    subtasks: Sequence[Subtask],
-    number: int,
-    earlier: Mapping[int, Outcome],
-) -> Outcome:
-    subtask = subtasks[number]
-    more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
-    if subtask.depends_on is not None:
-        more.append(_format_earlier(subtask.depends_on, earlier[subtask.depends_on]))
-    work = job(
-        ctx, f"subtask {number}", subtask.task, subtask.scope, granted_limits(ctx),
-        more="\n\n".join(more),
-    )  # fmt: skip
-    try:
-        return await ctx.start(replace(work, key=number))
-    except (AxeError, ToolError) as error:
-        return error
-
-
-def _format_earlier(number: int, outcome: Outcome) -> str:
-    """Formats the report of an earlier subtask for a later one (O-29)."""
-    assert isinstance(outcome, RunResult)
-    state = "" if outcome.ok else f" ({OF_OPTA[outcome.status]})"
-    return f"Result of subtask {number}{state}:\n{outcome.text.strip() or '(no text)'}"
 
 
 def _is_error(outcome: Outcome) -> bool:
@@ -133,13 +119,13 @@ def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome])
     parts = ["\n".join(lines)]
     for number, subtask in enumerate(subtasks):
         outcome = outcomes.get(number)
-        report = (
-            "not run"
-            if outcome is None
-            else block(outcome)
-            if isinstance(outcome, RunResult)
-            else format_failure(str(outcome)).content
-        )
+        match outcome:
+            case None:
+                report = "not run"
+            case RunResult():
+                report = block(outcome)
+            case _:
+                report = format_failure(str(outcome)).content
         parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{report}")
     return "\n\n".join(parts)
 
@@ -151,10 +137,8 @@ def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
         ToolError: there are none or too many, or one of them is invalid (D-21).
     """
     if isinstance(given, str):
-        try:
+        with suppress(ValueError, RecursionError):
             given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise ToolError("subtasks must be a list of objects with a task") from None
     if isinstance(given, Mapping):
         given = [given]
     if not isinstance(given, list) or not given:
@@ -170,13 +154,9 @@ def _parse_subtask(number: int, given: object) -> Subtask:
     if not task.strip():
         raise ToolError(f"subtask {number}: task is required")
     wish = entry.get("depends_on")
-    if wish is None or wish == "":
-        return Subtask(task, text_argument(entry, "scope"), None)
-    before = whole_number(wish)
-    if before is None or not 0 <= before < number:
-        must = (
-            f"name an earlier subtask, 0 to {number - 1}" if number else "be omitted in the first"
-        )
+    before = None if wish in (None, "") else whole_number(wish)
+    if wish not in (None, "") and (before is None or not 0 <= before < number):
+        must = f"name an earlier subtask, 0 to {number - 1}" if number else OMITTED
         raise ToolError(f"subtask {number}: depends_on must {must}")
     return Subtask(task, text_argument(entry, "scope"), before)
 

@@ -5,8 +5,7 @@ Source: seeds 002, 004 (X-*); D-3, D-4, D-6, D-7, D-17, D-39.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
@@ -24,17 +23,6 @@ SUMMARY = "Summarize your findings concisely"
 
 TRUNCATED = "\n... (truncated)"
 """Follows a result that was cut at the caller's `output_limit` (X-27)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """Arguments of the right types; None = omitted by the model (X-2)."""
-
-    label: str
-    task_prompt: str
-    summary_prompt: str
-    allowed_tools: tuple[str, ...] | None
-    max_turns: int | None
 
 
 def tool(config: SubAgentsConfig) -> Tool:
@@ -88,20 +76,23 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
             f"Current depth: {ctx.depth}. Cannot spawn nested subagent."
         )
-    given = _check_input(_parse_input(arguments))
-    tools = _select_tools(ctx, given.allowed_tools)
-    turns = given.max_turns or ctx.agent.sub_agents_config.max_turns
+    if problem := _find_problem(arguments):
+        raise ToolError(problem)
+    name, task = arguments["label"], arguments["task_prompt"]
+    tools = _select_tools(ctx, arguments.get("allowed_tools"))
+    config, turns = ctx.agent.sub_agents_config, arguments.get("max_turns")
+    turns = config.max_turns if turns is None else int(turns)
+    summary = arguments.get("summary_prompt") or ""
     job = Job(
-        copy_of_caller(ctx, given.label, (*tools, NAME)),
-        given.task_prompt,
-        given.task_prompt,
+        copy_of_caller(ctx, name, (*tools, NAME)),
+        task,
+        task,
         Limits(turns=turns),
-        closing=given.summary_prompt,
+        closing=summary if summary.strip() else SUMMARY,
         is_copy=True,
-        notes=lambda result: _collect_metadata(result, given.label, ctx.depth, turns),
+        notes=lambda result: _collect_metadata(result, name, ctx.depth, turns),
     )
-    label = quote(one_line(given.label, NAME_SIZE))
-    limit = ctx.agent.sub_agents_config.output_limit
+    label, limit = quote(one_line(name, NAME_SIZE)), config.output_limit
     try:
         result = await ctx.start(job)
     except AxeError as error:
@@ -113,53 +104,33 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     return cut_bytes(result.text, limit, TRUNCATED)
 
 
-def _parse_input(arguments: Mapping[str, Any]) -> Input:
-    """Parses the arguments and checks their types, as a schema would (X-7).
-
-    Raises:
-        ToolError: a required one is missing, or one has the wrong type.
-    """
+def _find_problem(given: Mapping[str, Any]) -> str:
+    """Returns the first problem of the arguments: a type, then a value (X-7, X-11); else empty."""
+    wrong = "Invalid subagent input:"
     for name in ("label", "task_prompt"):
-        if arguments.get(name) is None:
-            raise ToolError(f"Invalid subagent input: missing field `{name}`")
+        if given.get(name) is None:
+            return f"{wrong} missing field `{name}`"
     for name in ("label", "task_prompt", "summary_prompt"):
-        if not isinstance(arguments.get(name), str | None):
-            raise ToolError(f"Invalid subagent input: `{name}` must be a string")
-    tools = arguments.get("allowed_tools")
+        if not isinstance(given.get(name), str | None):
+            return f"{wrong} `{name}` must be a string"
+    tools, turns = given.get("allowed_tools"), given.get("max_turns")
     if tools is not None and not (
         isinstance(tools, list) and all(isinstance(name, str) for name in tools)
     ):
-        raise ToolError("Invalid subagent input: `allowed_tools` must be a list of strings")
-    turns = arguments.get("max_turns")
-    whole = isinstance(turns, int) or (isinstance(turns, float) and turns.is_integer())
-    if turns is not None and (isinstance(turns, bool) or not whole or turns < 0):
-        raise ToolError("Invalid subagent input: `max_turns` must be an integer from 1 to 50")
-    summary = arguments.get("summary_prompt") or ""
-    return Input(
-        arguments["label"],
-        arguments["task_prompt"],
-        summary if summary.strip() else SUMMARY,
-        None if tools is None else tuple(tools),
-        None if turns is None else int(turns),
-    )
+        return f"{wrong} `allowed_tools` must be a list of strings"
+    is_whole = isinstance(turns, int) or (isinstance(turns, float) and turns.is_integer())
+    if turns is not None and (isinstance(turns, bool) or not is_whole or turns < 0):
+        return f"{wrong} `max_turns` must be an integer from 1 to 50"
+    if not given["task_prompt"].strip():
+        return "task_prompt cannot be empty"
+    if not given["label"].strip():
+        return "label cannot be empty"
+    if turns is not None and not 1 <= turns <= MAX_TURNS:
+        return "max_turns must be between 1 and 50"
+    return ""
 
 
-def _check_input(given: Input) -> Input:
-    """Checks the values of the arguments, in this order (X-11).
-
-    Raises:
-        ToolError: a value is invalid.
-    """
-    if not given.task_prompt.strip():
-        raise ToolError("task_prompt cannot be empty")
-    if not given.label.strip():
-        raise ToolError("label cannot be empty")
-    if given.max_turns is not None and not 1 <= given.max_turns <= MAX_TURNS:
-        raise ToolError("max_turns must be between 1 and 50")
-    return given
-
-
-def _select_tools(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...]:
+def _select_tools(ctx: ToolContext, names: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the caller's tools that the child gets besides its own `subagent` (X-12..X-17).
 
     Raises:

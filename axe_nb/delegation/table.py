@@ -1,14 +1,13 @@
 """The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
 
-from axe_nb.tools.registry import ToolModules
+from axe_nb.tools.registry import ToolTable
 
-SOURCE = ToolModules(
-    "axe_nb.delegation",
+SOURCE = ToolTable(
     {
-        "call_agent": "call_agent",
-        "subagent": "subagent",
-        "spawn_agent": "spawn_agent",
-        "delegate_task": "delegate_task",
-    },
+        "call_agent": "axe_nb.delegation.call_agent",
+        "subagent": "axe_nb.delegation.subagent",
+        "spawn_agent": "axe_nb.delegation.spawn_agent",
+        "delegate_task": "axe_nb.delegation.delegate_task",
+    }
 )
-"""Tool → its module in this package."""
+"""Tool → its module."""

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.diffs.change import Kind
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier

@@ -9,9 +9,9 @@ from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import RunError
 from axe_nb.messages import Response, dump
-from axe_nb.outputs.output import Answer, Output, WrongOutput
 from axe_nb.text import cut_chars, one_line
 from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Answer, Output, WrongOutput
 
 MORE_ROOM = "raise params.max_tokens, or lower params.thinking"
 """Next step after an answer that is empty, because thinking took its room."""

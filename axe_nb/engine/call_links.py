@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from axe_nb.conversion.jsonable import copy_json
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.ask_person import has_person
 from axe_nb.engine.authorize import Authorizer
@@ -25,7 +26,6 @@ from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
-from axe_nb.jsonable import copy_json
 from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall, ToolResult, dump
 from axe_nb.results import RunResult

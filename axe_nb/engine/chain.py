@@ -25,7 +25,7 @@ def connect_model(plan: Plan) -> Arrival:
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
     emit = env.emit if plan.streams else discard
     partial = Partial(scope.id, emit, is_streamed=plan.is_streamed)
-    exchanges = Exchanges(scope, provider, partial)
+    exchanges = Exchanges(scope, provider, partial, keeps_replies=env.cassette is not None)
     paid = Money(scope, partial, provider.name == "script", exchanges)
     link: Link = Retries(scope, is_virtual, Slots(scope, paid))
     if env.cassette is not None:

@@ -83,6 +83,8 @@ class Exchanges:
     scope: RunScope
     provider: Provider
     partial: Partial
+    keeps_replies: bool = False
+    """True if a cassette records the bytes of the replies."""
     recorded: Exchange | None = None
     """The exchange that the provider plays, with its price; None = it is asked now."""
     hang: Callable[[], Awaitable[None]] | None = None
@@ -123,7 +125,7 @@ class Exchanges:
     def _make_log(self) -> WireLog:
         log, recorded = WireLog(), self.recorded
         if recorded is None:
-            log.keeps = self.scope.env.cassette is not None
+            log.keeps = self.keeps_replies
         else:
             log.recorded, log.protocol = recorded.reply, recorded.protocol
             log.refused, log.server = frozenset(recorded.refused), recorded.server

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message
-from axe_nb.pictures.parts import Illustrated
-from axe_nb.pictures.picture import Picture, format_bytes
+from axe_nb.pictures.picture import Illustrated, Picture, format_bytes
 from axe_nb.pictures.scaled import fit
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput

@@ -27,15 +27,14 @@ from axe_nb.engine.toolset import Toolset, assemble, enter_server_tools
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
-from axe_nb.outputs.output import Output, make_output
-from axe_nb.pictures.parts import Illustrated
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Job, Tool
 
 MAX_CHECKED = 100

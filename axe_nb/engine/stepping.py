@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from axe_nb.conversion.json_schema import clean_schema, find_mistakes
 from axe_nb.engine.arrival import Partial, turn_of
 from axe_nb.engine.ask_person import ask_person
 from axe_nb.engine.call import CallLink, PendingCall
@@ -20,7 +21,6 @@ from axe_nb.engine.stepper import Stepper
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response
-from axe_nb.outputs.schema import clean_schema, find_mistakes
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool, ToolOutput

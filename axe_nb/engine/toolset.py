@@ -125,7 +125,7 @@ def _list_sub_agent_tools(agent: Agent) -> list[str]:
     """Names of the tools that an agent gets from its `sub_agents` (D-44)."""
     if not agent.sub_agents:
         return []
-    tools = map(delegation.SOURCE.find, delegation.SOURCE.names)
+    tools = map(delegation.SOURCE.find, delegation.SOURCE.tools)
     return [tool.name for tool in tools if tool and tool.calls_sub_agents]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from axe_nb.jsonable import jsonable
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 

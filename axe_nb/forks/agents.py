@@ -18,13 +18,13 @@ from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.definitions import TRUSTED, Definition, Definitions
 from axe_nb.agents.no_agent import NoAgent
 from axe_nb.agents.trust import restrict, trusts_all
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.toml_tables import make_table
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.recording.asked import is_same
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 from axe_nb.text import list_some, quote
-from axe_nb.toml_tables.table import make_table
 
 MAX_NAMED = 5
 """Changed keys that a warning names."""

@@ -11,6 +11,8 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable, make_table
@@ -25,8 +27,6 @@ from axe_nb.maps.kept import Resume
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.session import session
-from axe_nb.values.numbers import as_count
-from axe_nb.values.own_text import shown_value
 
 OWN = {"model": "models"}
 """Option of a run → that of a grid in its place."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.frames import make_frame
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.libraries import make_frame
 from axe_nb.front_end import find_variable
 from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
@@ -19,7 +20,6 @@ from axe_nb.grids.plot import draw
 from axe_nb.grids.saved import load_grid, save_grid
 from axe_nb.grids.squares import Squares
 from axe_nb.grids.variants import Variant
-from axe_nb.jsonable import jsonable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

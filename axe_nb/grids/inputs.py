@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.files import expand_home, reason
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.maps.tasks import is_iterable
 from axe_nb.text import one_line, plural, quote
-from axe_nb.values.own_text import shown_value
 
 Row: TypeAlias = Mapping[str, Any]
 """Name in `{{ }}` → value."""

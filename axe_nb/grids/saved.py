@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from axe_nb.agents.files import expand_home, reason, write_whole
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.data_files import MAX_BYTES, check_header, format_header, make_error
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.squares import Squares
 from axe_nb.grids.variants import Variant, name_agent
-from axe_nb.jsonable import jsonable
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 

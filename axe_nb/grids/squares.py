@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.grids.inputs import Row, label_inputs
 from axe_nb.grids.outcome import GridRun, Square
 from axe_nb.grids.summary import Comparison, Summary, compare, summarize
 from axe_nb.grids.variants import Variant
 from axe_nb.text import list_some, plural, quote, suggestion
-from axe_nb.values.own_text import shown_value
 
 MAX_RUNS = 1_000_000
 """Maximum number of runs of a grid."""

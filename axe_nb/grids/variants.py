@@ -12,8 +12,8 @@ from itertools import product
 from typing import Any, TypeVar
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.results import NO_AGENT
 from axe_nb.text import one_line
 

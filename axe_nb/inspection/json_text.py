@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from axe_nb.jsonable import change_texts
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.text import cut_chars
 
 MAX_COLUMNS = 100

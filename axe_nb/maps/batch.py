@@ -22,12 +22,12 @@ from axe_nb.maps.own_session import MapSession, open_session
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.summary import Keep, summarize
 from axe_nb.maps.tasks import Task, read_task
-from axe_nb.outputs.output import WrongOutput
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
+from axe_nb.tools.output_form import WrongOutput
 
 Receive = Callable[[int, RunResult], None]
 """(position of the prompt, result) of a run that has ended."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from axe_nb.agents.tables import TreeLimits
+from axe_nb.conversion.libraries import as_number
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped, UsageMeter
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote, suggestion
-from axe_nb.values.numbers import as_number
-from axe_nb.values.own_text import shown_value
 
 BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
 """US dollars, or keys of `[limits]`; None = no budget."""

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.pictures.picture import Picture
 from axe_nb.session.overrides import Overrides
-from axe_nb.toml_tables.table import make_table
 
 SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError, words
 from axe_nb.threads import in_thread
-from axe_nb.values.own_text import shown_value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_line
@@ -20,8 +22,6 @@ from axe_nb.maps.summary import KEEPS, Keep
 from axe_nb.maps.tasks import Prompts, Source
 from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.session.session import session
-from axe_nb.values.numbers import as_count
-from axe_nb.values.own_text import shown_value
 
 
 @with_options_shown

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError, words
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture
-from axe_nb.values.own_text import shown_value
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
 """Prompts: texts, or lists of texts and pictures."""

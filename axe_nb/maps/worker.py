@@ -15,8 +15,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.jsonable import jsonable
 from axe_nb.maps.batch import Batch
 from axe_nb.maps.drives import DriveBlocking
 from axe_nb.maps.local import LocalRuns

@@ -8,18 +8,20 @@ Source: product.md "Models can do more than text" (MCP); D-46, D-82; library-fac
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, TypeVar
 
 from axe_nb.agents.servers import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
-from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
-from axe_nb.text import format_seconds, quote
+from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
@@ -124,11 +126,12 @@ class Connection:
 
     async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
         try:
             return await question(life.session)
         except MCPError as error:
-            if not (is_closed(error) or life.is_over):
+            if error.error.code != CONNECTION_CLOSED and not life.is_over:
                 raise ToolError(describe(error)) from None
         except ToolError:
             raise
@@ -201,8 +204,12 @@ class Connection:
     async def _own(self, life: _Life, ready: asyncio.Future[Listing]) -> None:
         """Opens the connection, waits, and closes it: all in one task."""
         from mcp import Client
+        from mcp_types import Implementation
 
         over = asyncio.Event()
+        version = ""
+        with suppress(PackageNotFoundError):
+            version = metadata.version("axe-nb")
 
         def lose() -> None:
             life.is_over = True
@@ -216,7 +223,7 @@ class Connection:
             async with Client(
                 self._endpoint.open(lose),
                 message_handler=hear,
-                client_info=_describe_client(),
+                client_info=Implementation(name="axe-nb", version=version or "0"),
                 cache=None,
             ) as client:
                 listing = await list_tools(client.session)
@@ -241,14 +248,36 @@ class Connection:
             life.owner = None
 
 
-@cache
-def _describe_client() -> Any:
-    from importlib import metadata
+INSTALL = "pip install 'axe-nb[mcp]'"
 
-    from mcp_types import Implementation
+MAX_PROBLEM = 300
+"""Characters of an error that are quoted."""
 
+
+def check_library() -> None:
+    """Imports the package.
+
+    Raises:
+        ConfigError: it is not installed, or too old.
+    """
+    # what a server does wrong is reported by its calls, and its words are not for the notebook
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
     try:
-        version = metadata.version("axe-nb")
-    except metadata.PackageNotFoundError:
-        version = "0"
-    return Implementation(name="axe-nb", version=version)
+        from mcp import Client  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise ConfigError("MCP servers require the mcp package", hint=INSTALL) from None
+    except ImportError:
+        raise ConfigError(
+            "MCP servers require version 2.3 or newer of the mcp package",
+            hint=f"{INSTALL} --upgrade",
+        ) from None
+
+
+def describe(error: BaseException) -> str:
+    """Returns the first cause of an error of the package, on one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    words = one_line(str(error), MAX_PROBLEM)
+    return words or type(error).__name__

@@ -1,5 +1,8 @@
 """The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
+Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
+and calls from another loop hang.
+
 Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-82; O-5.
 """
 
@@ -7,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import json
 import os
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import RESOURCE
 from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
-from axe_nb.mcp_servers.thread import LoopThread
 from axe_nb.text import list_some, one_line, plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
 
@@ -29,6 +34,55 @@ if TYPE_CHECKING:
     from axe_nb.mcp_servers.connection import Connection
 
 T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread, started on first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts a coroutine on the loop; cancelling its future cancels it."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="axe-nb-mcp", daemon=True
+                )
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the loop, for a caller on another one."""
+        return await asyncio.wrap_future(self.begin(work))
+
+    def close(self) -> None:
+        """Stops the thread; the next use starts a new one."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None and thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(1.0)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=0.5))
+        with contextlib.suppress(RuntimeError):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
 
 MAX_TOOLS = 128
 """Tools of one server that an agent gets without naming them; some providers take no more."""
@@ -170,7 +224,7 @@ class Servers:
         Raises:
             ConfigError: the server did not start, or has no such prompt.
         """
-        from axe_nb.mcp_servers.content import format_blocks
+        from axe_nb.mcp_servers.tools import format_blocks
 
         connection = self._find(name, server, workdir)
         await self._thread.run(connection.start())
@@ -235,7 +289,7 @@ class Servers:
         return make_tools(connection, self._thread.run)
 
     async def _read(self, connection: Connection, uri: str) -> str:
-        from axe_nb.mcp_servers.content import format_resource
+        from axe_nb.mcp_servers.tools import format_resource
 
         asked = connection.ask(lambda session: session.read_resource(uri))
         what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"

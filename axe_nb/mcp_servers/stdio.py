@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import threading
@@ -16,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from axe_nb.sandbox.find import Sandbox
-from axe_nb.sandbox.process import Process, close_file
+from axe_nb.sandbox.process import Process
 from axe_nb.threads import in_thread
 
 T = TypeVar("T")
@@ -134,19 +135,20 @@ class _Process:
 
     def _read(self, number: int, last: threading.Thread) -> None:
         """Passes on the server's messages; runs in a thread beside the one of its last words."""
-        for message in _read_messages(number, self._words):
-            if not _run_on(self._loop, self._deliver(message)):
-                break
-        if self._words.fault:
-            self._program.kill()
-        last.join(GRACE)  # another program may hold its standard error open
-        _run_on(self._loop, self._end())
-        for _ in _read_chunks(number):  # else a server that still writes would not end
-            pass
-        close_file(number)
+        with open(number, "rb") as file:
+            for message in _read_messages(file, self._words):
+                if not _run_on(self._loop, self._deliver(message)):
+                    break
+            if self._words.fault:
+                self._program.kill()
+            last.join(GRACE)  # another program may hold its standard error open
+            _run_on(self._loop, self._end())
+            while file.read1(CHUNK):  # else a server that still writes would not end
+                pass
 
     async def _deliver(self, message: Any) -> bool:
-        self._asked += _is_request(message)
+        is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
+        self._asked += is_request
         if self._asked > MAX_ASKED:
             self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
@@ -162,7 +164,7 @@ class _Process:
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await in_thread(self._pipe.write, line.encode() + b"\n")
-                self._asked -= _is_answer(message)
+                self._asked -= not hasattr(message.message, "method")
         await self._end()
 
     async def _watch(self) -> None:
@@ -181,31 +183,30 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _read_messages(number: int, words: Words) -> Iterator[Any]:
+def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
     """Yields the messages of a server; sets the fault of one that sends too much."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
-    for count, line in enumerate(_read_lines(number, words)):
-        if count % BURST == BURST - 1:
+    for count in itertools.count(1):
+        line = file.readline(MAX_MESSAGE + 1)
+        if len(line) > MAX_MESSAGE:
+            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+        if not line or words.fault:
+            return
+        if count % BURST == 0:
             time.sleep(PAUSE)
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValueError, RecursionError):
+            if not line.strip():
+                continue
             words.stray = line[:KEPT]
             found = ID.search(line[:CHUNK])
             if found is None:
                 continue
             message = _make_unreadable(int(found[1]))
         yield SessionMessage(message)
-
-
-def _is_request(message: Any) -> bool:
-    return hasattr(message.message, "method") and hasattr(message.message, "id")
-
-
-def _is_answer(message: Any) -> bool:
-    return not hasattr(message.message, "method")
 
 
 def _make_unreadable(number: int) -> Any:
@@ -219,33 +220,10 @@ def _make_unreadable(number: int) -> Any:
     return mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
-def _read_lines(number: int, words: Words) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    size = 0
-    for chunk in _read_chunks(number):
-        first, *rest = chunk.split(b"\n")
-        parts.append(first)
-        size += len(first)
-        if size > MAX_MESSAGE:
-            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
-            return
-        for following in rest:
-            line = b"".join(parts)
-            parts, size = [following], len(following)
-            if line.strip():
-                yield line
-
-
-def _read_chunks(number: int) -> Iterator[bytes]:
-    with contextlib.suppress(OSError):
-        while chunk := os.read(number, CHUNK):
-            yield chunk
-
-
 def _keep_end(number: int, words: Words) -> None:
-    for chunk in _read_chunks(number):
-        words.errors = (words.errors + chunk)[-KEPT:]
-    close_file(number)
+    with open(number, "rb") as file:
+        while chunk := file.read1(CHUNK):
+            words.errors = (words.errors + chunk)[-KEPT:]
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:

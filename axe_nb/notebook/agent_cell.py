@@ -24,13 +24,13 @@ from axe_nb.agents.variables import UnknownVariable, find_line
 from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
+from axe_nb.conversion.toml_tables import Source
+from axe_nb.conversion.toml_text import parse_toml
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_card import AgentCard
 from axe_nb.views.agent_summary import draw_graph, list_abilities
 

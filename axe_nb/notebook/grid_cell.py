@@ -23,9 +23,9 @@ from axe_nb.grids.inputs import FILES
 from axe_nb.grids.page import NAME
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.notebook.option_line import find_cell_source
-from axe_nb.outputs.find import find_named
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion
+from axe_nb.tools.output_form import find_named
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
 """Options that are passed on to each run."""

@@ -38,7 +38,7 @@ from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.notebook.named_run import find_place, find_result, find_tree
 from axe_nb.notebook.option_line import read_words
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult

@@ -125,8 +125,7 @@ class AxeMagics(Magics):
         from axe_nb.interpolation import prompt_of
         from axe_nb.notebook.option_line import find_cell_source, read_words
         from axe_nb.notebook.run_cell import run_cell
-        from axe_nb.pictures.parts import Illustrated
-        from axe_nb.pictures.picture import Picture
+        from axe_nb.pictures.picture import Illustrated, Picture
         from axe_nb.session.session import session
 
         words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})

@@ -21,6 +21,7 @@ from axe_nb.agents.servers import McpServer
 from axe_nb.agents.tables import MODES
 from axe_nb.commands.options import Option
 from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
+from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.measures import MEASURES
 from axe_nb.interpolation import LONGEST_EXPRESSION
@@ -30,7 +31,6 @@ from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import nested_table, toml_fields
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Verdict
 

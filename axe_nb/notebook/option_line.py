@@ -19,7 +19,7 @@ from IPython.utils.text import DollarFormatter
 from axe_nb.commands.options import Face
 from axe_nb.commands.parser import DATA, split_line
 from axe_nb.commands.table import Command
-from axe_nb.values.render import write_text
+from axe_nb.conversion.value_text import write_text
 
 FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
 """Beginning of a word such as `--model={name}`, where the value follows an option."""

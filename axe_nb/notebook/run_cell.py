@@ -30,7 +30,7 @@ from axe_nb.expectations.check import check
 from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
 from axe_nb.notebook.named_run import find_place
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest

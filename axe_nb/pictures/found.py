@@ -17,9 +17,15 @@ from typing import Any
 
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError, words
-from axe_nb.pictures.header import find_format, find_other_format
-from axe_nb.pictures.parts import Illustrated, join_parts
-from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
+from axe_nb.pictures.picture import (
+    Illustrated,
+    NoPicture,
+    Picture,
+    find_format,
+    find_other_format,
+    format_bytes,
+    join_parts,
+)
 from axe_nb.text import one_line, printable
 
 METHODS = ("_repr_png_", "_repr_jpeg_")

@@ -17,8 +17,7 @@ from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
 from axe_nb.model_table import find_facts
-from axe_nb.pictures.parts import split_parts
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.anthropic_stream import GAP, STREAMING, ends_work

@@ -13,8 +13,7 @@ from typing import Any
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.model_table import find_facts
-from axe_nb.pictures.parts import split_parts
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.connections import show_server

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
-from axe_nb.jsonable import change_texts
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.providers.protocol import Server
 from axe_nb.redaction import MASK, is_secret_name, redact, remember
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
-from axe_nb.pictures.parts import join_parts
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, join_parts
 from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
 
 MAX_NESTING = 100

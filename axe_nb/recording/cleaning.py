@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from axe_nb.jsonable import change_texts
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.redaction import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"

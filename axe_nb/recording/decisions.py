@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.person import Decision, Question, Step
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import Response, ToolCall
 from axe_nb.recording import approvals
 from axe_nb.recording.asked import is_same

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.exchanges import Exchange
-from axe_nb.jsonable import jsonable
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Delta
 from axe_nb.providers.wire import check_nesting

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
+from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.frames import make_frame
 from axe_nb.kept_files import forget_kept
 from axe_nb.results import NO_AGENT
 from axe_nb.run_history.parts import DIED, Tree

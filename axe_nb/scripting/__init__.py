@@ -3,7 +3,7 @@
 - `lookup` finds a script by its name; `@script` registers a function.
 - `rule_file` reads a TOML file into `rules`, which answer a request.
 - `provider` is the provider `script`, which answers in process.
-- `server` answers over loopback: `connection` speaks HTTP, `wire` and `wire_requests` the three
+- `server` answers over loopback: `connection` speaks HTTP, `wire_requests` and `wire` the four
   protocols.
 
 Source: product.md "Providers".

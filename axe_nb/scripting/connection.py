@@ -37,6 +37,10 @@ class ClientGone(Exception):
     """The client closed the connection before it had its reply."""
 
 
+class BrokenOff(Exception):
+    """The server is to close the connection in the middle of a chunk."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """One complete request."""
@@ -49,28 +53,15 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """One complete reply."""
+    """One reply."""
 
     status: int
-    body: bytes
+    body: bytes | AsyncGenerator[bytes, None]
+    """The whole body; or its chunks as they are made, which may raise BrokenOff."""
     kind: str = "application/json"
     """Content type of the body."""
     retry_after: float | None = None
     """Seconds; None = the header is not sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpStream:
-    """A reply with status 200 that is sent in chunks as they are made."""
-
-    chunks: AsyncGenerator[bytes, None]
-    """The chunks of the body; may raise BrokenOff."""
-    kind: str
-    """Content type of the body."""
-
-
-class BrokenOff(Exception):
-    """The server is to close the connection in the middle of a chunk."""
 
 
 class HttpConnection:
@@ -96,7 +87,10 @@ class HttpConnection:
                 raise Unreadable(error.error_status_hint, str(error)) from None
             match event:
                 case h11.NEED_DATA:
-                    await self._read()
+                    if self._http.they_are_waiting_for_100_continue:
+                        carry_on = h11.InformationalResponse(status_code=100, headers=[])
+                        self._writer.write(self._http.send(carry_on) or b"")
+                    self._http.receive_data(await self._reader.read(CHUNK))
                 case h11.Request():
                     head = event
                 case h11.Data():
@@ -128,69 +122,6 @@ class HttpConnection:
                 task.cancel()
             await asyncio.wait(both)
 
-    async def send(self, reply: HttpReply) -> bool:
-        """Sends the reply; returns True if another request may follow on this connection."""
-        headers = [
-            ("content-type", reply.kind),
-            ("content-length", str(len(reply.body))),
-        ]
-        if reply.retry_after is not None:
-            headers.append(("retry-after", f"{reply.retry_after:g}"))
-        reason = responses.get(reply.status, "").encode()
-        events = (
-            h11.Response(status_code=reply.status, headers=headers, reason=reason),
-            h11.Data(data=reply.body),
-            h11.EndOfMessage(),
-        )
-        self._writer.write(b"".join(self._http.send(event) or b"" for event in events))
-        await self._writer.drain()
-        return self._begin_next_cycle()
-
-    async def send_stream(self, reply: HttpStream) -> bool:
-        """Sends chunk after chunk; returns True if another request may follow.
-
-        Raises:
-            ClientGone: the client disconnected, and a write was the first to notice.
-        """
-        headers = [
-            ("content-type", reply.kind),
-            ("cache-control", "no-cache"),
-            ("transfer-encoding", "chunked"),
-        ]
-        await self._write(h11.Response(status_code=200, headers=headers, reason=b"OK"))
-        try:
-            async with contextlib.aclosing(reply.chunks) as chunks:
-                async for chunk in chunks:
-                    await self._write(h11.Data(data=chunk))
-        except BrokenOff:
-            await self._write_bytes(b"400\r\ndata: {")
-            return False
-        await self._write(h11.EndOfMessage())
-        return self._begin_next_cycle()
-
-    async def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
-        await self._write_bytes(self._http.send(event) or b"")
-
-    async def _write_bytes(self, data: bytes) -> None:
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except ConnectionError:
-            raise ClientGone from None
-
-    def _begin_next_cycle(self) -> bool:
-        """Prepares for another request; returns False if none may follow."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            return False
-        self._http.start_next_cycle()
-        return True
-
-    async def _read(self) -> None:
-        if self._http.they_are_waiting_for_100_continue:
-            carry_on = h11.InformationalResponse(status_code=100, headers=[])
-            self._writer.write(self._http.send(carry_on) or b"")
-        self._http.receive_data(await self._reader.read(CHUNK))
-
     async def _wait_for_disconnect(self) -> None:
         """Returns when the client closes the connection; what it sends meanwhile is received."""
         received = 0
@@ -198,3 +129,45 @@ class HttpConnection:
             while (data := await self._reader.read(CHUNK)) and received <= MAX_BODY:
                 received += len(data)
                 self._http.receive_data(data)
+
+    async def send(self, reply: HttpReply) -> bool:
+        """Sends the reply; returns True if another request may follow on this connection.
+
+        Raises:
+            ClientGone: the client disconnected, and a write was the first to notice.
+        """
+        headers = [("content-type", reply.kind)]
+        if reply.retry_after is not None:
+            headers.append(("retry-after", f"{reply.retry_after:g}"))
+        if isinstance(reply.body, bytes):
+            headers.append(("content-length", str(len(reply.body))))
+        else:
+            headers += [("cache-control", "no-cache"), ("transfer-encoding", "chunked")]
+        reason = responses.get(reply.status, "").encode()
+        head = h11.Response(status_code=reply.status, headers=headers, reason=reason)
+        if isinstance(reply.body, bytes):
+            await self._write(head, h11.Data(data=reply.body), h11.EndOfMessage())
+        else:
+            await self._write(head)
+            try:
+                async with contextlib.aclosing(reply.body) as chunks:
+                    async for chunk in chunks:
+                        await self._write(h11.Data(data=chunk))
+            except BrokenOff:
+                await self._write_bytes(b"400\r\ndata: {")
+                return False
+            await self._write(h11.EndOfMessage())
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _write(self, *events: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        await self._write_bytes(b"".join(self._http.send(event) or b"" for event in events))
+
+    async def _write_bytes(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError:
+            raise ClientGone from None

@@ -110,15 +110,6 @@ class Scripts:
             raise ScriptNotFound(f"script not found: {name}", hint=describe_search(name, self.dirs))
 
 
-def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
-    """Checks that the script `name` exists and is valid.
-
-    Raises:
-        ConfigError: missing or invalid; names the folders searched, or the line.
-    """
-    Scripts(dirs).check(name)
-
-
 def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
     """Names of all scripts that can be found, sorted."""
     files = (path.stem for folder in _list_folders(dirs) for path in folder.glob("*.toml"))
@@ -142,24 +133,15 @@ def _find_rules(name: str, dirs: tuple[Path, ...] | None) -> Script | None:
     else:
         paths = []
     for path in paths:
-        text = _read(path)
-        if text is not None:
-            return _parse_cached(text, display_path(path))
+        try:
+            text = read_text(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problem = f"failed to read script {display_path(path)}: {reason(error)}"
+            raise ConfigError(problem) from None
+        return _parse_cached(text, display_path(path))
     return None
-
-
-def _read(path: Path) -> str | None:
-    """Reads the file; None if there is no such file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return read_text(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ConfigError(f"failed to read script {display_path(path)}: {reason(error)}") from None
 
 
 def describe_search(name: str, dirs: tuple[Path, ...] | None) -> str:

@@ -105,16 +105,3 @@ class Playback:
 def _cut_words(text: str, small: bool) -> list[str]:
     """Cuts a text into words, each with the blanks after it, or leaves it whole."""
     return re.findall(r"\S+\s*|\s+", text) if small else [text] * bool(text)
-
-
-async def play_whole(request: Request, reply: Reply) -> Playback:
-    """Plays a reply to its end without showing its pieces.
-
-    Raises:
-        ProviderError: the script fails.
-    """
-    playback = Playback(request, reply)
-    async with aclosing(playback.deltas()) as deltas:
-        async for _ in deltas:
-            pass
-    return playback

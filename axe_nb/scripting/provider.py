@@ -144,10 +144,14 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
 
 
 async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:
+    def call_in_thread() -> Any:  # wraps errors here, as no future can hold a StopIteration
+        with _name_script(name, function):
+            return function(request)
+
     if inspect.iscoroutinefunction(function):
         returned = function(request)
     else:
-        returned = await in_thread(_call_in_thread, name, function, request)
+        returned = await in_thread(call_in_thread)
     if inspect.isawaitable(returned):
         with _name_script(name, function):
             returned = await returned
@@ -163,43 +167,36 @@ async def _call_function(name: str, function: ScriptFunction, request: Request) 
 async def _read_parts(
     name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
 ) -> AsyncGenerator[Part, None]:
-    """Yields the checked parts of a generator; sync generators run in threads."""
+    """Yields the checked parts of a generator; sync generators run in threads.
+
+    Raises:
+        ProviderError: a piece cannot be part of a reply.
+    """
     try:
-        while (piece := await _next_piece(name, function, pieces)) is not _END:
-            yield _check_part(name, piece)
+        while True:
+            with _name_script(name, function):
+                if isinstance(pieces, AsyncGenerator):
+                    piece = await anext(pieces, _END)
+                else:
+                    piece = await in_thread(next, pieces, _END)
+            match piece:
+                case _ if piece is _END:
+                    return
+                case str():
+                    yield Delta(piece)
+                case ToolCall() | Delta(kind="text" | "reasoning"):
+                    yield piece
+                case Fault():
+                    yield _check_fault(name, piece)
+                case _:
+                    raise ProviderError(
+                        "server",
+                        f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool "
+                        "call, a Fault, or a Delta of text or reasoning",
+                    )
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-
-
-async def _next_piece(
-    name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
-) -> Any:
-    with _name_script(name, function):
-        if isinstance(pieces, AsyncGenerator):
-            return await anext(pieces, _END)
-        return await in_thread(next, pieces, _END)
-
-
-def _check_part(name: str, piece: Any) -> Part:
-    """Converts what a function yields to a part of a reply.
-
-    Raises:
-        ProviderError: it is none.
-    """
-    match piece:
-        case str():
-            return Delta(piece)
-        case ToolCall() | Delta(kind="text" | "reasoning"):
-            return piece
-        case Fault():
-            return _check_fault(name, piece)
-        case _:
-            raise ProviderError(
-                "server",
-                f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool call, "
-                "a Fault, or a Delta of text or reasoning",
-            )
 
 
 def _check_fault(name: str, fault: Fault) -> Fault:
@@ -214,12 +211,6 @@ def _check_fault(name: str, fault: Fault) -> Fault:
     raise ProviderError(
         "server", f"script {quote(name)}: the message of a Fault without a status is one of {known}"
     )
-
-
-def _call_in_thread(name: str, function: ScriptFunction, request: Request) -> Any:
-    """Returns the function's result; wraps errors here, as no future can hold a StopIteration."""
-    with _name_script(name, function):
-        return function(request)
 
 
 @contextmanager

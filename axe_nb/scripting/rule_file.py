@@ -6,19 +6,17 @@ Source: product.md "Providers"; D-27.
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.toml_tables import is_number, is_whole
+from axe_nb.conversion.toml_text import line_of, parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.patterns import compile_pattern
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
-from axe_nb.toml_tables.lines import line_of, toml_hint
-from axe_nb.toml_tables.parse import parse_toml
 
 if TYPE_CHECKING:
     import regex
@@ -57,14 +55,6 @@ _Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
 """Key → name of its type for messages, and the check of a value."""
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
 def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
@@ -79,7 +69,7 @@ def _is_json(value: Any) -> bool:
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
-_TOKENS = ("a whole number, 0 or more", lambda v: _is_whole(v, 0))
+_TOKENS = ("a whole number, 0 or more", lambda v: is_whole(v, 0))
 
 _TOP: _Shape = {
     "rule": ("a list of tables, each headed [[rule]]", _is_tables),
@@ -96,14 +86,14 @@ _RULE: _Shape = {
     "usage": (
         "a table of input_tokens and output_tokens", lambda v: isinstance(v, dict),
     ),
-    "delay": ("a number of seconds, 0 or more", lambda v: _is_number(v) and v >= 0),
+    "delay": ("a number of seconds, 0 or more", lambda v: is_number(v) and v >= 0),
     "stream": _SWITCH,
-    "status": ("an HTTP status from 400 to 599", lambda v: _is_whole(v, 400, 599)),
+    "status": ("an HTTP status from 400 to 599", lambda v: is_whole(v, 400, 599)),
     "error": _TEXT,
 }  # fmt: skip
 _WHEN: _Shape = {
     "last": _TEXT,
-    "turn": ("a whole number, 1 or more", lambda v: _is_whole(v, 1)),
+    "turn": ("a whole number, 1 or more", lambda v: is_whole(v, 1)),
     "agent": _TEXT,
 }
 _CALL: _Shape = {
@@ -146,69 +136,21 @@ class _Place:
         return table
 
     def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
-        """Formats a message with the file, the line and the number of the rule."""
-        line = self._find_line(key)
+        """Formats a message with the file, the rule, and the line of the key or of its table."""
+        line = line_of(self.text, ("rule",)) if self.rule else None
+        path = ("rule", *key) if self.rule else key
+        while path:
+            if found := line_of(self.text, path, number=self.rule):
+                line = found
+                break
+            path = path[:-1]
         at = f"{self.file}, line {line}" if line else self.file
         of = f"rule {self.rule}: " if self.rule else ""
         return ConfigError(f"{at}: {of}{message}", hint=hint)
 
-    def _find_line(self, key: tuple[str, ...]) -> int | None:
-        """Line of the key, else of the table that contains it."""
-        lines = [f"{line}\n" for line in self.text.split("\n")]
-        above = self._find_header(lines) - 1 if self.rule else 0
-        path = ("rule", *key) if self.rule else key
-        while path:
-            line = line_of("".join(lines[above:]), path)
-            if line:
-                return above + line
-            path = path[:-1]
-        return None
-
-    def _find_header(self, lines: list[str]) -> int:
-        """Line of this rule's own `[[rule]]`; 1 if rules are written in another way."""
-        below = 0
-        for _ in range(self.rule):
-            line = line_of("".join(lines[below:]), ("rule",))
-            while line and not _HEADER.match(lines[below + line - 1]):
-                below += line  # a table within the rule before
-                line = line_of("".join(lines[below:]), ("rule",))
-            if not line:
-                return 1
-            below += line
-        return below
-
-
-_HEADER = re.compile(r"\s*\[\[\s*rule\s*\]\]")
-
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     values = place.check(table, _RULE)
-    _check_purpose(values, place)
-    when = values.get("when", {})
-    when = place.check({"last": when} if isinstance(when, str) else when, _WHEN, "when")
-    calls = tuple(_make_call(entry, place) for entry in values.get("calls", ()))
-    return Rule(
-        last=_compile_regex(when["last"], place) if "last" in when else None,
-        turn=when.get("turn", 0),
-        agent=when.get("agent", ""),
-        reasoning=values.get("reasoning", ""),
-        text=values.get("text", ""),
-        data=values.get("data"),
-        calls=calls,
-        stop_reason=values.get("stop_reason", ""),
-        usage=place.check(values.get("usage", {}), _USAGE, "usage"),
-        delay=values.get("delay", 0.0),
-        stream=values["stream"],
-        fault=_make_fault(values, place),
-    )
-
-
-def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
-    """Rejects a rule that neither answers nor fails, or whose answer is complete and fails.
-
-    Raises:
-        ConfigError: names the keys.
-    """
     answers = [key for key in ("stop_reason", "usage") if key in values]
     fails = [key for key in ("status", "error") if key in values]
     if answers and fails:
@@ -217,13 +159,30 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
         raise place.error("text and data cannot be combined", "data")
     if not fails and not {"text", "data", "calls"} & values.keys():
         raise place.error("has no reply", hint="add text, data, calls, status or error")
-
-
-def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
-    values = place.check(table, _CALL, "calls")
-    if "tool" not in values:
-        raise place.error("each entry of `calls` needs a tool", "calls")
-    return ToolCall("", values["tool"], values.get("arguments", {}))
+    if fails == ["error"] and values["error"] not in FAULTS:
+        named = ", ".join(FAULTS)
+        raise place.error(f"error must be one of {named}, unless `status` is set", "error")
+    when = values.get("when", {})
+    when = place.check({"last": when} if isinstance(when, str) else when, _WHEN, "when")
+    calls = []
+    for entry in values.get("calls", ()):
+        if "tool" not in place.check(entry, _CALL, "calls"):
+            raise place.error("each entry of `calls` needs a tool", "calls")
+        calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
+    return Rule(
+        last=_compile_regex(when["last"], place) if "last" in when else None,
+        turn=when.get("turn", 0),
+        agent=when.get("agent", ""),
+        reasoning=values.get("reasoning", ""),
+        text=values.get("text", ""),
+        data=values.get("data"),
+        calls=tuple(calls),
+        stop_reason=values.get("stop_reason", ""),
+        usage=place.check(values.get("usage", {}), _USAGE, "usage"),
+        delay=values.get("delay", 0.0),
+        stream=values["stream"],
+        fault=Fault(values.get("error", ""), values.get("status", 0)) if fails else None,
+    )
 
 
 def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
@@ -237,14 +196,3 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     if taken:
         raise place.error(f"a group cannot be named {quote(taken[0])}", "when", "last")
     return compiled
-
-
-def _make_fault(values: Mapping[str, Any], place: _Place) -> Fault | None:
-    status, message = values.get("status", 0), values.get("error", "")
-    if not status and "error" not in values:
-        return None
-    if not status and message not in FAULTS:
-        raise place.error(
-            f"error must be one of {', '.join(FAULTS)}, unless `status` is set", "error"
-        )
-    return Fault(message, status)

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.errors import ProviderError
-from axe_nb.jsonable import change_texts, jsonable
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.text import format_seconds, one_line, quote
 
@@ -135,7 +135,15 @@ class Script:
             try:
                 groups = rule.match(request, ends - time.thread_time())
             except TimeoutError:
-                raise _make_overtime(name, number) from None
+                which, take = (f"es of rules 1 to {number}", "take")
+                if number == 1:
+                    which, take = " of rule 1", "takes"
+                raise ProviderError(
+                    "bad_request",
+                    f"the regex{which} of script {quote(name)} {take} longer than "
+                    f"{format_seconds(MAX_SECONDS)}s",
+                    hint="use a simpler regex without nested repeats",
+                ) from None
             if groups is not None:
                 return self._make_reply(rule, request, groups)
         start = quote(one_line(request.last, 60))
@@ -168,17 +176,6 @@ class Script:
         )
         reasoning = fill_in(rule.reasoning, words)
         return Reply(response, rule.fault, reasoning, delay=delay, stream=rule.stream)
-
-
-def _make_overtime(name: str, number: int) -> ProviderError:
-    """Makes the error for regexes that take too long, up to that of the rule with this number."""
-    which, take = (f"es of rules 1 to {number}", "take") if number > 1 else (" of rule 1", "takes")
-    return ProviderError(
-        "bad_request",
-        f"the regex{which} of script {quote(name)} {take} longer than "
-        f"{format_seconds(MAX_SECONDS)}s",
-        hint="use a simpler regex without nested repeats",
-    )
 
 
 def write_data(data: Any, request: Request) -> str:

@@ -12,47 +12,40 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Request, dump
+from axe_nb.errors import Category, ConfigError, ProviderError
+from axe_nb.messages import Delta, Request, dump
 from axe_nb.provider_table import PROTOCOLS
 from axe_nb.scripting.connection import (
+    BrokenOff,
     ClientGone,
     HttpConnection,
     HttpReply,
     HttpRequest,
-    HttpStream,
     Unreadable,
 )
 from axe_nb.scripting.lookup import Scripts, known
-from axe_nb.scripting.playback import Playback, play_whole
+from axe_nb.scripting.playback import Playback
 from axe_nb.scripting.provider import NONSENSE, answer
-from axe_nb.scripting.rules import Fault, Reply
-from axe_nb.scripting.stream import encode, make_fault
-from axe_nb.scripting.wire import WIRES, Protocol
+from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.wire import WIRES, Protocol, Wire
 from axe_nb.scripting.wire_requests import Json, Malformed
-from axe_nb.scripting.wire_responses import ResponsesStream
-from axe_nb.scripting.wire_streams import (
-    AnthropicStream,
-    OllamaStream,
-    OpenAIStream,
-    StreamedReply,
-    WireStream,
-)
 from axe_nb.text import quote
 
-STREAMS: Mapping[Protocol, Callable[[StreamedReply], WireStream]] = {
-    "anthropic": AnthropicStream,
-    "openai": OpenAIStream,
-    "responses": ResponsesStream,
-    "ollama": OllamaStream,
+STATUS: Mapping[Category, int] = {
+    "auth": 401,
+    "bad_request": 400,
+    "refusal": 400,
+    "rate_limit": 429,
+    "overloaded": 529,
+    "server": 500,
 }
-"""Protocol → its streams."""
+"""Status of a function's ProviderError without one of its own; `timeout` sends no reply."""
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
@@ -170,7 +163,8 @@ class ScriptServer:
 
     async def _answer_requests(self, connection: HttpConnection) -> None:
         """Answers one request after another, until either side closes the connection."""
-        while True:
+        goes_on = True
+        while goes_on:
             try:
                 request = await connection.next_request()
             except Unreadable as error:
@@ -181,19 +175,19 @@ class ScriptServer:
             self.open_requests += 1
             try:
                 reply = await connection.unless_gone(self._make_reply(request))
-                if isinstance(reply, HttpStream):
-                    goes_on = await connection.unless_gone(connection.send_stream(reply))
+                if reply and not isinstance(reply.body, bytes):
+                    goes_on, reply = await connection.unless_gone(connection.send(reply)), None
+                elif reply is None:
+                    goes_on = False
             except ClientGone:
                 self.aborted += 1
                 return
             finally:
                 self.open_requests -= 1  # before the client has a whole reply
-            if not isinstance(reply, HttpStream):
-                goes_on = reply is not None and await connection.send(reply)
-            if not goes_on:
-                return
+            if reply:
+                goes_on = await connection.send(reply)
 
-    async def _make_reply(self, request: HttpRequest) -> HttpReply | HttpStream | None:
+    async def _make_reply(self, request: HttpRequest) -> HttpReply | None:
         """Makes the reply; None closes the connection without one."""
         wire = self._wire
         methods = {wire.path: "POST", wire.listing: "GET"}
@@ -206,62 +200,54 @@ class ScriptServer:
         if method == "GET":
             return HttpReply(200, dump(wire.models(known(self.dirs))))
         try:
-            body = self._parse_body(request.body)
-            return await self._run_script(self._wire.request(body), body)
+            body = json.loads(request.body)
+        except (ValueError, RecursionError):
+            return self._make_error(400, "the body is not valid JSON")
+        if not isinstance(body, dict):
+            return self._make_error(400, "the body must be a JSON object")
+        self.requests.append(body)
+        try:
+            return await self._run_script(wire.read(body), body)
         except Malformed as error:
             return self._make_error(400, str(error))
 
-    def _parse_body(self, body: bytes) -> Json:
-        """Parses the client's request.
-
-        Raises:
-            Malformed: the real server would reject it.
-        """
-        try:
-            decoded = json.loads(body)
-        except (ValueError, RecursionError):
-            raise Malformed("the body is not valid JSON") from None
-        if not isinstance(decoded, dict):
-            raise Malformed("the body must be a JSON object")
-        self.requests.append(decoded)
-        return decoded
-
-    async def _run_script(self, request: Request, body: Json) -> HttpReply | HttpStream | None:
+    async def _run_script(self, request: Request, body: Json) -> HttpReply | None:
+        """Plays the reply; if it fails before its first piece, that is an HTTP error."""
         if request.model.endswith(".toml"):
             return self._make_error(404, "a script server serves scripts by name, not by path")
         try:
             reply = await answer(request, Scripts(self.dirs))
-            if body.get("stream", self._wire.streams):
-                return await self._begin_stream(request, body, reply)
-            playback = await play_whole(request, reply)
+            playback = Playback(request, reply)
+            deltas = playback.deltas()
+            first = await anext(deltas, None)
+            if not body.get("stream", self._wire.streams):
+                async for _ in deltas:
+                    pass
+            elif first is not None or playback.fault is None:
+                return self._begin_stream(request, body, playback, first, deltas)
         except ProviderError as error:
-            return await self._reply_to_error(error)
+            fault = _make_fault(error)
+            failed = await self._simulate_fault(fault)
+            return failed and replace(failed, retry_after=error.retry_after)
         if playback.fault:
             return await self._simulate_fault(playback.fault)
-        whole = self._wire.response(request, playback.response, playback.reasoning)
+        whole = self._wire(request).whole(playback.response, playback.reasoning)
         return HttpReply(200, dump(whole))
 
-    async def _begin_stream(
-        self, request: Request, body: Json, reply: Reply
-    ) -> HttpReply | HttpStream | None:
-        """Plays the reply up to its first piece; if it fails before, that is an HTTP error.
-
-        Raises:
-            ProviderError: the script fails before its first piece.
-        """
-        playback = Playback(request, reply)
-        deltas = playback.deltas()
-        first = await anext(deltas, None)
-        if first is None and playback.fault:
-            return await self._simulate_fault(playback.fault)
+    def _begin_stream(
+        self,
+        request: Request,
+        body: Json,
+        playback: Playback,
+        first: Delta | None,
+        deltas: AsyncGenerator[Delta, None],
+    ) -> HttpReply:
         options = body.get("stream_options")
-        streamed = StreamedReply(
-            request=request, calls=playback.calls, input_tokens=playback.input_tokens,
-            wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
-        )  # fmt: skip
-        stream = STREAMS[self.protocol](streamed)
-        chunks = encode(stream, playback, [first] if first else [], deltas)
-        return HttpStream(chunks, stream.kind)
+        wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        wire = self._wire(
+            request, playback.calls, input_tokens=playback.input_tokens, wants_usage=wants_usage
+        )
+        return HttpReply(200, _encode(wire, playback, first, deltas), wire.kind)
 
     async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:
@@ -273,13 +259,52 @@ class ScriptServer:
                 await asyncio.Event().wait()
         return None
 
-    async def _reply_to_error(self, error: ProviderError) -> HttpReply | None:
-        """Makes the reply to a function's own failure, as the server would send it."""
-        fault = make_fault(error)
-        if not fault.status:
-            return await self._simulate_fault(fault)
-        return replace(self._make_error(fault.status, fault.message), retry_after=error.retry_after)
-
     def _make_error(self, status: int, message: str) -> HttpReply:
         """Makes an error reply of the protocol; without a body if the message is empty."""
         return HttpReply(status, dump(self._wire.error(status, message)) if message else b"")
+
+
+def _make_fault(error: ProviderError) -> Fault:
+    """Makes the failure of a server from a function's own."""
+    if error.category == "timeout":
+        return Fault("timeout")
+    return Fault(error.detail, error.status or STATUS[error.category])
+
+
+async def _encode(
+    wire: Wire, playback: Playback, first: Delta | None, deltas: AsyncGenerator[Delta, None]
+) -> AsyncGenerator[bytes, None]:
+    """Yields the chunks of a streamed reply, up to its end or its failure.
+
+    Args:
+        wire: encodes the deltas.
+        playback: the reply.
+        first: the delta that has been played already.
+        deltas: the other ones.
+
+    Raises:
+        BrokenOff: the connection is to be closed in the middle of a chunk.
+    """
+    try:
+        for chunk in (*wire.begin(), *(wire.add(first) if first else ())):
+            yield chunk
+        async with contextlib.aclosing(deltas):
+            async for delta in deltas:
+                for chunk in wire.add(delta):
+                    yield chunk
+    except ProviderError as error:
+        fault: Fault | None = _make_fault(error)
+    else:
+        fault = playback.fault
+    match fault:
+        case None:
+            for chunk in wire.end(playback.response):
+                yield chunk
+        case Fault(message, status) if status:
+            yield wire.fail(status, message or "the script failed")
+        case Fault("nonsense"):
+            yield wire.nonsense(NONSENSE)
+        case Fault("timeout"):
+            await asyncio.Event().wait()
+        case Fault("refused"):
+            raise BrokenOff

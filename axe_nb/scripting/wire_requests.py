@@ -1,13 +1,13 @@
-"""Parses the request bodies of three protocols to a `Request`.
+"""Parses the request bodies of the four protocols to a `Request`.
 
-Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*).
+Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*); D-73.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -24,151 +24,181 @@ class Malformed(Exception):
 
 def read_anthropic(body: Json) -> Request:
     messages: list[Message] = []
-    for entry in _read_messages(body):
+    for entry in _read_entries(body, "messages"):
         blocks = _read_blocks(entry.get("content"))
-        texts = [as_str(block.get("text")) for block in blocks if block.get("type") == "text"]
-        pictures = read_pictures(blocks)
-        results = tuple(
-            ToolResult(
-                as_str(block.get("tool_use_id")),
-                _join_text(block.get("content")),
-                bool(block.get("is_error")),
-                pictures=read_pictures(_read_blocks(block.get("content"))),
-            )
+        texts = [_str(block.get("text")) for block in blocks if block.get("type") == "text"]
+        pictures = _read_pictures(blocks)
+        results = [
+            _read_result(block, block.get("tool_use_id"), block.get("content"))
             for block in blocks
             if block.get("type") == "tool_result"
-        )
-        calls = tuple(
-            ToolCall(
-                as_str(block.get("id")), as_str(block.get("name")), as_dict(block.get("input"))
-            )
+        ]
+        calls = [
+            ToolCall(_str(block.get("id")), _str(block.get("name")), _dict(block.get("input")))
             for block in blocks
             if block.get("type") == "tool_use"
-        )
+        ]
         if results:
-            messages.append(Message("tool", tool_results=results))
+            messages.append(Message("tool", tool_results=tuple(results)))
         if entry.get("role") == "assistant":
-            messages.append(Message("assistant", "".join(texts), calls))
+            messages.append(Message("assistant", "".join(texts), tuple(calls)))
         elif pictures:
             messages.append(Message("user", "".join(texts), pictures=pictures))
         elif texts or not results:  # a client joins messages of the same role
             messages += [Message("user", text) for text in texts or [""]]
-    tools = [
-        read_tool(entry.get("name"), entry.get("description"), entry.get("input_schema"))
-        for entry in as_dicts(body.get("tools"))
-        if as_dict(body.get("tool_choice")).get("type") != "none"
-    ]
-    return make_request(body, messages, _join_text(body.get("system")), tools)
+    tools = [{**tool, "parameters": tool.get("input_schema")} for tool in _dicts(body.get("tools"))]
+    return _make_request(body, messages, [_join_text(body.get("system"))], tools)
 
 
 def read_chat(body: Json) -> Request:
     """Parses OpenAI's and Ollama's messages, with the system prompt and tool results among them."""
     messages: list[Message] = []
     system: list[str] = []
-    for entry in _read_messages(body):
-        text = _join_text(entry.get("content"))
+    for entry in _read_entries(body, "messages"):
+        content = entry.get("content")
         match entry.get("role"):
             case "system" | "developer":
-                system.append(text)
+                system.append(_join_text(content))
             case "assistant":
-                calls = tuple(read_call(call) for call in as_dicts(entry.get("tool_calls")))
-                messages.append(Message("assistant", text, calls))
+                calls = tuple(map(_read_call, _dicts(entry.get("tool_calls"))))
+                messages.append(Message("assistant", _join_text(content), calls))
             case "tool":
-                before = messages.pop().tool_results if _ends_in_results(messages) else ()
-                result = ToolResult(as_str(entry.get("tool_call_id")), text)
-                messages.append(Message("tool", tool_results=(*before, result)))
+                _add_result(messages, _read_result(entry, entry.get("tool_call_id"), content))
             case _:
-                parts = [*_read_blocks(entry.get("content")), *_list_images(entry)]
-                messages.append(Message("user", text, pictures=read_pictures(parts)))
-    offered = [] if body.get("tool_choice") == "none" else as_dicts(body.get("tools"))
-    functions = [as_dict(entry.get("function")) for entry in offered]
-    tools = [read_tool(f.get("name"), f.get("description"), f.get("parameters")) for f in functions]
-    return make_request(body, messages, "\n\n".join(system), tools)
+                images = entry.get("images")
+                own = [{"image": image} for image in images] if isinstance(images, list) else []
+                pictures = _read_pictures([*_read_blocks(content), *own])
+                messages.append(Message("user", _join_text(content), pictures=pictures))
+    functions = [_dict(tool.get("function")) for tool in _dicts(body.get("tools"))]
+    return _make_request(body, messages, system, functions)
 
 
-def _ends_in_results(messages: Sequence[Message]) -> bool:
-    return bool(messages) and messages[-1].role == "tool"
+def read_responses(body: Json) -> Request:
+    """Parses the input items of the Responses API, with calls and results among them."""
+    messages: list[Message] = []
+    system = [_str(body.get("instructions"))]
+    if isinstance(body.get("input"), str):
+        body = {**body, "input": [{"role": "user", "content": body["input"]}]}
+    for entry in _read_entries(body, "input"):
+        content = entry.get("content")
+        match entry.get("type", "message"), entry.get("role"):
+            case "function_call_output", _:
+                result = _read_result(entry, entry.get("call_id"), entry.get("output"))
+                _add_result(messages, result)
+            case "function_call", _:
+                call = _read_call({"id": entry.get("call_id"), "function": entry})
+                _add_answer(messages, "", (call,))
+            case "message", "assistant":
+                _add_answer(messages, _join_text(content), ())
+            case "message", "user":
+                pictures = _read_pictures(_read_blocks(content))
+                messages.append(Message("user", _join_text(content), pictures=pictures))
+            case "message", _:
+                system.append(_join_text(content))
+    functions = [tool for tool in _dicts(body.get("tools")) if tool.get("type") == "function"]
+    return _make_request(body, messages, system, functions)
 
 
-def read_call(call: Json) -> ToolCall:
-    function = as_dict(call.get("function"))
+def _read_entries(body: Json, key: str) -> list[Json]:
+    entries = body.get(key)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Malformed(f"{key} must be a list of objects")
+    return entries
+
+
+def _read_result(entry: Json, call_id: Any, content: Any) -> ToolResult:
+    is_error, pictures = bool(entry.get("is_error")), _read_pictures(_read_blocks(content))
+    return ToolResult(_str(call_id), _join_text(content), is_error, pictures=pictures)
+
+
+def _add_result(messages: list[Message], result: ToolResult) -> None:
+    is_next = bool(messages) and messages[-1].role == "tool"
+    before = messages.pop().tool_results if is_next else ()
+    messages.append(Message("tool", tool_results=(*before, result)))
+
+
+def _add_answer(messages: list[Message], text: str, calls: tuple[ToolCall, ...]) -> None:
+    """Adds a text or a call to the assistant's turn, or begins one."""
+    is_next = bool(messages) and messages[-1].role == "assistant"
+    last = messages.pop() if is_next else Message("assistant")
+    joined = "\n\n".join(filter(None, (last.content, text)))
+    messages.append(Message("assistant", joined, (*last.tool_calls, *calls)))
+
+
+def _read_call(call: Json) -> ToolCall:
+    function = _dict(call.get("function"))
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             raise Malformed("arguments of a tool call are not valid JSON") from None
-    return ToolCall(as_str(call.get("id")), as_str(function.get("name")), as_dict(arguments))
+    return ToolCall(_str(call.get("id")), _str(function.get("name")), _dict(arguments))
 
 
-def _read_messages(body: Json) -> list[Json]:
-    entries = body.get("messages")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise Malformed("messages must be a list of objects")
-    return entries
-
-
-def make_request(
-    body: Json, messages: Sequence[Message], system: str, tools: Sequence[ToolSpec]
+def _make_request(
+    body: Json,
+    messages: Sequence[Message],
+    system: Iterable[str],
+    functions: Iterable[Mapping[str, Any]],
 ) -> Request:
-    model = body.get("model")
+    model, choice = body.get("model"), body.get("tool_choice")
     if not isinstance(model, str) or not model.strip():
         raise Malformed("model must be the name of a script")
-    return Request(
-        model, tuple(messages), system, tuple(tools), agent=model, output=_read_output(body)
-    )
+    is_offered = choice != "none" and _dict(choice).get("type") != "none"
+    tools = tuple(map(_read_tool, functions)) if is_offered else ()
+    prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
+    return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
 
 
 def _read_output(body: Json) -> Mapping[str, Any] | None:
     """Returns the schema of the answer, wherever a protocol has it; None if there is none."""
-    openai = as_dict(as_dict(body.get("response_format")).get("json_schema"))
-    responses = as_dict(as_dict(body.get("text")).get("format"))
-    anthropic = as_dict(as_dict(body.get("output_config")).get("format"))
+    openai = _dict(_dict(body.get("response_format")).get("json_schema"))
+    responses = _dict(_dict(body.get("text")).get("format"))
+    anthropic = _dict(_dict(body.get("output_config")).get("format"))
     named = openai.get("schema") or responses.get("schema") or anthropic.get("schema")
-    return named or as_dict(body.get("format")) or None
+    return named or _dict(body.get("format")) or None
 
 
-def read_tool(name: Any, description: Any, schema: Any) -> ToolSpec:
-    schema = as_dict(schema)
+def _read_tool(function: Mapping[str, Any]) -> ToolSpec:
+    schema = _dict(function.get("parameters"))
     required = schema.get("required")
     required = required if isinstance(required, list) else []
     parameters = {
         key: ToolParameter(
-            as_str(entry.get("type")),
-            as_str(entry.get("description")),
+            _str(entry.get("type")),
+            _str(entry.get("description")),
             key in required,
             {k: v for k, v in entry.items() if k not in ("type", "description")},
         )
-        for key, entry in as_dict(schema.get("properties")).items()
+        for key, entry in _dict(schema.get("properties")).items()
         if isinstance(entry, dict)
     }
-    spec = ToolSpec(as_str(name), as_str(description), parameters)
+    spec = ToolSpec(_str(function.get("name")), _str(function.get("description")), parameters)
     return spec if not schema or spec.input_schema() == schema else replace(spec, schema=schema)
 
 
 def _read_blocks(content: Any) -> list[Json]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else as_dicts(content)
+    return [{"type": "text", "text": content}] if isinstance(content, str) else _dicts(content)
 
 
-def _list_images(entry: Json) -> list[Json]:
-    """Returns the pictures of a message as Ollama has them, each as a block."""
-    images = entry.get("images")
-    return [{"image": one} for one in images] if isinstance(images, list) else []
-
-
-def read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
+def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
     """Returns the pictures among blocks, in the form of any protocol.
 
     Raises:
         Malformed: one of them is none.
     """
-    return tuple(_decode(data) for block in blocks if (data := _find_data(block)) is not None)
+    found = (_find_data(block) for block in blocks)
+    try:
+        return tuple(Picture(b64decode(data, validate=True)) for data in found if data)
+    except (ConfigError, ValueError) as error:
+        raise Malformed(f"invalid picture: {error}") from None
 
 
-def _find_data(block: Json) -> Any:
-    """Returns the base64 text of a picture in any kind of block; None if the block has none."""
+def _find_data(block: Json) -> str:
+    """Returns the base64 text of a picture in any kind of block; empty if the block has none."""
     match block:
-        case {"type": "image" | "document", "source": {"data": data}} | {"image": data}:
+        case {"type": "image" | "document", "source": {"data": str(data)}} | {"image": str(data)}:
             return data
         case (
             {"image_url": {"url": str(url)}}
@@ -177,28 +207,22 @@ def _find_data(block: Json) -> Any:
             | {"type": "input_file", "file_data": str(url)}
         ):
             return url.partition(",")[2]
-    return None
-
-
-def _decode(data: Any) -> Picture:
-    try:
-        return Picture(b64decode(as_str(data), validate=True))
-    except (ConfigError, ValueError) as error:
-        raise Malformed(f"invalid picture: {error}") from None
+    return ""
 
 
 def _join_text(content: Any) -> str:
     """Returns content as text, from either text or blocks."""
-    return "".join(as_str(b.get("text")) for b in _read_blocks(content) if b.get("type") == "text")
+    kinds = ("text", "input_text", "output_text")
+    return "".join(_str(b.get("text")) for b in _read_blocks(content) if b.get("type") in kinds)
 
 
-def as_str(value: Any) -> str:
+def _str(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def as_dict(value: Any) -> Mapping[str, Any]:
+def _dict(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def as_dicts(value: Any) -> list[Json]:
+def _dicts(value: Any) -> list[Json]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -18,7 +18,7 @@ from axe_nb.forks.agents import RestoredAgents, restore_agents
 from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
-from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Illustrated
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest

@@ -14,14 +14,13 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
+from axe_nb.conversion.libraries import as_number, to_plain
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
-from axe_nb.values.libraries import to_plain
-from axe_nb.values.numbers import as_number
-from axe_nb.values.own_text import shown_value
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
@@ -92,7 +91,7 @@ class Overrides:
 
     def __post_init__(self) -> None:
         if self.output is not None:
-            from axe_nb.outputs.find import find_output
+            from axe_nb.tools.output_form import find_output
 
             object.__setattr__(self, "output", find_output(self.output))
         for name, (wanted, fits) in _CHECKS.items():

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from axe_nb.conversion.json_schema import find_mistakes
 from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Step
 from axe_nb.messages import Response, ToolCall
-from axe_nb.outputs.schema import find_mistakes
 from axe_nb.providers.wire import check_nesting
 from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason

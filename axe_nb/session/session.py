@@ -20,6 +20,7 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
@@ -50,7 +51,6 @@ from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
 from axe_nb.traces import find_context, with_spans
-from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -136,7 +136,7 @@ def load(name: str) -> Any:
     """
     from importlib import import_module
 
-    from axe_nb.outputs.library import load_jsonschema
+    from axe_nb.conversion.json_schema import load_jsonschema
 
     load_jsonschema()  # which nbformat imports
     try:

@@ -9,12 +9,11 @@ import inspect
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
+from axe_nb.conversion.value_text import NoText, write_json
 from axe_nb.pictures.found import close_figure, find_parts
-from axe_nb.pictures.parts import Illustrated, join_parts
-from axe_nb.pictures.picture import NoPicture, Picture
+from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
 from axe_nb.text import cut_bytes
 from axe_nb.tools.tool import Tool, ToolError, ToolOutput
-from axe_nb.values.render import NoText, write_json
 
 MAX_OUTPUT = 65536
 """Maximum size of one result in bytes of UTF-8."""

@@ -1,5 +1,9 @@
 """Creation of tools from Python functions.
 
+Printed output of a call goes into its result, so that it appears in no other cell. Printing goes
+through `sys.stdout`, which all threads and tasks share: a reader in front of it tells them apart by
+their context, which threads of `in_thread` and tasks inherit.
+
 Source: product.md "Python"; D-11, D-19; X-30, X-38.
 """
 
@@ -8,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +23,6 @@ from axe_nb.agents.names import check_bound, check_tool_name, function_name
 from axe_nb.errors import ConfigError, words
 from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
-from axe_nb.tools.capture import capture_output
 from axe_nb.tools.output import output_of
 from axe_nb.tools.signature import Signature, check, signature
 from axe_nb.tools.tool import (
@@ -28,6 +34,67 @@ from axe_nb.tools.tool import (
     ToolOutput,
     fault_text,
 )
+
+MAX_PRINTED = 16384
+"""Characters kept from the start of a call's printed output."""
+
+
+class CapturedOutput:
+    """Printed output of one call."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        """Keeps the text, as far as there is room."""
+        self.text += text[: MAX_PRINTED - len(self.text)]
+        return len(text)
+
+    def flush(self) -> None:
+        """Does nothing, since nothing is buffered."""
+
+
+_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default=None)
+
+
+class _Switch:
+    """Replaces a stream: output of a call goes to its capture, all else to the stream.
+
+    The stream is None where Python has none, as under pythonw; then all else goes nowhere.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        target = _output.get() or self._stream
+        written: int = len(text) if target is None else target.write(text)
+        return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        if self._stream is not None and _output.get() is None:
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def capture_output() -> Iterator[CapturedOutput]:
+    """Captures output printed inside, also by threads that start there and outlive it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
+            setattr(sys, name, _Switch(stream))
+    captured = CapturedOutput()
+    token = _output.set(captured)
+    try:
+        yield captured
+    finally:
+        _output.reset(token)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:

@@ -6,92 +6,42 @@ Source: D-20 (names, toolsets, aliases).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Protocol
 
 from axe_nb.text import nearest
 from axe_nb.tools.tool import Tool
 
-NO_SETS: Mapping[str, tuple[str, ...]] = {}
-
-
-class ToolSource(Protocol):
-    """A source of tools: the built-in ones, a session or one agent."""
-
-    @property
-    def names(self) -> Collection[str]:
-        """Names of its tools in listing order."""
-
-    @property
-    def sets(self) -> Mapping[str, tuple[str, ...]]:
-        """Toolset or alias → the tools that it expands to."""
-
-    def find(self, name: str) -> Tool | None:
-        """Returns the tool with exactly this name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolModules:
-    """Tools of a package, one or more in a module; a module is imported on first use.
-
-    A module keeps its tools in a mapping `TOOLS`, by name.
-    """
-
-    package: str
-    modules: Mapping[str, str]
-    """Tool → its module."""
-    sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def names(self) -> Collection[str]:
-        return self.modules.keys()
-
-    def find(self, name: str) -> Tool | None:
-        module = self.modules.get(name)
-        if module is None:
-            return None
-        tools: Mapping[str, Tool] = import_module(f"{self.package}.{module}").TOOLS
-        return tools[name]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolTable:
-    """Tools defined at run time; a later tool replaces an earlier one with the same name."""
+    """A source of tools: the built-in ones, a session or one agent."""
 
-    tools: dict[str, Tool] = field(default_factory=dict)
-
-    @property
-    def names(self) -> Collection[str]:
-        return self.tools.keys()
-
-    @property
-    def sets(self) -> Mapping[str, tuple[str, ...]]:
-        return NO_SETS
+    tools: dict[str, Tool | str] = field(default_factory=dict)
+    """Name → tool, or the module whose mapping `TOOLS` has it, which is imported on first use."""
+    sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Toolset or alias → the tools that it expands to."""
 
     def find(self, name: str) -> Tool | None:
-        return self.tools.get(name)
-
-    def add(self, tool: Tool) -> None:
-        """Adds a tool under its name."""
-        self.tools[tool.name] = tool
-
-    def reset(self) -> None:
-        """Removes all tools."""
-        self.tools.clear()
+        """Returns the tool with exactly this name."""
+        found = self.tools.get(name)
+        if isinstance(found, str):
+            tools: Mapping[str, Tool] = import_module(found).TOOLS
+            return tools[name]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
     """All known tools; if two sources share a name, the first one wins."""
 
-    sources: tuple[ToolSource, ...]
+    sources: tuple[ToolTable, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tools."""
-        return tuple(dict.fromkeys(name for source in self.sources for name in source.names))
+        return tuple(dict.fromkeys(name for source in self.sources for name in source.tools))
 
     @property
     def toolsets(self) -> tuple[str, ...]:
@@ -107,7 +57,7 @@ class Registry:
     def expand(self, name: str) -> tuple[str, ...]:
         """Expands a toolset or alias to its tools; any other name is returned as is."""
         for source in self.sources:
-            if name in source.names:
+            if name in source.tools:
                 return (name,)
         for source in self.sources:
             if name in source.sets:
@@ -135,4 +85,4 @@ class Registry:
 
     def with_tools(self, tools: Mapping[str, Tool]) -> Registry:
         """Returns a registry in which these tools come before all others."""
-        return Registry((ToolTable(dict(tools)), *self.sources)) if tools else self
+        return Registry((ToolTable({**tools}), *self.sources)) if tools else self

@@ -12,10 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.conversion.json_types import (
+    MAX_MISTAKES,
+    Mistakes,
+    Parameter,
+    fields,
+    parse_docstring,
+    shape,
+    type_hints,
+)
 from axe_nb.errors import ConfigError
-from axe_nb.tools.docstring import parse_docstring, type_hints
-from axe_nb.tools.json_types import shape
-from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, fields
 from axe_nb.tools.tool import ToolContext, ToolError
 
 

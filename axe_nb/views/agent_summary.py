@@ -11,10 +11,10 @@ from datetime import date
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolset import assemble
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import dump
 from axe_nb.model_table import tell_end
 from axe_nb.text import clean, format_dollars, format_seconds, one_line

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.delegation.reports import REPORT
-from axe_nb.jsonable import change_texts
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult

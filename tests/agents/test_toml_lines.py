@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
+from axe_nb.conversion.toml_text import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.scripting.rule_file import parse
-from axe_nb.toml_tables.lines import line_of
 
 pytestmark = pytest.mark.req("D-27")
 

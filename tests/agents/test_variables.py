@@ -10,8 +10,8 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.agents.prompt import brief
 from axe_nb.agents.variables import LONGEST_PROMPT
+from axe_nb.conversion.value_text import LONGEST_VALUE
 from axe_nb.interpolation import interpolate
-from axe_nb.values.in_text import LONGEST_VALUE
 
 
 def filled(prompt: str, **values: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 USES = {
     "a structured output": """
-from axe_nb.outputs.schema import clean_schema, find_mistakes
+from axe_nb.conversion.json_schema import clean_schema, find_mistakes
 assert find_mistakes(clean_schema({"type": "object"}, "a schema"), {}) == []
 """,
     "a notebook": "from axe_nb.testing.files import load; load('nbformat')\n",

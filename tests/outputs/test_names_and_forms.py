@@ -9,11 +9,11 @@ from typing import Any
 import pydantic
 import pytest
 
+from axe_nb.conversion.json_schema import clean_schema, find_mistakes
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
-from axe_nb.outputs.output import WrongOutput, make_output
-from axe_nb.outputs.schema import clean_schema, find_mistakes
 from axe_nb.providers.output_schema import make_closed, make_strict
+from axe_nb.tools.output_form import WrongOutput, make_output
 
 
 def make_object(**properties: Any) -> dict[str, Any]:

@@ -2,18 +2,92 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, NotRequired, TypedDict
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+)
+from uuid import UUID
 
 import pydantic
 import pytest
+import typing_extensions
 
-from axe_nb.errors import ConfigError
-from axe_nb.outputs.output import Output, WrongOutput, make_output
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, call, script
+from axe_nb.providers.output_schema import make_closed, make_strict
+from axe_nb.tools.output_form import Output, WrongOutput, make_output, may_be_output
+
+T = TypeVar("T")
+ID = UUID("12345678-1234-5678-1234-567812345678")
+
+
+@dataclass
+class Trip:
+    """A trip.
+
+    Attributes:
+        day: Its first day.
+    """
+
+    day: datetime.date
+    price: Decimal
+    leaves: datetime.datetime | None = None
+    at: datetime.time = datetime.time(9, 30)
+    booking: UUID | None = None
+
+
+class Flight(TypedDict):
+    day: datetime.date
+    stops: list[UUID]
+
+
+@dataclass
+class Box(Generic[T]):
+    item: T
+    others: list[T]
+    by_name: dict[str, T | None]
+
+
+class Pair(TypedDict, Generic[T]):
+    first: T
+
+
+class Place(NamedTuple):
+    """A place.
+
+    Attributes:
+        people: Inhabitants.
+    """
+
+    name: str
+    people: int = 0
+
+
+class Row(typing_extensions.TypedDict):
+    a: int
+    b: typing_extensions.NotRequired[datetime.date]
+    c: typing_extensions.NotRequired[typing_extensions.ReadOnly[str]]
+
+
+Count = NewType("Count", int)
+Days = typing_extensions.TypeAliasType("Days", list[datetime.date])
+DAY = datetime.date(2026, 11, 23)
 
 
 class Kind(Enum):
@@ -22,8 +96,8 @@ class Kind(Enum):
 
 
 @dataclass
-class Place:
-    """A place.
+class Town:
+    """A town.
 
     Attributes:
         people: Inhabitants.
@@ -35,7 +109,7 @@ class Place:
     near: list[str] = field(default_factory=list)
 
 
-class Row(TypedDict):
+class Plain(TypedDict):
     a: int
     b: NotRequired[list[str]]
 
@@ -59,29 +133,51 @@ class Model(pydantic.BaseModel):
         ({"type": "array"}, "[1]", [1]),
         ({"type": "array"}, '{"value": [1]}', [1]),
         ({}, "7", 7),
-        (Place, '{"name": "Ulm", "kind": "city"}', Place("Ulm", kind=Kind.CITY)),
-        (list[Place], '{"value": [{"name": "Ulm"}]}', [Place("Ulm")]),
-        (list[Place], '[{"name": "Ulm"}]', [Place("Ulm")]),
-        (Row, '{"a": 1}', {"a": 1}),
-        (list[Row], '[{"a": 1, "b": ["x"]}]', [{"a": 1, "b": ["x"]}]),
+        (Town, '{"name": "Ulm", "kind": "city"}', Town("Ulm", kind=Kind.CITY)),
+        (list[Town], '{"value": [{"name": "Ulm"}]}', [Town("Ulm")]),
+        (list[Town], '[{"name": "Ulm"}]', [Town("Ulm")]),
+        (Plain, '{"a": 1}', {"a": 1}),
+        (list[Plain], '[{"a": 1, "b": ["x"]}]', [{"a": 1, "b": ["x"]}]),
         (Model, '{"x": 1, "inner": {"x": 2}}', Model(x=1, inner=Model(x=2))),
         (list[Model], '[{"x": 1}]', [Model(x=1)]),
         (dict[str, int], '{"a": 1}', {"a": 1}),
         (Literal["yes", "no"], '{"value": "no"}', "no"),
         (int, "3.0", 3),
+        (Trip, '{"day": "2026-11-23", "price": "12.30"}', Trip(DAY, Decimal("12.30"))),
+        (Trip, '{"day": "2026-11-23", "price": 12.3, "leaves": "2026-11-23T08:00:00Z",'
+         f'"at": "08:15:00", "booking": "{ID}"}}',
+         Trip(DAY, Decimal("12.3"), datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC),
+              datetime.time(8, 15), ID)),
+        (Flight, f'{{"day": "2026-11-23", "stops": ["{ID}"]}}', {"day": DAY, "stops": [ID]}),
+        (datetime.date, '"2026-11-23"', DAY),
+        (list[Decimal], '["1.10", 2]', [Decimal("1.10"), Decimal(2)]),
+        (Box[int], '{"item": 1, "others": [2], "by_name": {"a": null}}', Box(1, [2], {"a": None})),
+        (list[Box[Place]], '[{"item": {"name": "Ulm"}, "others": [], "by_name": {}}]',
+         [Box(Place("Ulm"), [], {})]),
+        (Box, '{"item": [1], "others": ["x"], "by_name": {}}', Box([1], ["x"], {})),
+        (Pair[Place], '{"first": {"name": "Ulm"}}', {"first": Place("Ulm")}),
+        (Place, '{"name": "Ulm", "people": 3}', Place("Ulm", 3)),
+        (list[Place], '[{"name": "Ulm"}]', [Place("Ulm")]),
+        (Row, '{"a": 1, "b": "2026-11-23", "c": "x"}', {"a": 1, "b": DAY, "c": "x"}),
+        (Row, '{"a": 1}', {"a": 1}),
+        (Annotated[Place, "a place"], '{"name": "Ulm"}', Place("Ulm")),
+        (list[Annotated[int, "a number"]], "[1]", [1]),
+        (Count, "3", 3),
+        (Days, '["2026-11-23"]', [DAY]),
     ],
-)
-def test_an_answer_becomes_the_value_that_was_asked_for(given: Any, text: str, value: Any) -> None:
-    assert make_output(given).read(text).value == value
+)  # fmt: skip
+def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any) -> None:
+    found = make_output(given).read(text).value
+    assert (type(found), found) == (type(value), value)
 
 
 @pytest.mark.parametrize(
     ("given", "text", "mistake"),
     [
-        (Place, "{}", "data: 'name' is a required property"),
-        (Place, '{"name": 1}', "data.name: 1 is not of type 'string'"),
-        (Place, '{"name": "a", "x": 1}', 'data: unexpected "x"'),
-        (Row, '{"a": "1"}', "data.a: '1' is not of type 'integer'"),
+        (Town, "{}", "data: 'name' is a required property"),
+        (Town, '{"name": 1}', "data.name: 1 is not of type 'string'"),
+        (Town, '{"name": "a", "x": 1}', 'data: unexpected "x"'),
+        (Plain, '{"a": "1"}', "data.a: '1' is not of type 'integer'"),
         (Model, '{"x": -1}', "data.x: Value error, must not be negative"),
         (list[Model], '[{"x": -1}]', r"data\[0\].x: Value error"),
         ({"type": "object"}, "Here: {}", 'it is not JSON, but the text "Here: {}"'),
@@ -91,12 +187,132 @@ def test_an_answer_becomes_the_value_that_was_asked_for(given: Any, text: str, v
         ({"type": "array"}, "[" * 5000 + "]" * 5000, "nested too deeply"),
         ({"type": "object"}, "{" + '"a":1,' * 3 + "}", "it is not JSON"),
         (int, "9" * 5000, "it is not JSON"),
+        (Trip, '{"day": "tomorrow", "price": "1"}', '"data.day" must be a date'),
+        (Trip, '{"day": 20261123, "price": "1"}', "data.day: 20261123 is not of type 'string'"),
+        (Trip, '{"day": "2026-11-23", "price": "12 euros"}', "data.price"),
+        (Trip, '{"day": "2026-11-23", "price": "NaN"}', "data.price"),
+        (Trip, '{"day": "2026-02-30", "price": 1}', '"data.day" must be a date'),
+        (Flight, '{"day": "2026-11-23", "stops": ["x"]}', r'"data.stops\[0\]" must be a UUID'),
+        (Place, '{"people": 1}', "data: 'name' is a required property"),
+        (Place, '{"name": "Ulm", "x": 1}', 'data: unexpected "x"'),
+        (Box[int], '{"item": "1", "others": [], "by_name": {}}', "data.item: '1' is not of type"),
     ],
 )
-def test_what_does_not_fit_is_told(given: Any, text: str, mistake: str) -> None:
+def test_what_is_no_value_of_a_type_is_told(given: Any, text: str, mistake: str) -> None:
     with pytest.raises(WrongOutput, match=mistake) as raised:
         make_output(given).read(text)
     assert len(str(raised.value)) < 1000
+
+
+def test_formats_and_descriptions_are_in_the_schema() -> None:
+    properties = make_output(Trip).sent["properties"]
+    assert properties["day"] == {
+        "type": "string", "format": "date", "description": "Its first day."
+    }  # fmt: skip
+    assert properties["at"] == {"type": "string", "format": "time", "default": "09:30:00"}
+    assert {"type": "string", "format": "date-time"} in properties["leaves"]["anyOf"]
+    assert {"type": "string", "format": "uuid"} in properties["booking"]["anyOf"]
+    people = make_output(Place).sent["properties"]["people"]
+    assert people == {"type": "integer", "description": "Inhabitants.", "default": 0}
+    assert make_output(Place).sent["required"] == ["name"]
+    assert make_output(Row).sent["required"] == ["a"]
+
+
+@pytest.mark.parametrize("given", [Flight, list[Decimal], Pair[Place]])
+def test_the_apis_take_such_schemas(given: Any) -> None:
+    sent = make_output(given).sent
+    assert make_closed(sent) is not None
+    assert isinstance(make_strict(sent), Mapping | None)
+    assert make_strict(make_output(Flight).sent) == make_output(Flight).sent
+
+
+def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> None:
+    told = {
+        "first": {
+            "day": "2026-11-23", "price": "12.30", "leaves": "2026-11-23T08:00:00+00:00",
+            "at": "09:30:00", "booking": str(ID),
+        },
+        "second": {"name": "Ulm", "people": 3},
+    }  # fmt: skip
+
+    class Both(TypedDict):
+        first: Trip
+        second: Place
+
+    script("m")(lambda request: told)
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=Both)
+    leaves = datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC)
+    trip = Trip(DAY, Decimal("12.30"), leaves, booking=ID)
+    assert result.data == {"first": trip, "second": Place("Ulm", 3)}
+    assert result.to_dict()["data"] == told
+    result.save("r.axe")
+    assert axe_nb.load("r.axe").data == told
+
+
+def test_a_tool_takes_such_values_too(project: Path) -> None:
+    seen: list[Any] = []
+
+    def book(day: datetime.date, place: Place, price: Decimal = Decimal("9.90")) -> str:
+        """Books."""
+        seen.append((day, place, price))
+        return "booked"
+
+    @script("m")
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return call("book", day="2026-11-23", place={"name": "Ulm"}, price="1.20")
+        if request.turn == 2:
+            return call("book", day="soon", place={"name": "Ulm"})
+        return request.last
+
+    result = axe_nb.run(Agent("a", "script/m", tools=(book,)), "go")
+    assert seen == [(DAY, Place("Ulm"), Decimal("1.20"))]
+    assert '"day" must be a date (as in 2026-11-23), not "soon"' in result.text
+
+
+@dataclass
+class Around:
+    wait: datetime.timedelta
+    models: list[Model]
+    inner: Around | None = None
+
+
+def test_a_dataclass_with_a_model_of_pydantic_in_it_is_read_by_pydantic() -> None:
+    text = '{"wait": "PT5S", "models": [{"x": 1}], "inner": {"wait": "PT1S", "models": []}}'
+    inner = Around(datetime.timedelta(seconds=1), [])
+    value = make_output(Around).read(text).value
+    assert value == Around(datetime.timedelta(seconds=5), [Model(x=1)], inner)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_offered"),
+    [
+        (Trip, True), (Place, True), (Row, True), (Box[int], True), (list[Place], True),
+        (Model, True), ({"type": "object"}, True),
+        (int, False), (Place("Ulm"), False), (dict[str, int], False), (Path, False), ({}, False),
+    ],
+)  # fmt: skip
+def test_records_and_schemas_are_offered_as_outputs(value: Any, is_offered: bool) -> None:
+    assert may_be_output(value) is is_offered
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (datetime.timedelta, "output has the type timedelta, which has no JSON equivalent"),
+        (Path, "output has the type Path, which has no JSON equivalent"),
+    ],
+)
+def test_other_types_have_the_next_step(given: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as raised:
+        make_output(given)
+    assert "pydantic model" in raised.value.hint
+
+
+def test_a_type_as_the_output_of_an_agent_has_the_next_step() -> None:
+    with pytest.raises(ConfigError, match="output must be a table") as raised:
+        Agent("a", "script/m", output=Place)  # type: ignore[arg-type]
+    assert "axe_nb.run(…, output=…) also takes types" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -129,12 +345,6 @@ def test_data_that_is_no_object_is_asked_for_within_one() -> None:
     assert sent["required"] == ["value"]
 
 
-def test_a_type_is_described_with_its_docstring() -> None:
-    sent = make_output(Place).sent
-    assert sent["properties"]["people"]["description"] == "Inhabitants."
-    assert sent["required"] == ["name"]
-
-
 @pytest.mark.parametrize("given", [3, "text", print, object(), complex, {1: 2}])
 def test_what_describes_no_answer_is_refused_in_one_line(given: Any) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -163,7 +373,7 @@ def test_an_output_is_used_as_it_is() -> None:
 
 def test_neither_library_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, axe_nb; from axe_nb.outputs.output import make_output; "
+        "import sys, axe_nb; from axe_nb.tools.output_form import make_output; "
         "print('jsonschema' in sys.modules, 'pydantic' in sys.modules); make_output(int); "
         "print('jsonschema' in sys.modules, 'pydantic' in sys.modules)"
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from axe_nb.conversion.json_schema import MAX_MISTAKES, clean_schema, find_mistakes
 from axe_nb.errors import ConfigError
-from axe_nb.outputs.schema import MAX_MISTAKES, clean_schema, find_mistakes
 
 POINT = {
     "type": "object",

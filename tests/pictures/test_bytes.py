@@ -13,9 +13,14 @@ import pytest
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import prompt_of
 from axe_nb.pictures.found import find_parts, find_picture, join_prompt
-from axe_nb.pictures.header import read_header
-from axe_nb.pictures.parts import join_parts, split_parts
-from axe_nb.pictures.picture import MAX_PIXELS, NoPicture, Picture
+from axe_nb.pictures.picture import (
+    MAX_PIXELS,
+    NoPicture,
+    Picture,
+    join_parts,
+    read_header,
+    split_parts,
+)
 from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
 from tests.pictures.samples import (
     FIRST,

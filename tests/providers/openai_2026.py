@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from axe_nb.agents.config import config_path
-from axe_nb.scripting.responses_requests import PARAMETERS
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
 
@@ -103,7 +103,7 @@ class OpenAI:
     def _respond(self, body: dict[str, Any]) -> dict[str, Any]:
         if ONLY_CHAT.match(body["model"]):
             raise Refused(WRONG.format(other=CHAT, this=RESPONSES), 404, "model")
-        for key in body.keys() - PARAMETERS:
+        for key in body.keys() - ResponseCreateParamsBase.__annotations__.keys() - {"stream"}:
             raise Refused(f"Unsupported parameter: '{key}'.", 400, key)
         if body.get("store") is not False or "previous_response_id" in body:
             raise Refused("this organization keeps no data")

@@ -14,8 +14,7 @@ from axe_nb import Agent, tool
 from axe_nb.agents.config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
-from axe_nb.pictures.parts import join_parts
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, join_parts
 from tests.pictures.samples import FIRST, PDF
 from tests.protocols import address_of
 from tests.providers import sdk

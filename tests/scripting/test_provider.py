@@ -17,7 +17,7 @@ import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.agents.config import config_dir
 from axe_nb.messages import Delta, Message
-from axe_nb.scripting.lookup import check, functions, known
+from axe_nb.scripting.lookup import Scripts, functions, known
 from axe_nb.scripting.provider import ScriptProvider
 
 
@@ -69,16 +69,16 @@ def test_a_name_that_is_no_plain_one_reaches_no_file(project: Path, name: str) -
     write(project / "axe" / "outside.toml", '[[rule]]\ntext = "x"')
     write(project / "axe" / "scripts" / "sub" / "lead.toml", '[[rule]]\ntext = "x"')
     with pytest.raises(ConfigError) as raised:
-        check(name)
+        Scripts().check(name)
     assert raised.value.message == f"script not found: {name}".replace("\0", "\ufffd")
     assert raised.value.hint == "use a plain name or the path of a .toml file"
 
 
 def test_an_unknown_script_is_told_beforehand_with_the_nearest_name(project: Path) -> None:
     write(project / "axe" / "scripts" / "lead.toml", '[[rule]]\ntext = "x"')
-    check("lead")
+    Scripts().check("lead")
     with pytest.raises(ConfigError) as raised:
-        check("laed")
+        Scripts().check("laed")
     assert raised.value.message == "script not found: laed"
     assert raised.value.hint == 'did you mean "lead"?'
 
@@ -89,7 +89,7 @@ def test_an_unknown_script_is_told_with_where_it_was_looked_for(
     monkeypatch.setenv("HOME", str(project))
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     with pytest.raises(ConfigError) as raised:
-        check("lead", (Path("lessons/scripts"),))
+        Scripts((Path("lessons/scripts"),)).check("lead")
     assert raised.value.hint == (
         'searched for @axe_nb.script("lead") and for lead.toml in '
         "lessons/scripts, axe/scripts, ~/.config/axe/scripts; "
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_told(project: Path, content: bytes) -> No
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "lead.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"failed to read script axe/scripts/lead\.toml: ."):
-        check("lead")
+        Scripts().check("lead")
 
 
 def test_all_scripts_are_known_by_name(project: Path) -> None:

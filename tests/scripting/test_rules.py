@@ -11,7 +11,7 @@ import pytest
 
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec
-from axe_nb.scripting.lookup import check
+from axe_nb.scripting.lookup import Scripts
 from axe_nb.scripting.provider import ScriptProvider
 
 
@@ -348,7 +348,7 @@ MISTAKES = [
 def test_a_mistake_is_told_with_its_line(project: Path, text: str, message: str, hint: str) -> None:
     rules(project, text)
     with pytest.raises(ConfigError) as raised:
-        check("lead")
+        Scripts().check("lead")
     assert raised.value.message == message
     if hint:
         assert raised.value.hint == hint
@@ -357,7 +357,7 @@ def test_a_mistake_is_told_with_its_line(project: Path, text: str, message: str,
 def test_what_is_no_toml_is_told_with_its_place(project: Path) -> None:
     rules(project, '[[rule]]\ntext = "a\n')
     with pytest.raises(ConfigError) as raised:
-        check("lead")
+        Scripts().check("lead")
     assert raised.value.message.startswith("failed to parse script axe/scripts/lead.toml: ")
     assert "line 2" in raised.value.message
 
@@ -365,7 +365,7 @@ def test_what_is_no_toml_is_told_with_its_place(project: Path) -> None:
 def test_what_nests_without_end_is_an_error(project: Path) -> None:
     rules(project, "x = " + "[" * 100_000)
     with pytest.raises(ConfigError, match=r"failed to parse script axe/scripts/lead\.toml"):
-        check("lead")
+        Scripts().check("lead")
 
 
 def test_a_mistake_that_was_not_looked_for_fails_the_request(project: Path) -> None:

@@ -23,19 +23,12 @@ from hypothesis import strategies as st
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.scripting.lookup import functions
-from axe_nb.scripting.responses_requests import encrypt
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Malformed
-from tests.protocols import PROTOCOLS, as_body, provider_of
+from tests.protocols import PROTOCOLS, provider_of
+from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually
-
-PATHS = {
-    "anthropic": "/v1/messages",
-    "openai": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "ollama": "/api/chat",
-}
 
 RULES = """
 [[rule]]
@@ -103,16 +96,6 @@ def scripts(project: Path) -> Iterator[None]:
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
     yield
     functions.clear()
-
-
-def body(text: str, **more: Any) -> dict[str, Any]:
-    return {"model": "lead", "messages": [{"role": "user", "content": text}],
-            "stream": False, **more}  # fmt: skip
-
-
-def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
-    url = server.base_url + PATHS[server.protocol]
-    return httpx.post(url, json=as_body(server.protocol, body(text, **more)), timeout=10)
 
 
 def test_anthropic_answers_as_its_server_does() -> None:
@@ -670,71 +653,8 @@ def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
     asked = {"model": "m", "messages": entries, "tools": tools, "system": system}
     for wire in WIRES.values():
         try:
-            request = wire.request(asked)
+            request = wire.read({**asked, "input": entries})
         except Malformed:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))
-        assert json.loads(json.dumps(wire.response(request, response)))
-
-
-# ------------------------------------------------------------------------ what OpenAI refuses too
-
-ASKED = {"role": "user", "content": "hi"}
-CALLED = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
-RESULT = {"type": "function_call_output", "call_id": "1", "output": "one"}
-THOUGHT = {
-    "type": "reasoning", "id": "rs_script_1", "encrypted_content": encrypt("rs_script_1", "hm"),
-    "summary": [{"type": "summary_text", "text": "hm"}],
-}  # fmt: skip
-
-
-@pytest.mark.req("D-73")
-@pytest.mark.parametrize(
-    ("items", "said"),
-    [
-        ([ASKED, RESULT], "No tool call found for function call output with call_id 1."),
-        ([ASKED, CALLED], "No tool output found for function call 1."),
-        ([ASKED, {**CALLED, "args": 1}, RESULT], "Unknown parameter: 'input[1].args'."),
-        ([ASKED, THOUGHT], "without its required following item"),
-        ([ASKED, THOUGHT, ASKED], "without its required following item"),
-        ([ASKED, {**THOUGHT, "encrypted_content": "x"}, CALLED, RESULT], "could not be verified"),
-        ([ASKED, {**THOUGHT, "summary": []}, CALLED, RESULT], "could not be verified"),
-        ([ASKED, {**THOUGHT, "encrypted_content": None}, CALLED, RESULT], "are not persisted"),
-        ([{"type": "wish"}], "Invalid value: 'wish' at input[0].type."),
-        ([{"role": "tool", "content": "x"}], "Invalid value: 'tool' at input[0].role."),
-        ([{**ASKED, "content": [{"type": "text", "text": "x"}]}], "Invalid value: 'text'"),
-        ([{**ASKED, "content": [{"type": "output_text", "text": "x"}]}], "'output_text'"),
-        ([{**ASKED, "content": 7}], "Invalid type for 'input[0].content'"),
-        ([7], "Invalid type for 'input'"),
-        (None, "Invalid type for 'input'"),
-    ],
-)
-def test_input_that_the_responses_api_refuses_is_refused(items: Any, said: str) -> None:
-    with script_server("responses") as server:
-        refused = post(server, "", messages=items)
-        assert refused.status_code == 400
-        assert said in refused.json()["error"]["message"]
-        assert post(server, "", messages=[ASKED, THOUGHT, CALLED, RESULT]).status_code == 200
-
-
-@pytest.mark.req("D-73")
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"max_tokens": 7}, "Unknown parameter: 'max_tokens'."),
-        ({"reasoning_effort": "low"}, "Unknown parameter: 'reasoning_effort'."),
-        ({"stream_options": {"include_usage": True}}, "'stream_options.include_usage'"),
-        ({"previous_response_id": "resp_1"}, "Previous response with id 'resp_1' not found."),
-        ({"tools": [{"type": "function", "function": {"name": "look"}}]}, "tools[0].function"),
-        ({"tools": [{"type": "function", "parameters": {}}]}, "'tools[0].name'"),
-        ({"tool_choice": {"type": "function", "name": "look"}}, "not found in 'tools'"),
-    ],
-)
-def test_parameters_that_the_responses_api_refuses_are_refused(
-    more: dict[str, Any], said: str
-) -> None:
-    with script_server("responses") as server:
-        refused = post(server, "hi", **more)
-        assert refused.status_code == 400
-        assert said in refused.json()["error"]["message"]
-        assert post(server, "hi").status_code == 200
+        assert json.loads(json.dumps(wire(request).whole(response)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,12 @@ from axe_nb import ProviderError, Request, call
 from axe_nb.messages import Delta
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
-from axe_nb.scripting.server import ScriptServer, script_server
+from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, as_body
+from tests.scripting import served
+from tests.scripting.served import PATHS
 from tests.waiting import eventually
-
-PATHS = {
-    "anthropic": "/v1/messages",
-    "openai": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "ollama": "/api/chat",
-}
 
 ENDS = ("message_stop", "[DONE]", '"done":true', "response.completed")
 
@@ -100,14 +96,7 @@ def scripts(project: Path) -> Iterator[None]:
     functions.clear()
 
 
-def body(text: str, **more: Any) -> dict[str, Any]:
-    return {"model": "lead", "messages": [{"role": "user", "content": text}],
-            "stream": True, **more}  # fmt: skip
-
-
-def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
-    url = server.base_url + PATHS[server.protocol]
-    return httpx.post(url, json=as_body(server.protocol, body(text, **more)), timeout=10)
+body, post = partial(served.body, stream=True), partial(served.post, stream=True)
 
 
 def is_piece(protocol: Protocol, event: bytes) -> bool:
@@ -206,8 +195,6 @@ def test_the_openai_sdk_takes_the_stream_of_the_responses_api_for_the_whole_repl
         for kind in ("reasoning_summary_text", "output_text", "function_call_arguments"):
             assert kinds.count(f"response.{kind}.delta") > 2  # type: ignore[comparison-overlap]
         assert kinds[-1] == "response.completed"
-        with pytest.raises(openai.BadRequestError, match="Unknown parameter: 'messages'"):
-            client.responses.create(**asked, extra_body={"messages": []})
         client.close()
 
 

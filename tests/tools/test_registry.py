@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
 
 import pytest
 
 from axe_nb.toolbox import REGISTRY, SESSION, tool
 from axe_nb.tools.registry import Registry, ToolTable
-from axe_nb.tools.tool import Tool
 from tests.engine.in_process import tool as harmless
 
 
@@ -21,17 +19,10 @@ def table(*names: str) -> ToolTable:
     return ToolTable({name: harmless(name, nothing) for name in names})
 
 
-class Renamed:
+def renamed() -> ToolTable:
     """A source whose tools have other names too."""
-
-    names = ("sum", "mean")
-
-    @property
-    def sets(self) -> Mapping[str, tuple[str, ...]]:
-        return {"average": ("mean",), "statistics": ("sum", "mean")}
-
-    def find(self, name: str) -> Tool | None:
-        return harmless(name, nothing) if name in self.names else None
+    tools = {name: harmless(name, nothing) for name in ("sum", "mean")}
+    return ToolTable({**tools}, {"average": ("mean",), "statistics": ("sum", "mean")})
 
 
 def test_the_first_source_that_has_a_name_counts() -> None:
@@ -45,7 +36,7 @@ def test_the_first_source_that_has_a_name_counts() -> None:
 
 
 def test_a_source_may_have_aliases_and_toolsets() -> None:
-    registry = Registry((table("a"), Renamed()))
+    registry = Registry((table("a"), renamed()))
     assert registry.expand("statistics") == ("sum", "mean")
     assert registry.expand("average") == ("mean",)
     assert registry.expand("other") == ("other",)
@@ -57,7 +48,7 @@ def test_a_source_may_have_aliases_and_toolsets() -> None:
 
 
 def test_a_tool_comes_before_an_alias_of_the_same_name() -> None:
-    registry = Registry((Renamed(), own := table("average")))
+    registry = Registry((renamed(), own := table("average")))
     assert registry.expand("average") == ("average",)
     assert registry.find("average") is own.find("average")
 
@@ -67,7 +58,7 @@ def test_the_sessions_tools_are_in_one_place_that_can_be_emptied() -> None:
     def look_up() -> None: ...
 
     assert REGISTRY.find("look_up") is SESSION.find("look_up")
-    SESSION.reset()
+    SESSION.tools.clear()
     assert REGISTRY.find("look_up") is None
     assert REGISTRY.find("grep") is not None
 

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from axe_nb.conversion.json_types import Parameter, shape
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable
 from axe_nb.messages import ToolSpec
-from axe_nb.tools.json_types import shape
-from axe_nb.tools.shapes import Parameter
 from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 

@@ -27,8 +27,8 @@ import polars as pl
 import pyarrow as pa
 import pydantic
 
+from axe_nb.conversion.bounded_json import encode, to_data
 from axe_nb.results import RunResult
-from axe_nb.values.data import encode, to_data
 
 
 class Colour(Enum):

@@ -20,8 +20,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from axe_nb.values.data import to_data
-from axe_nb.values.render import NoText, write_json, write_text
+from axe_nb.conversion.bounded_json import to_data
+from axe_nb.conversion.value_text import NoText, write_json, write_text
 from tests.values.samples import (
     WORDS,
     Address,
@@ -290,7 +290,8 @@ def test_a_generator_is_never_started() -> None:
 
 def test_no_library_is_imported_for_a_value() -> None:
     code = (
-        "import sys; from axe_nb.values.render import write_text; write_text({'a': [1.5, {2}]});"
+        "import sys; from axe_nb.conversion.value_text import write_text;"
+        "write_text({'a': [1.5, {2}]});"
         "print([name for name in ('numpy', 'pandas', 'polars', 'pyarrow', 'pydantic', 'attr')"
         " if name in sys.modules])"
     )
@@ -301,7 +302,7 @@ def test_no_library_is_imported_for_a_value() -> None:
 def test_a_module_that_only_has_the_name_of_a_library_does_no_harm() -> None:
     code = (
         "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas');"
-        "sys.modules['numpy'] = None; from axe_nb.values.render import write_text;"
+        "sys.modules['numpy'] = None; from axe_nb.conversion.value_text import write_text;"
         "print(write_text([1, object()]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

@@ -1,4 +1,4 @@
-"""Converts TOML tables to dataclasses and back; errors name the key and the line.
+"""Converts TOML tables to dataclasses and back; errors name the key, the line and the next step.
 
 Source: D-27, D-36; B-1.
 """
@@ -9,22 +9,20 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar
 
+from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.conversion.toml_text import line_of, parse_toml
 from axe_nb.errors import ConfigError
+from axe_nb.redaction import is_secret_name
 from axe_nb.text import list_choices, one_line, quote, suggestion
-from axe_nb.toml_tables.advice import advise_table, advise_value, is_secret_key
-from axe_nb.toml_tables.lines import line_of
-from axe_nb.toml_tables.parse import parse_toml
 
 T = TypeVar("T")
 
-
-MAX_SHOWN = 60
-"""Characters of a wrong value that a message quotes."""
 
 QUOTED = ("must be ", "cannot exceed ")
 """Beginnings of problems that the value itself explains."""
@@ -112,24 +110,21 @@ def clear_arguments(cls: type[T]) -> type[T]:
             try:
                 expected.bind(self, *given, **named)
             except TypeError as error:
-                raise _argument_error(cls, named, error) from None
+                known = [field.name for field in toml_fields(cls)]
+                message, step = f"{cls.__name__}(…): {error}", f"it takes {', '.join(known)}"
+                if unknown := [name for name in named if name not in known]:
+                    message = f"{cls.__name__} has no {quote(unknown[0])}"
+                    step = advise_keyword(unknown[0], cls)
+                raise ConfigError(message, hint=step) from None
             raise
 
     cls.__init__ = checked  # type: ignore[assignment]  # same arguments
     return cls
 
 
-def _argument_error(cls: type, named: Mapping[str, Any], error: TypeError) -> ConfigError:
-    known = [field.name for field in toml_fields(cls)]
-    unknown = next((name for name in named if name not in known), "")
-    if not unknown:
-        return ConfigError(f"{cls.__name__}(…): {error}", hint=f"it takes {', '.join(known)}")
-    return ConfigError(f"{cls.__name__} has no {quote(unknown)}", hint=advise_keyword(unknown, cls))
-
-
 def advise_keyword(key: str, cls: type) -> str:
     """As `advise_key`, for an argument in Python."""
-    if key in _list_advice(cls):
+    if key in getattr(cls, "advice", {}):
         return advise_key(key, cls)
     match _find_home(key, cls):
         case (table,):
@@ -145,26 +140,17 @@ def advise_key(key: str, cls: type, root: type | None = None) -> str:
     Args:
         root: the class of the whole file, where the key may have its place.
     """
-    if step := _list_advice(cls).get(key):
+    if step := str(getattr(cls, "advice", {}).get(key, "")):
         return step
     known = [field.name for field in toml_fields(cls)]
-    near = suggestion(key, known) or _suggest_holding(key, known)
+    holding = [name for name in known if key in name.split("_")]  # system_prompt for prompt
+    near = suggestion(key, known) or (holding and suggestion(holding[0], holding[:1]))
     if near:
         return near
     found = _find_home(key, root or cls)
     if found is None:
         return f"known keys: {', '.join(known)}"
     return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
-
-
-def _list_advice(cls: type) -> Mapping[str, str]:
-    advice: Mapping[str, str] = getattr(cls, "advice", {})
-    return advice
-
-
-def _suggest_holding(word: str, names: list[str]) -> str:
-    """Suggests a name of which the word is a part: `system_prompt` for `prompt`."""
-    return next((suggestion(name, [name]) for name in names if word in name.split("_")), "")
 
 
 def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...] | None:
@@ -248,22 +234,16 @@ def read(
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
-            raise _make_unknown_key_error((*at, key), advise_key(key, cls, root), source)
+            line, dotted = source.line((*at, key)), quote(".".join((*at, key)))
+            unknown = f"unknown key {dotted}" + (f" (line {line})" if line else "")
+            error = ConfigError(unknown, hint=advise_key(key, cls, root))
+            error.place = f"in {source.file}" if source.file else ""
+            raise error
         nested = nested_table(keys[key])
         if nested:
             value = build(nested, value, source, (*at, key), root or cls)
         values[key] = value
     return values
-
-
-def _make_unknown_key_error(key: tuple[str, ...], hint: str, source: Source) -> ConfigError:
-    line = source.line(key)
-    error = ConfigError(
-        f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
-        hint=hint,
-    )
-    error.place = f"in {source.file}" if source.file else ""
-    return error
 
 
 def check_types(value: Any) -> None:
@@ -316,6 +296,17 @@ def type_name(field: dataclasses.Field[Any]) -> str:
     return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 
+def is_number(value: object) -> bool:
+    """True for a finite number."""
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)  # type: ignore[arg-type]  # a number
+
+
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
+    """True for an integer within bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _are_texts(values: Iterable[object]) -> bool:
     for value in values:  # noqa: SIM110 - every agent that is made waits for it; `all` takes longer
         if not isinstance(value, str):
@@ -323,46 +314,38 @@ def _are_texts(values: Iterable[object]) -> bool:
     return True
 
 
+def _is_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and _are_texts(value)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, (dict, Mapping)) and _are_texts(value)
+
+
+_TEXT = ("a string", lambda v: isinstance(v, str))
+
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("a string", lambda v: isinstance(v, str)),
-    "Mode": ("a string", lambda v: isinstance(v, str)),
-    "Ask": ("a string", lambda v: isinstance(v, str)),
+    **dict.fromkeys(("str", "Mode", "Ask"), _TEXT),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
-    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    "int | None": (
-        "a whole number",
-        lambda v: v is None or (isinstance(v, int) and not isinstance(v, bool)),
-    ),
-    "float": (
-        "a number",
-        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v),
-    ),
-    "tuple[str, ...]": (
-        "a list of strings",
-        lambda v: isinstance(v, (list, tuple)) and _are_texts(v),
-    ),
+    "int": ("a whole number", is_whole),
+    "int | None": ("a whole number", lambda v: v is None or is_whole(v)),
+    "float": ("a number", is_number),
+    "tuple[str, ...]": ("a list of strings", _is_texts),
     "bool | tuple[str, ...]": (
         "true, false or a list of strings",
-        lambda v: isinstance(v, bool) or (isinstance(v, (list, tuple)) and _are_texts(v)),
+        lambda v: isinstance(v, bool) or _is_texts(v),
     ),
     "tuple[Any, ...] | Mapping[str, Any]": (
         "a list of strings, or tables",
         lambda v: isinstance(v, (list, tuple, Mapping)),
     ),
-    "Mapping[str, Any]": (
-        "a table",
-        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v),
-    ),
-    "Mapping[str, str]": (
-        "a table of strings",
-        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v) and _are_texts(v.values()),
-    ),
+    "Mapping[str, Any]": ("a table", _is_table),
+    "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(NamedTuple):
     """The check of one field."""
 
     default: Any
@@ -371,14 +354,76 @@ class _Check:
     fits: Callable[[Any], bool]
 
 
+def _is_a(kind: type, value: object) -> bool:
+    return isinstance(value, kind)
+
+
 @cache
 def _list_checks(cls: Any) -> Mapping[str, _Check]:
-    return {field.name: _make_check(field) for field in toml_fields(cls)}
+    checks = {}
+    for field in toml_fields(cls):
+        if nested := nested_table(field):
+            called = f"a dict or an axe_nb.{nested.__name__}"
+            check = _Check(field.default, called, partial(_is_a, nested))
+        else:
+            check = _Check(field.default, *_KINDS[str(field.type)])
+        checks[field.name] = check
+    return checks
 
 
-def _make_check(field: dataclasses.Field[Any]) -> _Check:
-    nested = nested_table(field)
-    if nested is None:
-        return _Check(field.default, *_KINDS[str(field.type)])
-    called = f"a dict or an axe_nb.{nested.__name__}"
-    return _Check(field.default, called, lambda v: isinstance(v, nested))
+_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|secs?|seconds?)?", re.ASCII)
+
+
+def advise_value(key: str, wanted: str, value: object) -> str:
+    """Returns the right form of a value of the wrong type; empty if the message is enough."""
+    is_secret = is_secret_key(key)
+    match wanted, value:
+        case "a list of strings", str() if not is_secret:
+            return f"write {key} = [{', '.join(map(quote, _split_items(key, value)))}]"
+        case "a list of strings", _ if key == "sub_agents":
+            return "list agent names; axe_nb.define(agent) registers an Agent under its name"
+        case "a list of strings", _:
+            return f'for example {key} = ["…"]'
+        case "a string", bool() | int() | float():
+            return f'put it in quotes: {key} = "{"…" if is_secret else value}"'
+        case "a whole number" | "a number", str():
+            return _advise_number(key, value.strip(), has_fractions=wanted == "a number")
+        case "true or false", str():
+            word = value.strip().lower()
+            is_exact = word in ("true", "false")
+            return f"write {key} = {word if is_exact else f'true or {key} = false'}"
+        case "a table of strings", Mapping() if key == "permissions":
+            return 'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
+        case "a table of strings", _:
+            return f'write a table, as in {key} = {{name = "…"}}'
+        case "a table", _:
+            return advise_table(key)
+    return ""
+
+
+def is_secret_key(key: str) -> bool:
+    """True if the value of a key may be a secret; counts of tokens are none."""
+    return is_secret_name(key.removesuffix("tokens"))
+
+
+def advise_table(key: str) -> str:
+    """Returns the right form of a table."""
+    also = "; axe_nb.run(…, output=…) also takes types" if key == "output" else ""
+    return f"write its keys under a line [{key}]; in Python, pass a dict{also}"
+
+
+def _split_items(key: str, text: str) -> list[str]:
+    """Splits a string that was meant as a list; a path may contain spaces."""
+    items = [item.strip() for item in text.split(",")]
+    if key != "files":
+        items = [word for item in items for word in item.split()]
+    return [item for item in items if item] or [text]
+
+
+def _advise_number(key: str, text: str, *, has_fractions: bool) -> str:
+    unit = ", in seconds" if key == "timeout" else ""
+    found = _NUMBER.fullmatch(text)
+    is_plain = found and (unit or not found["unit"]) and (has_fractions or "." not in text)
+    if found and is_plain:
+        return f"write {key} = {found['number']}{unit}"
+    return f"write {key} as digits, without quotes or a unit{unit}"

@@ -14,9 +14,9 @@ from datetime import date, time
 from enum import Enum
 from typing import Any
 
+from axe_nb.conversion.opened import key_of
+from axe_nb.conversion.own_text import own_text
 from axe_nb.messages import dump
-from axe_nb.values.opened import key_of
-from axe_nb.values.own_text import own_text
 
 
 def jsonable(value: object) -> Any:

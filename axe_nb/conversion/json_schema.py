@@ -8,14 +8,19 @@ Source: library-facts "JSON-schema validation"; goals.md "Safety".
 from __future__ import annotations
 
 import json
+import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from axe_nb.conversion.json_types import MAX_MISTAKES, MAX_TOLD
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.outputs.library import load_jsonschema
 from axe_nb.patterns import compile_pattern
 from axe_nb.text import cut_chars, list_some, one_line, quote
 
@@ -30,15 +35,6 @@ MAX_SECONDS = 1.0
 
 MAX_PATTERN_SECONDS = 0.2
 """Longest search for one pattern in one text."""
-
-MAX_MISTAKES = 8
-"""Mistakes that are told to a model."""
-
-MAX_TOLD = 300
-"""Characters of one of them."""
-
-MAX_SHOWN = 60
-"""Characters of a wrong value that a mistake quotes."""
 
 UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
 """Keywords whose time cannot be limited from outside."""
@@ -102,9 +98,12 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         # without formats: patterns have been checked, and \p{L} is none of Python's `re`
         Draft202012Validator.check_schema(schema, format_checker=None)
     except SchemaError as error:
-        place = _format_path(error.absolute_path).lstrip(".") or "at its top"
-        said = one_line(_tell_schema(error), MAX_TOLD)
-        raise _make_error(where, f"{place}: {said}") from None
+        path = list(error.absolute_path)
+        said = error.message
+        if error.validator == "anyOf" and path[-1:] == ["type"]:  # whose words would name no type
+            said = f"{error.instance!r} is not one of {', '.join(TYPES)}"
+        place = _format_path(path).lstrip(".") or "at its top"
+        raise _make_error(where, f"{place}: {one_line(said, MAX_TOLD)}") from None
     except RecursionError:
         raise _make_error(where, "it is nested too deeply") from None
     return schema
@@ -135,14 +134,6 @@ def find_mistakes(
     return mistakes
 
 
-def _tell_schema(error: Any) -> str:
-    """Returns a mistake in a schema; the validator's words for a type would name none."""
-    path = list(error.absolute_path)
-    if error.validator == "anyOf" and path[-1:] == ["type"]:
-        return f"{error.instance!r} is not one of {', '.join(TYPES)}"
-    return str(error.message)
-
-
 def _make_error(where: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{where} is not a usable JSON Schema: {problem}",
@@ -167,24 +158,15 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
             yield from _list_problems_here(part, targets)
-            rest += [(below, level + 1) for below in _list_parts(part)]
-
-
-def _list_parts(part: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the schemas directly below one; what is data or a name there is none."""
-    for key, value in part.items():
-        if key in SCHEMAS:
-            yield value
-        elif key in LISTS and isinstance(value, list):
-            yield from value
-        elif key in TABLES and isinstance(value, Mapping):
-            yield from value.values()
-
-
-def _parse_reference(reference: str) -> tuple[str, ...]:
-    """Splits a reference as the validator does: `#/$defs/a~1b` → #, $defs, a/b."""
-    steps = unquote(reference).split("/")
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+            for key, value in part.items():  # what is data or a name there is no schema
+                below: Iterable[Any] = ()
+                if key in SCHEMAS:
+                    below = (value,)
+                elif key in LISTS and isinstance(value, list):
+                    below = value
+                elif key in TABLES and isinstance(value, Mapping):
+                    below = value.values()
+                rest += [(one, level + 1) for one in below]
 
 
 def _list_problems_here(
@@ -195,10 +177,11 @@ def _list_problems_here(
             yield f"{key} is not supported"
     if isinstance(part.get("$id"), str):
         yield "$id is supported only at the top"
-    reference = part.get("$ref")
-    if isinstance(reference, str) and _parse_reference(reference) not in targets:
-        shown = quote(one_line(reference, MAX_SHOWN))
-        yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
+    if isinstance(reference := part.get("$ref"), str):
+        steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → #, $defs, a/b
+        if tuple(step.replace("~1", "/").replace("~0", "~") for step in steps) not in targets:
+            shown = quote(one_line(reference, MAX_SHOWN))
+            yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
     patterns = part.get("patternProperties")
     for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())):
         if isinstance(pattern, str):
@@ -290,16 +273,14 @@ def _check_additional(
 
 
 def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
-    if wanted and isinstance(data, list) and len({_identify(item) for item in data}) < len(data):
-        yield _make_mistake("it contains an item more than once")
-
-
-def _identify(item: Any) -> str:
-    """A text that equal JSON values have in common: 1 and 1.0 are equal, 1 and true are not."""
-    return json.dumps(_unify(item), sort_keys=True)
+    if wanted and isinstance(data, list):
+        texts = {json.dumps(_unify(item), sort_keys=True) for item in data}
+        if len(texts) < len(data):
+            yield _make_mistake("it contains an item more than once")
 
 
 def _unify(item: Any) -> Any:
+    """Returns data whose text equal values have in common: 1 and 1.0 do, 1 and true do not."""
     match item:
         case float() if item.is_integer():
             return int(item)
@@ -323,3 +304,33 @@ _OWN: Mapping[str, Keyword] = {
     "uniqueItems": _check_unique,
 }
 """Keywords that the library checks with patterns without a limit, or in quadratic time."""
+
+
+IRIS = "rfc3987_syntax"
+"""Package for the format `iri`, which comes with JupyterLab and makes 39 parsers as it is imported.
+"""
+
+_importing = threading.Lock()
+
+
+def load_jsonschema() -> None:
+    """Imports jsonschema, but the package for `iri` only when an address is first checked by it.
+
+    We check no formats; for others who use jsonschema in this process, they work as ever.
+    """
+
+    def is_valid(term: str, value: str) -> bool:
+        from rfc3987_syntax import is_valid_syntax  # type: ignore[import-untyped]  # has no types
+
+        return bool(is_valid_syntax(term, value))
+
+    with _importing:
+        if {"jsonschema", IRIS} & sys.modules.keys() or find_spec(IRIS) is None:
+            return
+        stand_in = ModuleType(IRIS)
+        stand_in.is_valid_syntax = is_valid  # type: ignore[attr-defined]
+        sys.modules[IRIS] = stand_in
+        try:
+            import jsonschema  # noqa: F401
+        finally:
+            sys.modules.pop(IRIS, None)

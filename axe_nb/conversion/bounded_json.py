@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from axe_nb.conversion.opened import open_safely
+from axe_nb.conversion.own_text import type_name
+from axe_nb.conversion.parts import Entries, Items, Leaf, Table
 from axe_nb.text import count_bytes, cut_bytes, one_line
-from axe_nb.values.opened import open_safely
-from axe_nb.values.own_text import type_name
-from axe_nb.values.parts import Entries, Items, Leaf, Table
 
 MAX_DEPTH = 100
 """Maximum nesting; what lies deeper is left out."""
@@ -45,42 +45,40 @@ class TooLarge(Exception):
     """A value does not fit whole."""
 
 
-def to_data(value: object, limit: int, indent: int | None = None) -> Any:
+def to_data(value: object, limit: int) -> Any:
     """Converts a value to JSON data, whole if it fits, else cut.
 
     Args:
         value: any value, also one whose own methods fail.
-        limit: maximum size of the JSON text in bytes of UTF-8, at least 1000.
-        indent: that with which the text will be written; None = on one line.
+        limit: maximum size of the JSON text on one line in bytes of UTF-8, at least 1000.
     """
     try:
-        return to_whole_data(value, limit, indent)
+        return to_whole_data(value, limit)
     except TooLarge:
-        data = _Conversion(limit, indent, note=NOTE).convert(value, 0)
+        data = _Conversion(limit, note=NOTE).convert(value, 0)
         return "… left out" if data is _LEFT_OUT else data
 
 
-def to_whole_data(value: object, limit: int, indent: int | None = None) -> Any:
+def to_whole_data(value: object, limit: int) -> Any:
     """Converts a value to JSON data.
 
     Raises:
         TooLarge: its text would be longer than the limit.
     """
-    return _Conversion(limit, indent, note=0).convert(value, 0)
+    return _Conversion(limit, note=0).convert(value, 0)
 
 
 def encode(data: object, indent: int | None = None) -> str:
-    """The text of JSON data, as its size is counted here."""
+    """The text of JSON data; without `indent`, as its size is counted here."""
     return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 class _Conversion:
     """One conversion, and the bytes that are left for it."""
 
-    def __init__(self, limit: int, indent: int | None, note: int) -> None:
+    def __init__(self, limit: int, note: int) -> None:
         """Begins a conversion; without room for notes it ends with `TooLarge` instead."""
         self._left = limit
-        self._indent = indent
         self._note = note
         self._around: set[int] = set()
         """Ids of the lists and objects around the value that is being converted."""
@@ -100,37 +98,34 @@ class _Conversion:
             return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
         if isinstance(opened, Table):
             opened = self._open_table(opened)
-        inside = self._margin(depth + 1)
-        if not self._note and opened.size * (3 + inside) - 3 > self._left:
+        if not self._note and opened.size * 3 - 3 > self._left:
             raise TooLarge
-        reserved = self._note + inside if self._note else 0
-        around = 2 if self._indent is None else 3 + self._margin(depth)
-        if not self._spend(around + reserved):
+        if not self._spend(2 + self._note):
             return _LEFT_OUT
         self._around.add(id(value))
         if isinstance(opened, Items):
-            data: Any = self._convert_items(opened, depth + 1, reserved)
+            data: Any = self._convert_items(opened, depth + 1)
         else:
-            data = self._convert_entries(opened, depth + 1, reserved)
+            data = self._convert_entries(opened, depth + 1)
         self._around.discard(id(value))
         return data
 
-    def _convert_items(self, items: Items, depth: int, reserved: int) -> list[Any]:
+    def _convert_items(self, items: Items, depth: int) -> list[Any]:
         converted: list[Any] = []
         values = _sort(items) if items.is_set else items.values
         while (value := _take(values)) is not _END:
-            is_open = self._spend(self._separator(depth, len(converted)))
+            is_open = self._spend(2 if converted else 0)
             data = self.convert(value, depth) if is_open else _LEFT_OUT
             if data is _LEFT_OUT:
                 break
             converted.append(data)
-        self._left += reserved
+        self._left += self._note
         if missing := max(items.size - len(converted), int(value is not _END)):
             note = f"… {missing:,} of {len(converted) + missing:,} items left out"
-            converted.append(self._write_note(note, depth))
+            converted.append(self._write_note(note))
         return converted
 
-    def _convert_entries(self, entries: Entries, depth: int, reserved: int) -> dict[str, Any]:
+    def _convert_entries(self, entries: Entries, depth: int) -> dict[str, Any]:
         converted: dict[str, Any] = {}
         left_out: list[str] = []
         while len(left_out) < MOST_NAMED and (pair := _take(entries.pairs)) is not _END:
@@ -139,27 +134,27 @@ class _Conversion:
                 left_out.append(one_line(name, 20))
                 continue
             is_open = self._spend(len(name)) and self._spend(
-                count_bytes(encode(name)) - len(name) + 2 + self._separator(depth, len(converted))
+                count_bytes(encode(name)) - len(name) + (4 if converted else 2)
             )
             data = self.convert(pair[1], depth) if is_open else _LEFT_OUT
             if data is _LEFT_OUT:
                 left_out.append(one_line(name, 20))
             else:
                 converted[name] = data
-        self._left += reserved
+        self._left += self._note
         if missing := max(entries.size - len(converted), len(left_out)):
             note = f"{missing:,} of {len(converted) + missing:,} entries left out"
             note += f": {', '.join(left_out)}" if left_out else ""
             note += f" and {missing - len(left_out):,} more" if missing > len(left_out) > 0 else ""
-            converted[_make_name("…", converted)] = self._write_note(note, depth)
+            converted[_make_name("…", converted)] = self._write_note(note)
         return converted
 
-    def _write_note(self, note: str, depth: int) -> str:
+    def _write_note(self, note: str) -> str:
         """Takes the bytes of a note, of those kept free for it."""
         if not self._note:
             raise TooLarge
         note = cut_bytes(note, NOTE // 2 - 20, "…")
-        self._left -= count_bytes(encode(note)) + 12 + self._margin(depth)
+        self._left -= count_bytes(encode(note)) + 12
         return note
 
     def _convert_leaf(self, value: Any) -> Any:
@@ -199,16 +194,6 @@ class _Conversion:
         self._left -= size
         return True
 
-    def _separator(self, depth: int, count: int) -> int:
-        """Bytes before an item that has `count` others before it."""
-        if self._indent is None:
-            return 2 if count else 0
-        return 1 + self._margin(depth) + (1 if count else 0)
-
-    def _margin(self, depth: int) -> int:
-        """Bytes at the beginning of a line."""
-        return 0 if self._indent is None else self._indent * depth
-
 
 def count_columns_within(table: Table, size: int) -> int:
     """The number of first columns, at least one, whose labels fit into a number of bytes."""
@@ -244,11 +229,9 @@ def _sort(items: Items) -> Iterator[Any]:
     is_ordered = kinds <= {str} or kinds <= {int, bool}
     if not is_ordered and items.size > MOST_COMPARED:
         return iter(())
-    return iter(sorted(members, key=None if is_ordered else _make_sort_key))
-
-
-def _make_sort_key(member: Any) -> str:
-    return encode([to_data(member, LONGEST_COMPARED), type_name(member)])
+    if is_ordered:
+        return iter(sorted(members))
+    return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_COMPARED), type_name(m)])))
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:

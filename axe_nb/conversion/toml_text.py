@@ -1,4 +1,4 @@
-"""Line numbers in TOML text, for error messages (D-27, D-41), and hints for common mistakes."""
+"""TOML text as tables, its line numbers for errors (D-27, D-41), hints for common mistakes."""
 
 from __future__ import annotations
 
@@ -71,13 +71,19 @@ def _is_at_string(line: str, message: str) -> bool:
     return column is not None and line[int(column[1]) - 1 :].startswith(('"', "'"))
 
 
-def line_of(text: str, path: tuple[str, ...], entry: str = "") -> int | None:
+def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
     """Returns the line (from 1) of the first occurrence of the key `path`; None if not found.
 
-    For an entry of the key's list, its own line. Each statement of the TOML text is parsed on its
-    own, in the context of its table header.
+    Each statement of the TOML text is parsed on its own, in the context of its table header.
+
+    Args:
+        text: the TOML text.
+        path: the key.
+        entry: an entry of the key's list, whose own line is wanted.
+        number: of the table that `path` begins with, from 1, if it is a list of tables; 0 = any.
     """
     table: tuple[str, ...] = ()
+    tables = 0
     for line, statement in _split_statements(text):
         try:
             parsed = tomllib.loads(statement)
@@ -85,10 +91,11 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "") -> int | None:
             continue
         if statement.lstrip().startswith("["):
             table = _find_header(parsed)
+            tables += statement.lstrip().startswith("[[") and table == path[:1]
             found = table[: len(path)] == path
         else:
             found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
-        if found:
+        if found and number in (0, tables):
             return line + _count_lines_before(statement, entry)
     return None
 
@@ -134,3 +141,28 @@ def _has_key(parsed: Any, path: tuple[str, ...]) -> bool:
             return False
         parsed = parsed[key]
     return bool(path)
+
+
+MAX_PARTS = 32
+"""Parts of a dotted key: `tomllib` takes memory that grows with their square."""
+
+_LONG_KEY = re.compile(
+    r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    rf"{{{MAX_PARTS}}}",
+    re.MULTILINE,
+)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Returns the tables of a TOML text.
+
+    Raises:
+        ValueError: it is not TOML, or nested too deeply.
+    """
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.end()) + 1
+        raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None

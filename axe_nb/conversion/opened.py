@@ -16,11 +16,12 @@ from enum import Enum
 from types import NoneType, SimpleNamespace
 from typing import Any
 
+from axe_nb.conversion.libraries import get_attributes, open_foreign
+from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
+from axe_nb.conversion.parts import Entries, Instead, Items, Leaf, Opened, Table
+from axe_nb.pictures.found import METHODS, find_figure
+from axe_nb.pictures.picture import find_format
 from axe_nb.text import plural
-from axe_nb.values.libraries import get_attributes, open_foreign
-from axe_nb.values.own_text import describe, own_text, remove_addresses, type_name
-from axe_nb.values.parts import Entries, Instead, Items, Leaf, Opened, Table
-from axe_nb.values.pictures import find_picture
 
 MOST_BITS = 13_000
 """Size of the largest integer that is written; Python refuses one of 4,300 digits."""
@@ -30,6 +31,15 @@ MOST_STEPS = 10
 
 SIMPLE = (str, int, float, bool, NoneType)
 """Types of JSON's single values."""
+
+
+def find_picture(value: object) -> str:
+    """Returns the kind of picture that a value is, as in `PNG` or `Figure`; empty for all else."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return find_format(bytes(value[:16]))
+    kind = type(value)
+    shows_itself = any(callable(getattr(kind, name, None)) for name in METHODS)
+    return kind.__name__ if shows_itself or find_figure(value) is not None else ""
 
 
 def open_value(value: Any) -> Leaf | Items | Entries | Table:
@@ -71,8 +81,11 @@ def _open(value: Any) -> Opened:
     for base in (str, int, float):
         if issubclass(kind, base):
             return _open_simple(_EXACT[base](value))
-    if issubclass(kind, bytes | bytearray | memoryview) or find_picture(value):
-        return Leaf(_describe_data(value))
+    if picture := find_picture(value):
+        return Leaf(f"<a picture: {picture}>")
+    if issubclass(kind, bytes | bytearray | memoryview):
+        size = value.nbytes if kind is memoryview else kind.__len__(value)
+        return Leaf(f"<{plural(size, 'byte')}>")
     for base, open_ in _OPENERS.items():
         if issubclass(kind, base):
             return open_(value)
@@ -90,17 +103,6 @@ def _open_simple(value: Any) -> Leaf:
     if type(value) is int and value.bit_length() > MOST_BITS:
         return Leaf(f"<an integer of {value.bit_length():,} bits>")
     return Leaf(value)
-
-
-def _describe_data(value: Any) -> str:
-    if picture := find_picture(value):
-        return f"<a picture: {picture}>"
-    size = value.nbytes if isinstance(value, memoryview) else type(value).__len__(value)
-    return f"<{plural(size, 'byte')}>"
-
-
-def _open_number(value: Any) -> Instead:
-    return Instead(int(value) if isinstance(value, numbers.Integral) else float(value))
 
 
 def _open_tuple(value: tuple[Any, ...]) -> Items | Entries:
@@ -137,7 +139,9 @@ _OPENERS: Mapping[Any, Callable[[Any], Opened]] = {
     datetime: lambda value: Leaf(datetime.isoformat(value)),
     date: lambda value: Leaf(date.isoformat(value)),
     time: lambda value: Leaf(time.isoformat(value)),
-    numbers.Real: _open_number,
+    numbers.Real: lambda value: Instead(
+        int(value) if isinstance(value, numbers.Integral) else float(value)
+    ),
     dict: _open_dict,
     list: lambda value: Items(list.__iter__(value), list.__len__(value)),
     tuple: _open_tuple,

@@ -6,31 +6,90 @@ Source: product.md "Models can do more than text", "Python" (`output=`); D-65.
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from axe_nb.errors import ConfigError, words
-from axe_nb.outputs import pydantic_types
-from axe_nb.outputs.schema import (
+from axe_nb.agents.files import expand_home
+from axe_nb.agents.output_file import read_schema_file
+from axe_nb.conversion.json_schema import (
     DEFINITIONS,
-    MAX_MISTAKES,
     MAX_SECONDS,
-    MAX_TOLD,
     clean_schema,
     find_mistakes,
 )
+from axe_nb.conversion.json_types import (
+    MAX_MISTAKES,
+    MAX_TOLD,
+    Mistakes,
+    is_record,
+    is_type,
+    note,
+    shape,
+)
+from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.errors import ConfigError, words
+from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
-from axe_nb.text import one_line, quote
-from axe_nb.tools.json_types import is_record, is_type, shape
-from axe_nb.tools.shapes import Mistakes
+from axe_nb.text import one_line, quote, suggestion
+
+
+def uses_pydantic(given: Any) -> bool:
+    """True if a type is a model or dataclass of pydantic, or has one in it at any depth."""
+    return "pydantic" in sys.modules and _holds_pydantic(given, set())
+
+
+def _holds_pydantic(given: Any, seen: set[Any]) -> bool:
+    """As `uses_pydantic`; records that were seen, which may hold themselves, are not read again."""
+    if isinstance(given, type) and hasattr(given, "__pydantic_core_schema__"):
+        return True
+    parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
+    if is_record(given) and kind not in seen:
+        seen.add(kind)
+        with suppress(Exception):  # those that cannot be read are told where the type is described
+            parts += typing.get_type_hints(kind).values()
+    return any(_holds_pydantic(part, seen) for part in parts)
+
+
+def _read_pydantic(
+    given: Any, where: str
+) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
+    """Returns the JSON Schema of a type, and what makes a value of it from JSON data.
+
+    Raises:
+        ConfigError: pydantic cannot describe it.
+    """
+    import pydantic
+
+    try:
+        adapter = pydantic.TypeAdapter(given)
+        schema = adapter.json_schema()
+    except (pydantic.errors.PydanticUserError, TypeError, NameError) as error:
+        said = one_line(getattr(error, "message", str(error)), 200)
+        raise ConfigError(f"{where} cannot be described as a JSON Schema: {said}") from None
+
+    def convert(data: Any, mistakes: Mistakes) -> Any:
+        try:
+            return adapter.validate_json(dump(data))
+        except pydantic.ValidationError as error:
+            for mistake in error.errors(include_url=False, include_context=False):
+                steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in mistake["loc"])
+                note(mistakes, f"data{''.join(steps)}: {mistake['msg']}")
+        except Exception as error:  # a validator of the user's own
+            note(mistakes, f"data: {one_line(str(error), 200)}")
+        return None
+
+    return schema, convert
+
 
 SECONDS_PER_BYTE = 1e-5
 """Time that a check may take for each character of an answer, besides `MAX_SECONDS`."""
-
-MAX_QUOTED = 60
-"""Characters of an answer without data that the error quotes."""
 
 VALUE = "value"
 """Key of data that is not an object, which some providers accept at the top only."""
@@ -76,7 +135,10 @@ class Output:
         try:
             data = loads(bare, strict=True)
         except ValueError as error:
-            raise WrongOutput(_tell_no_json(bare, error)) from None
+            problem = f"it is not JSON: {error}" if bare else "it is empty"
+            if bare and getattr(error, "pos", None) == 0:
+                problem = f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
+            raise WrongOutput(problem) from None
         seconds = MAX_SECONDS + len(bare) * SECONDS_PER_BYTE
         is_whole = not self.is_wrapped or (isinstance(data, dict) and data.keys() == {VALUE})
         mistakes = find_mistakes(self.sent, data, seconds=seconds) if is_whole else []
@@ -123,8 +185,8 @@ def make_output(given: Any, where: str = "output") -> Output:
         return given
     if isinstance(given, Mapping):
         return _wrap(clean_schema(given, where), None)
-    if pydantic_types.is_used(given):
-        schema, convert = pydantic_types.read(given, where)
+    if uses_pydantic(given):
+        schema, convert = _read_pydantic(given, where)
         return _wrap(clean_schema(schema, where), convert)
     if not is_type(given):
         raise ConfigError(
@@ -148,7 +210,7 @@ def may_be_output(value: Any) -> bool:
     if isinstance(value, Mapping):
         return "type" in value or "properties" in value or "$ref" in value
     is_list = typing.get_origin(value) is list
-    return is_list or (is_type(value) and (is_record(value) or pydantic_types.is_used(value)))
+    return is_list or (is_type(value) and (is_record(value) or uses_pydantic(value)))
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
@@ -165,14 +227,6 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
         **defined,
     }
     return Output(sent, is_wrapped=True, convert=convert)
-
-
-def _tell_no_json(bare: str, error: ValueError) -> str:
-    if not bare:
-        return "it is empty"
-    if getattr(error, "pos", None) == 0:
-        return f"it is not JSON, but the text {quote(one_line(bare, MAX_QUOTED))}"
-    return f"it is not JSON: {error}"
 
 
 def _take_out(text: str) -> str:
@@ -194,3 +248,60 @@ def _take_out(text: str) -> str:
     is_closed = lines[last].strip() == "```"
     is_json = is_closed and language in ("", "json")
     return "\n".join(lines[first + 1 : last]).strip() if is_json else text
+
+
+LIST = re.compile(r"list\[\s*([^\W\d]\w*)\s*\]")
+"""A list as the word of an option: only names are looked up, nothing is evaluated."""
+
+BASIC = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+def find_named(word: str, names: Mapping[str, Any]) -> Any:
+    """Returns the value that `--output` names, `NAME` or `list[NAME]`; any other word as it is.
+
+    Args:
+        word: the word.
+        names: the user's variables; none where there are no variables, as in a shell.
+
+    Raises:
+        ConfigError: there is no variable of that name.
+    """
+    if word in names:
+        return names[word]
+    listed = LIST.fullmatch(word)
+    if listed is None:
+        return word
+    name = listed[1]
+    if name not in names and name not in BASIC:
+        if not names:
+            return word
+        known = [key for key, value in names.items() if may_be_output(value)]
+        raise ConfigError(
+            f"no variable {quote(name)} for --output {word}",
+            hint=suggestion(name, known) or "name a type or a dict of this notebook",
+        )
+    item = names.get(name, BASIC.get(name))
+    return {"type": "array", "items": item} if isinstance(item, Mapping) else list[item]  # type: ignore[valid-type]  # any type
+
+
+def find_output(given: Any) -> Output:
+    """Returns the form of an answer.
+
+    Args:
+        given: a JSON Schema, a type, an `Output`, or the path of a file with a JSON Schema.
+
+    Raises:
+        ConfigError: it cannot be used; one that is not there may have been meant as a name.
+    """
+    if isinstance(given, os.PathLike):
+        given = os.fspath(given)
+    if not isinstance(given, str):
+        return make_output(given, "output")
+    path = Path(os.path.realpath(expand_home(given)))
+    if (given.isidentifier() or given.startswith("list[")) and not path.exists():
+        raise ConfigError(
+            f"JSON Schema file not found: {quote(given)}",
+            hint="in a notebook, --output also takes the name of a type or dict, or list[NAME]; in "
+            "Python, pass it as output=",
+        )
+    return make_output(read_schema_file(path, given), quote(given))

@@ -1,20 +1,24 @@
 """Values of numpy, pandas, polars, pyarrow, pydantic and attrs, decimals and fractions.
 
-None of them is imported: a value of a library exists only if the user has imported it.
+None of them is imported, but pandas for `to_frame`: a value of a library exists only if the user
+has imported it.
 Source: product.md "Models can do more than text" (values).
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
-from axe_nb.values.own_text import own_text
-from axe_nb.values.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
+from axe_nb.conversion.own_text import own_text
+from axe_nb.conversion.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
+from axe_nb.errors import ConfigError
+from axe_nb.text import clean
 
 _SHORT_FLOATS = {"float16", "float32", "float", "halffloat", "float[pyarrow]", "halffloat[pyarrow]"}
 """Data types of numpy, pandas, polars and pyarrow, in lower case, with at most 32 bits."""
@@ -72,26 +76,18 @@ def _shorten(values: Iterable[Any], dtype: object) -> Sequence[Any]:
     """Removes the digits that a number of 32 bits only seems to have in 64."""
     if str(dtype).lower() not in _SHORT_FLOATS:
         return list(values)
-    return [_shorten_float(float(value)) if _is_number(value) else value for value in values]
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(type(value), "__float__")
+    return [
+        _shorten_float(float(value)) if hasattr(type(value), "__float__") else value
+        for value in values
+    ]
 
 
 def _shorten_float(value: float) -> float:
     for digits in range(5, 9):
         short = float(f"{value:.{digits}g}")
-        if _pack(short) == _pack(value):
+        if array("f", [short]) == array("f", [value]):
             return short
     return value
-
-
-def _pack(value: float) -> bytes:
-    try:
-        return struct.pack("f", value)
-    except OverflowError:
-        return b""
 
 
 def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
@@ -117,13 +113,13 @@ def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
     return Instead(value.item())
 
 
-def _read_array(array: Any) -> Iterator[Any]:
-    if array.ndim > 1:
-        yield from (array[row] for row in range(len(array)))
+def _read_array(items: Any) -> Iterator[Any]:
+    if items.ndim > 1:
+        yield from (items[row] for row in range(len(items)))
         return
-    is_plain = array.dtype.kind in "biu" or array.dtype == "f8" or hasattr(array, "mask")
-    for start in range(0, len(array), BLOCK):
-        block = array[start : start + BLOCK]
+    is_plain = items.dtype.kind in "biu" or items.dtype == "f8" or hasattr(items, "mask")
+    for start in range(0, len(items), BLOCK):
+        block = items[start : start + BLOCK]
         yield from block.tolist() if is_plain else block
 
 
@@ -135,17 +131,13 @@ def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:
     extensions = sys.modules.get("pandas.api.extensions", pandas)
     if _is(value, pandas, "Index") or _is(value, extensions, "ExtensionArray"):
         return Items(_read_slices(value, lambda block: _shorten(block, value.dtype)), len(value))
-    if _is_missing(value, pandas):
+    if any(value is getattr(pandas, name, None) for name in ("NaT", "NA")):
         return Leaf(None)
     if _is(value, pandas, "Timestamp"):
         return Leaf(value.isoformat())
     if _is(value, pandas, "Timedelta", "Period", "Interval"):
         return Leaf(str(value))
     return None
-
-
-def _is_missing(value: object, pandas: ModuleType) -> bool:
-    return any(value is getattr(pandas, name, None) for name in ("NaT", "NA"))
 
 
 def _read_slices(value: Any, read: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
@@ -261,16 +253,11 @@ def _open_attrs(attr: ModuleType, value: Any) -> Opened | None:
     return Entries(get_attributes(value, [field.name for field in fields]), len(fields))
 
 
-def _open_decimal(decimal: ModuleType, value: Any) -> Opened | None:
-    if not _is(value, decimal, "Decimal"):
-        return None
-    return Leaf(None if value.is_nan() else decimal.Decimal.__str__(value))
-
-
-def _open_fraction(fractions: ModuleType, value: Any) -> Opened | None:
-    if not _is(value, fractions, "Fraction"):
-        return None
-    return Leaf(fractions.Fraction.__str__(value))
+def _open_exact(module: ModuleType, value: Any) -> Opened | None:
+    """Opens a decimal or a fraction, whose text has all its digits."""
+    if _is(value, module, "Decimal"):
+        return Leaf(None if value.is_nan() else module.Decimal.__str__(value))
+    return Leaf(module.Fraction.__str__(value)) if _is(value, module, "Fraction") else None
 
 
 _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
@@ -280,7 +267,46 @@ _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
     "pyarrow": _open_pyarrow,
     "pydantic": _open_pydantic,
     "attr": _open_attrs,
-    "decimal": _open_decimal,
-    "fractions": _open_fraction,
+    "decimal": _open_exact,
+    "fractions": _open_exact,
 }
 """Module → function that opens its values."""
+
+
+def as_number(value: object) -> object:
+    """Returns the int or float that a value is; anything else, bools included, as it is."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+def as_count(value: object) -> int | None:
+    """Returns the positive whole number that a value is; None if it is none."""
+    number = as_number(value)
+    is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number if is_count else None  # type: ignore[return-value]
+
+
+def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+    """Returns rows as a pandas DataFrame, with texts as a notebook shows them.
+
+    Args:
+        rows: column → value.
+        columns: names in their order.
+
+    Raises:
+        ConfigError: pandas is not installed.
+    """
+    try:
+        from pandas import DataFrame  # type: ignore[import-untyped]
+    except ImportError:
+        hint = "install it: pip install pandas"
+        raise ConfigError("to_frame needs pandas", hint=hint) from None
+    # pandas refuses halves of characters
+    shown = [
+        {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return DataFrame(shown, columns=columns)

@@ -1,0 +1,1 @@
+"""Python values and types as text, JSON and TOML, and back."""

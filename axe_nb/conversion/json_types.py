@@ -1,0 +1,491 @@
+"""Python types as JSON Schema; JSON values as values of those types, or all their mistakes.
+
+For arguments of tools and structured output. Files of our own are read by `records`, which knows
+types that contain themselves, and TOML by `toml_tables`, which names lines.
+Source: product.md "Python" (`@axe_nb.tool`, `output=`), A-1.2, A-2.2, X-38.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import types
+import typing
+from collections import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
+from uuid import UUID
+
+from axe_nb.conversion.bounded_json import to_data
+from axe_nb.conversion.opened import key_of
+from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.conversion.value_text import LONGEST_DATA
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolParameter, dump
+from axe_nb.text import cut_chars, plural, quote, suggestion
+
+LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    tuple: tuple,
+    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
+    frozenset: frozenset,
+}
+"""Type that is a JSON array → function that makes one from a list."""
+
+DICTS = (dict, abc.Mapping, abc.MutableMapping)
+
+
+MAX_MISTAKES = 8
+"""Maximum number of mistakes in one answer."""
+
+MAX_TOLD = 400
+"""Maximum length of one mistake in characters."""
+
+Mistakes: TypeAlias = list[str]
+Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
+"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Python type as JSON."""
+
+    schema: Mapping[str, Any]
+    """JSON Schema of its values."""
+    wanted: str
+    """The expected kind of value in words: `an integer`."""
+    read: Read
+
+    def accepts(self, value: object) -> bool:
+        """True if a JSON value is valid without conversion."""
+        mistakes: Mistakes = []
+        self.read(value, "", mistakes, False)
+        return not mistakes
+
+    def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
+        """Returns the value as this type, read strictly or leniently.
+
+        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
+        text (D-11).
+        """
+        if not kindly or value is None or self.accepts(value):
+            return self.read(value, at, mistakes, False)
+        try:
+            other = json.loads(value) if isinstance(value, str) else dump(value).decode()
+        except (ValueError, RecursionError):
+            other = None
+        mine: Mistakes = []
+        result = self.read(other, at, mine, True)
+        return self.read(value, at, mistakes, True) if mine or other is None else result
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function, or one field of a dataclass."""
+
+    shape: Shape
+    description: str = ""
+    required: bool = True
+    default: object = None
+    """Shown to the model; None if there is none."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the accepted values."""
+        schema = dict(self.shape.schema)
+        if self.description:
+            schema["description"] = self.description
+        if self.default is not None:
+            schema["default"] = to_data(self.default, LONGEST_DATA)
+        return schema
+
+    @property
+    def spec(self) -> ToolParameter:
+        """The parameter as described to the model; without null if omitting it means null."""
+        schema = self.schema
+        schema.pop("description", None)
+        if not self.required and self.default is None and "anyOf" in schema:
+            members = [member for member in schema["anyOf"] if member != {"type": "null"}]
+            schema = {"anyOf": members} if len(members) > 1 else dict(members[0])
+        return ToolParameter(schema.pop("type", ""), self.description, self.required, schema)
+
+
+def note(mistakes: Mistakes, text: str) -> None:
+    """Adds a mistake, unless the list is full."""
+    if len(mistakes) <= MAX_MISTAKES:
+        mistakes.append(text[:MAX_TOLD])
+
+
+def note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
+    if len(mistakes) > MAX_MISTAKES:
+        return
+    shown = dump(value).decode()
+    note(mistakes, f'"{at}" must be {wanted}, not {cut_chars(shown, MAX_SHOWN, "…")}')
+
+
+def fields(
+    given: Mapping[str, Any],
+    wanted: Mapping[str, Parameter],
+    at: str,
+    mistakes: Mistakes,
+    kindly: bool = True,
+) -> dict[str, Any]:
+    """Returns an object's values by name; null counts as absent if it is not a valid value."""
+    for name in given:
+        if name not in wanted:
+            names = ", ".join(map(quote, wanted)) or "nothing"
+            remark = suggestion(name, wanted) or f"expected {names}"
+            note(mistakes, f'unexpected "{at}{name[:MAX_SHOWN]}" ({remark})')
+    values: dict[str, Any] = {}
+    for name, parameter in wanted.items():
+        if name not in given and not parameter.required:
+            continue
+        value = given.get(name)
+        if value is not None or parameter.shape.accepts(None):
+            values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
+        elif parameter.required:
+            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
+    return values
+
+
+def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
+    """A type as JSON.
+
+    Args:
+        where: what has this type, for the error.
+        inside: the types that are being described already.
+
+    Raises:
+        ConfigError: JSON has no such type.
+    """
+    hint = _find_bare(hint)
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if not isinstance(origin, abc.Hashable):
+        raise _make_type_error(hint, where, "is not a type")
+    if origin in SCALARS:
+        return SCALARS[origin]
+    if origin is Literal and all(type(value) in LITERALS for value in arguments):
+        return _make_choice([(value, value) for value in arguments], arguments)
+    if origin in (Union, types.UnionType):
+        return _make_union([shape(member, where, inside) for member in arguments])
+    if origin is tuple and arguments and arguments[-1] is not ...:
+        return _make_tuple([shape(member, where, inside) for member in arguments])
+    if origin in LISTS:
+        return _make_list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
+    if origin in DICTS and arguments[:1] in ((), (str,)):
+        return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
+    if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
+        values = [(key_of(member), member) for member in hint]
+        return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
+    if hint not in inside and is_record(hint):
+        return _make_record(origin, arguments, (*inside, hint))
+    if _is_alias(hint) and hint not in inside:
+        return shape(hint.__value__, where, (*inside, hint))
+    problem = "contains itself" if hint in inside else "has no JSON equivalent"
+    raise _make_type_error(hint, where, problem)
+
+
+def is_type(given: Any) -> bool:
+    """True for a value that may be a type, with or without a JSON equivalent."""
+    is_named = isinstance(given, type | typing.NewType) or _is_alias(given)
+    return is_named or typing.get_origin(given) is not None
+
+
+def is_record(given: Any) -> bool:
+    """True for a dataclass, a NamedTuple or a TypedDict, also a generic one with its arguments."""
+    kind = typing.get_origin(given) or given
+    if not isinstance(kind, type):
+        return False
+    is_named = issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
+    return is_named or dataclasses.is_dataclass(kind) or _is_typed_dict(kind)
+
+
+def _is_alias(given: Any) -> bool:
+    return type(given).__name__ == "TypeAliasType"  # in `typing` of newer Pythons only
+
+
+def _find_bare(hint: Any) -> Any:
+    """Returns the type below remarks, a name of its own, or a variable for any type."""
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is Annotated or getattr(origin, "_name", "") == "ReadOnly":
+            hint = typing.get_args(hint)[0]
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif isinstance(hint, TypeVar):
+            hint = hint.__bound__ or Any
+        else:
+            return hint
+
+
+def _is_typed_dict(kind: Any) -> bool:
+    """As `typing.is_typeddict`, which knows none of typing_extensions."""
+    return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+
+
+def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
+    name = hint.__name__ if isinstance(hint, type) else hint
+    return ConfigError(
+        f"{where} has the type {name}, which {problem}",
+        hint="use str, int, float, bool, date, Decimal, UUID, Literal, Enum, list, dict[str, …], "
+        "dataclass, NamedTuple or TypedDict",
+    )
+
+
+def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
+    """A type of single values; `make` raises an exception for JSON values that do not fit."""
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        try:
+            return make(value)
+        except (TypeError, ValueError, ArithmeticError):
+            return note_wrong(mistakes, at, wanted, value)
+
+    return Shape(schema, wanted, read)
+
+
+def _make_exact(kind: type) -> Callable[[Any], Any]:
+    def make(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return make
+
+
+def _make_number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return value
+
+
+def _make_int(value: Any) -> int:
+    number = _make_number(value)
+    if isinstance(number, float) and not number.is_integer():
+        raise ValueError
+    return int(number)
+
+
+def _make_decimal(value: Any) -> Decimal:
+    is_text = isinstance(value, str)
+    number = Decimal(value if is_text else repr(value))  # the digits that were sent, 0.1 too
+    if not number.is_finite():
+        raise ValueError
+    return number
+
+
+LITERALS: Mapping[type, str] = {
+    str: "string", int: "integer", bool: "boolean", type(None): "null",
+}  # fmt: skip
+"""Type of a literal value → its JSON Schema type."""
+
+EXACT = r"^-?[0-9]+(\.[0-9]+)?$"
+"""Pattern of a number that is a text, which keeps its last zeros."""
+
+NULL = _make_scalar({"type": "null"}, "null", _make_exact(type(None)))
+
+ANY = _make_scalar({}, "any value", _make_exact(object))
+
+SCALARS: Mapping[object, Shape] = {
+    str: _make_scalar({"type": "string"}, "a string", _make_exact(str)),
+    bool: _make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
+    int: _make_scalar({"type": "integer"}, "an integer", _make_int),
+    float: _make_scalar({"type": "number"}, "a number", lambda v: float(_make_number(v))),
+    type(None): NULL,
+    Any: ANY,
+    object: ANY,
+    date: _make_scalar(
+        {"type": "string", "format": "date"}, "a date (as in 2026-11-23)", date.fromisoformat
+    ),
+    datetime: _make_scalar(
+        {"type": "string", "format": "date-time"},
+        "a date and time (as in 2026-11-23T09:30:00Z)",
+        datetime.fromisoformat,
+    ),
+    time: _make_scalar(
+        {"type": "string", "format": "time"}, "a time (as in 09:30:00)", time.fromisoformat
+    ),
+    Decimal: _make_scalar(
+        {"anyOf": [{"type": "string", "pattern": EXACT}, {"type": "number"}]},
+        "a number",
+        _make_decimal,
+    ),
+    UUID: _make_scalar(
+        {"type": "string", "format": "uuid"}, "a UUID", lambda v: UUID(_make_exact(str)(v))
+    ),
+}
+"""Type → its shape."""
+
+
+def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
+    """One of fixed values.
+
+    Args:
+        options: (what may be given, what it means); a later one wins.
+        shown: those that the model is descriptions of.
+    """
+    by_text = {dump(key): value for key, value in options}
+    kinds = {LITERALS[type(key)] for key in shown}
+    wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        known = type(value) in LITERALS and (text := dump(value)) in by_text
+        return by_text[text] if known else note_wrong(mistakes, at, wanted, value)
+
+    kind = {"type": kinds.pop()} if len(kinds) == 1 else {}
+    return Shape({**kind, "enum": list(shown)}, wanted, read)
+
+
+def _make_union(members: Sequence[Shape]) -> Shape:
+    wanted = " or ".join(member.wanted for member in members)
+    others = [member for member in members if member is not NULL]
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        for member in members:
+            mine: Mistakes = []
+            result = member.read(value, at, mine, kindly)
+            if not mine:
+                return result
+        if len(others) == 1:  # its own mistakes say more than "none of these"
+            return others[0].read(value, at, mistakes, kindly)
+        return note_wrong(mistakes, at, wanted, value)
+
+    return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
+
+
+def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, list):
+            return note_wrong(mistakes, at, "a list", value)
+        before = len(mistakes)
+        items = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, one in enumerate(value)]
+        return make(items) if len(mistakes) == before else None
+
+    return Shape({"type": "array", "items": dict(item.schema)}, "a list", read)
+
+
+def _make_tuple(items: Sequence[Shape]) -> Shape:
+    """A tuple of fixed length, each value with its own type."""
+    wanted = f"a list of {plural(len(items), 'value')}"
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, list) or len(value) != len(items):
+            return note_wrong(mistakes, at, wanted, value)
+        pairs = enumerate(zip(items, value, strict=True))
+        return tuple(item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs)
+
+    kinds = [dict(item.schema) for item in items]
+    one_kind = all(kind == kinds[0] for kind in kinds)
+    schema = kinds[0] if one_kind else {"anyOf": kinds}
+    size = {"minItems": len(items), "maxItems": len(items)}
+    return Shape({"type": "array", "items": schema, **size}, wanted, read)
+
+
+def _make_dict(item: Shape) -> Shape:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, dict):
+            return note_wrong(mistakes, at, "an object", value)
+        return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
+
+    schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
+    return Shape({"type": "object", **schema}, "an object", read)
+
+
+def _make_record(kind: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
+    """A dataclass, a NamedTuple or a TypedDict, whose keys may be `NotRequired`."""
+    values = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+    hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
+    wanted = {}
+    for name, required, default in _list_fields(kind, hints):
+        hint = _fill_in(hints.get(name, Any), values)
+        member = shape(hint, f'"{name}" of {kind.__name__}', inside)
+        wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
+    return _make_object(wanted, dict if _is_typed_dict(kind) else kind)
+
+
+def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
+    """Yields name, whether it is required, and default of each field."""
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            yield name, is_usual or mark is typing.Required, None
+    elif not dataclasses.is_dataclass(kind):
+        for name in kind._fields:
+            yield name, name not in kind._field_defaults, kind._field_defaults.get(name)
+    else:
+        for field in dataclasses.fields(kind):
+            if field.init:
+                has_default = field.default is not dataclasses.MISSING
+                is_required = not has_default and field.default_factory is dataclasses.MISSING
+                yield field.name, is_required, field.default if has_default else None
+
+
+def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a type with its variables replaced."""
+    if isinstance(hint, TypeVar):
+        return values.get(hint, hint)
+    variables = () if isinstance(hint, type) else getattr(hint, "__parameters__", ())
+    return hint[tuple(values.get(one, one) for one in variables)] if variables else hint
+
+
+def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:
+    """An object with exactly these keys, from which `make` makes the value."""
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, dict):
+            return note_wrong(mistakes, at, "an object", value)
+        mine: Mistakes = []
+        values = fields(value, wanted, f"{at}.", mine, kindly)
+        try:
+            return None if mine else make(**values)
+        except (ValueError, TypeError) as error:
+            mine.append(f'"{at}": {error}')
+        finally:
+            for mistake in mine:
+                note(mistakes, mistake)
+
+    schema = {
+        "type": "object",
+        "properties": {name: parameter.schema for name, parameter in wanted.items()},
+        "required": [name for name, parameter in wanted.items() if parameter.required],
+        "additionalProperties": False,
+    }
+    return Shape(schema, "an object", read)
+
+
+def type_hints(thing: Any, where: str) -> dict[str, Any]:
+    """Returns the type hints of a function or a class by name.
+
+    Raises:
+        ConfigError: they cannot be resolved.
+    """
+    try:
+        return typing.get_type_hints(thing)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"the type hints of {where} cannot be read: {error}") from None
+
+
+def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
+    """Returns (first paragraph, name → description) of a docstring in any of the usual styles."""
+    import docstring_parser  # on first use: most processes make no tool
+
+    text = inspect.getdoc(thing) or ""
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return " ".join(text.partition("\n\n")[0].split()), {}
+    more = "" if found.blank_after_short_description else found.long_description or ""
+    first = f"{found.short_description or ''}\n{more}".partition("\n\n")[0]
+    descriptions = {
+        name.strip().lstrip("*"): " ".join((param.description or "").split())
+        for param in found.params
+        for name in param.arg_name.split(",")  # NumPy: `x, y : float`
+    }
+    return " ".join(first.split()), descriptions

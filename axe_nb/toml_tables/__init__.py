@@ -1,1 +1,0 @@
-"""TOML tables as dataclasses: types are checked, unknown keys rejected, lines reported."""
