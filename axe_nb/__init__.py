@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
-    from axe_nb.exports.export import export as export
     from axe_nb.grids.face import grid as grid
     from axe_nb.grids.grid import Grid as Grid
     from axe_nb.maps.face import amap as amap
@@ -47,12 +46,14 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
+    from axe_nb.providers.connections import use_http_client as use_http_client
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
     from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
+    from axe_nb.views.export import export as export
 
 _HOMES = {
     "Agent": "agents.agent",
@@ -74,7 +75,7 @@ _HOMES = {
         ),
         "errors",
     ),
-    "export": "exports.export",
+    "export": "views.export",
     "grid": "grids.face",
     "Grid": "grids.grid",
     **dict.fromkeys(("amap", "map"), "maps.face"),
@@ -84,6 +85,7 @@ _HOMES = {
     "script_server": "scripting.server",
     "tool": "toolbox",
     **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
+    "use_http_client": "providers.connections",
 }  # fmt: skip
 """Public name → its module."""
 

@@ -26,8 +26,8 @@ ROOMS = (
     "threads", "clock", "prices", "limits", "kept_files", "sandbox", "providers", "tools",
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "forks", "session", "views", "exports", "diffs",
-    "inspection", "commands", "cell_display", "front_end", "maps", "grids",
+    "run_history", "traces", "forks", "session", "views", "diffs",
+    "commands", "cell_display", "front_end", "maps", "grids",
     "undo", "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
@@ -41,7 +41,7 @@ JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 NOTEBOOK = {"cell_display", "notebook"}
 
 LATE = JUPYTER | {
-    "genai_prices", "httptools", "httpx", "jsonschema", "justhtml", "markdown_it", "regex",
+    "genai_prices", "httpx", "jsonschema", "justhtml", "markdown_it", "orjson", "regex",
     "tomli_w",
 }  # fmt: skip
 """What is imported on first use."""

@@ -134,17 +134,18 @@ class Children:
 
     def results(self) -> tuple[RunResult, ...]:
         """Results of the children that have ended, in call order."""
-        ended = (run if isinstance(run, RunResult) else run.result for run in self._list())
+        ended = (run if isinstance(run, RunResult) else run.result for run in self.runs)
         return tuple(result for result in ended if result is not None)
 
     def break_off(self, status: Status, error: str, emit: Emit) -> tuple[RunResult, ...]:
         """Results of all children, ending the unfinished ones; may be called from any thread."""
         return tuple(
             run if isinstance(run, RunResult) else run.result or run.break_off(status, error, emit)
-            for run in self._list()
+            for run in self.runs
         )
 
-    def _list(self) -> list[Child | RunResult]:
+    @property
+    def runs(self) -> list[Child | RunResult]:
         """The started children, in call order; may be read from any thread."""
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]

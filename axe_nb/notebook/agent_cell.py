@@ -31,8 +31,7 @@ from axe_nb.interpolation import LEFT_OUT
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.views.agent_card import AgentCard
-from axe_nb.views.agent_summary import draw_graph, list_abilities
+from axe_nb.views.agent_summary import AgentCard, draw_graph, list_abilities
 
 
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:

@@ -28,7 +28,7 @@ from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
 from axe_nb.sandbox.launch import Launch
 from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
-from axe_nb.views.transcript import as_text
+from axe_nb.views.text import as_text
 from tests.calls import context
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told

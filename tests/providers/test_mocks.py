@@ -1,0 +1,223 @@
+"""Mocks of httpx, and clients of the user's own, in place of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+import axe_nb
+from axe_nb import Agent
+from axe_nb.errors import ProviderError
+from axe_nb.providers.anthropic import Anthropic
+from axe_nb.providers.openai import OpenAI
+from tests.providers.conftest import OwnCA
+from tests.providers.dialects import KEY, ask
+from tests.providers.raw_server import HELLO, Peer, always, raw_server, reply
+from tests.providers.test_proxies import pump
+
+STREAM = (
+    b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
+    b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+pytestmark = pytest.mark.req("D-74")
+
+HOST = "https://models.example"
+CHAT = f"{HOST}/v1/chat/completions"
+
+
+@pytest.fixture(autouse=True)
+def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture(params=["http", "https"])
+def context(request: pytest.FixtureRequest, own_ca: OwnCA) -> object:
+    return own_ca.server() if request.param == "https" else None
+
+
+def send(*urls: str) -> list[str]:
+    """What requests in one loop get: the text, or the error."""
+
+    async def turns() -> list[str]:
+        found = []
+        for url in urls:
+            try:
+                found.append((await OpenAI(url, KEY).send(ask())).content)
+            except ProviderError as error:
+                found.append(str(error))
+        return found
+
+    return asyncio.run(turns())
+
+
+def test_respx_answers_a_run_in_place_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    with respx.mock:
+        route = respx.post(CHAT).mock(httpx.Response(200, content=HELLO))
+        assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+        asked = route.calls.last.request
+    assert json.loads(asked.content)["messages"][-1]["content"] == "hi"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.headers["accept-encoding"] == "identity"
+
+
+def test_respx_answers_with_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+
+    async def stream() -> tuple[str, str]:
+        pieces: list[str] = []
+        provider = OpenAI(HOST, KEY)
+        response = await provider.send(ask(), lambda delta: pieces.append(delta.text))
+        return response.content, "".join(pieces)
+
+    with respx.mock:
+        respx.post(CHAT).mock(
+            httpx.Response(200, content=STREAM, headers={"content-type": "text/event-stream"})
+        )
+        assert asyncio.run(stream()) == ("hello", "hello")
+
+
+def test_respx_fails_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with respx.mock:
+        respx.post(CHAT).mock(side_effect=httpx.ConnectTimeout)
+        respx.post(f"{HOST}/busy/v1/chat/completions").mock(httpx.Response(429))
+        late, busy, unknown = send(HOST, f"{HOST}/busy", f"{HOST}/other")
+    assert late == f"timeout: no connection to {HOST} within 10s"
+    assert busy == "rate_limit: 429 Too Many Requests"
+    assert "not mocked" in unknown
+
+
+def test_a_mock_that_knows_no_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    with respx.mock:
+        result = axe_nb.run(Agent("a", "openai/m"), "hi")
+    assert isinstance(result.cause, ProviderError)
+    assert not result.cause.retryable
+
+
+def test_a_mock_replaces_the_transport_of_httpx_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pytest-httpx does, whose replies have been read already."""
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=HELLO, request=request)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    assert send(HOST) == ["hello"]
+
+
+def test_requests_reach_a_server_over_kept_connections(context: object) -> None:
+    cookie = "Set-Cookie: id=1; Path=/"
+    with raw_server(always(reply(HELLO, cookie)), context) as server:
+        assert send(server.url, server.url) == ["hello", "hello"]
+        first, second = server.requests
+    assert (first.connection, second.connection) == (0, 0)
+    assert second.header("cookie") is None
+    assert second.header("content-type") == "application/json"
+
+
+def test_each_provider_sends_its_own_headers() -> None:
+    said = b'{"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}'
+    with raw_server(always(reply(said))) as server:
+        address = server.url.replace("//", "//me:secret@")
+        assert asyncio.run(Anthropic(address, KEY).send(ask())).content == "hello"
+        (asked,) = server.requests
+    assert asked.header("x-api-key") == KEY
+    assert asked.header("authorization") == "Basic bWU6c2VjcmV0"
+    assert asked.header("host") == f"127.0.0.1:{server_port(address)}"
+
+
+def server_port(address: str) -> str:
+    return address.rpartition(":")[2]
+
+
+@pytest.fixture
+def own_client() -> Iterator[None]:
+    """Whatever a test sets as its own client ends with it."""
+    yield
+    axe_nb.use_http_client(None)
+
+
+def test_requests_go_over_a_client_of_the_users_own(
+    own_client: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    asked: list[httpx.Request] = []
+    made: list[httpx.AsyncClient] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=HELLO)
+
+    def make() -> httpx.AsyncClient:
+        transport = httpx.MockTransport(answer)
+        made.append(httpx.AsyncClient(transport=transport, headers={"x-team": "seven"}))
+        return made[-1]
+
+    axe_nb.use_http_client(make)
+    assert send(HOST, f"{HOST}/other") == ["hello", "hello"]
+    assert [client.is_closed for client in made] == [True], "one for each loop, closed with it"
+    assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+    assert asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert asked[0].headers["x-team"] == "seven"
+    assert asked[0].extensions["timeout"]["read"] == 120
+    axe_nb.use_http_client(None)
+    with respx.mock:
+        respx.post(CHAT).mock(httpx.Response(418))
+        assert "418" in send(HOST)[0]
+
+
+def test_a_client_of_the_users_own_presents_its_certificate(
+    own_client: None, own_ca: OwnCA, tmp_path: Path
+) -> None:
+    pem = tmp_path / "me.pem"
+    own_ca.ca.issue_cert("me@example.org").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    context = own_ca.server()
+    context.verify_mode = ssl.CERT_REQUIRED
+    own_ca.ca.configure_trust(context)
+    own = ssl.create_default_context(cafile=str(own_ca.file))
+    own.load_cert_chain(pem)
+    with raw_server(always(reply()), context) as server:
+        assert send(server.url)[0].startswith("server: ")
+        axe_nb.use_http_client(lambda: httpx.AsyncClient(verify=own))
+        assert send(server.url) == ["hello"]
+
+
+def socks(peer: Peer) -> None:
+    """A SOCKS5 proxy without a login, for addresses of IPv4 and names."""
+    peer.sock.recv(2 + peer.sock.recv(2, socket.MSG_PEEK)[1])
+    peer.send(b"\5\0")
+    kind = peer.sock.recv(4)[3]
+    size = 4 if kind == 1 else peer.sock.recv(1)[0]
+    host = peer.sock.recv(size)
+    port = int.from_bytes(peer.sock.recv(2), "big")
+    peer.server.heads.append(socket.inet_ntoa(host) if kind == 1 else host.decode())
+    with socket.create_connection((peer.server.heads[-1], port)) as there:
+        peer.send(b"\5\0\0\1" + bytes(6))
+        pump(peer.sock, there)
+
+
+@pytest.mark.parametrize("way", ["environment", "own client"])
+def test_requests_go_through_a_socks_proxy(
+    own_client: None, context: Any, way: str, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("socksio")
+    with raw_server(always(reply()), context) as server, raw_server(socks) as proxy:
+        address = proxy.url.replace("http", "socks5")
+        if way == "environment":
+            monkeypatch.setenv("ALL_PROXY", address)
+        else:
+            trusted = ssl.create_default_context(cafile=str(own_ca.file))
+            axe_nb.use_http_client(lambda: httpx.AsyncClient(proxy=address, verify=trusted))
+        assert send(server.url, server.url) == ["hello", "hello"]
+        assert proxy.heads == ["127.0.0.1"], "one connection for both"
