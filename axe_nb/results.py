@@ -35,7 +35,7 @@ from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
     from axe_nb.diffs.run_diff import RunDiff
-    from axe_nb.undo import UndoneFiles
+    from axe_nb.session.undo import UndoneFiles
     from axe_nb.views.request import SentRequest
 
 Status = Literal[
@@ -267,7 +267,7 @@ class RunResult:
         Raises:
             ConfigError: this is the result of a child, or the kept files cannot be read.
         """
-        from axe_nb.undo import undo
+        from axe_nb.session.undo import undo
 
         return undo(self, force=force, dry=dry)
 

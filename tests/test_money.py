@@ -16,8 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
-from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.price_table import PriceTable
+from axe_nb.agents.config import Config, PriceTable, config_path
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
