@@ -19,7 +19,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.provider_table import PROTOCOLS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
-from axe_nb.providers.stock_http import uses_httpx
 from axe_nb.scripting.lookup import ScriptFunction
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.scripting.rules import Script
@@ -149,7 +148,6 @@ def _find_api(name: str, config: Config, model: str) -> str:
 
 
 def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
-    uses_httpx()  # a wrong choice is an error before anything is sent
     url = _check_base_url(info, config)
     info = info.choose_api(url, model)
     base_url, info = info.locate(url)

@@ -33,6 +33,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Script models": (
         "script", "script_server", "call", "Request", "Response", "ToolCall",
     ),
+    "Connections": ("use_http_client",),
     "Errors": (
         "AxeError", "ConfigError", "ProviderError", "RunError", "CassetteMiss", "ExpectationError",
     ),

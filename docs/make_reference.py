@@ -108,8 +108,6 @@ VARIABLES: Mapping[str, str] = {
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one; with `replay`, no server is asked without a cassette either.",
-    "AXE_NB_HTTP": "`httpx`: sends requests to models over httpx's own transport, so that "
-    "[mocks of httpx](testing.md#mocks-of-httpx) answer them.",
     "AXE_NB_SANDBOX": "`required`: a run does not start if its agent, or a sub-agent that it can "
     "reach, has commands and no sandbox, see [Safety](safety.md#commands). The key `sandbox` of "
     "`config.toml` does the same.",
@@ -118,7 +116,7 @@ VARIABLES: Mapping[str, str] = {
     "texts, see [Traces](traces.md).",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
-    "once. SOCKS proxies are not supported.",
+    "once. SOCKS proxies need `httpx[socks]`.",
 }
 """Names of variables → what they do; an empty one counts as unset."""
 

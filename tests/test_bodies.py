@@ -22,9 +22,7 @@ def test_a_test_in_any_folder_is_watched(name: str) -> None:
 @each
 @pytest.mark.any_body
 def test_a_body_that_is_sent_is_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        MODULES[name], "write_body", lambda *_: [b'{"model": 1,', b'"messages": []}']
-    )
+    monkeypatch.setattr(MODULES[name], "body", lambda *_: b'{"model": 1, "messages": []}')
     dialect = BY_NAME[name]
     hello = json.dumps(dialect.reply("hello", (), dialect.done)).encode()
     with raw_server(always(reply(hello))) as server:

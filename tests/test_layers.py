@@ -41,7 +41,7 @@ JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 NOTEBOOK = {"cell_display", "notebook"}
 
 LATE = JUPYTER | {
-    "genai_prices", "httptools", "httpx", "jsonschema", "justhtml", "markdown_it", "regex",
+    "genai_prices", "httpx", "jsonschema", "justhtml", "markdown_it", "orjson", "regex",
     "tomli_w",
 }  # fmt: skip
 """What is imported on first use."""

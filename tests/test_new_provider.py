@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.messages import Request, Response, dump
-from axe_nb.providers.http import post
+from axe_nb.providers.http import ask_server
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Parrot:
 
     async def send(self, request: Request, on_delta: object = None) -> Response:
         body = dump({"model": request.model, "prompt": request.last})
-        return Response((await post(self, "/say", body, request))["text"], stop_reason="stop")
+        return Response((await ask_server(self, "/say", body, request))["text"])
 
 
 PROVIDER = Parrot

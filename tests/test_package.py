@@ -65,7 +65,7 @@ def test_the_metadata_says_what_an_index_shows(built: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata.get_payload() == (ROOT / "README.md").read_text("utf-8")
-    extras = {"dask", "images", "ipyparallel", "lab", "mcp", "prices", "test"}
+    extras = {"aiohttp", "dask", "images", "ipyparallel", "lab", "mcp", "prices", "test"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     [licence] = [data for name, data in files.items() if name.endswith("/licenses/LICENSE")]
     assert licence == (ROOT / "LICENSE").read_bytes()

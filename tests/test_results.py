@@ -151,13 +151,12 @@ def test_data_in_the_repr_is_json_without_backslashes() -> None:
     assert repr(made) == 'RunResult(a, completed, 0 turns: "say \\"b\\"")'
 
 
-def test_defaults_and_caches_are_left_out() -> None:
+def test_defaults_are_left_out() -> None:
     result = RunResult(status="completed", text="x", agent="a", model="m")
     assert result.to_dict(full=True) == {
         "status": "completed", "text": "x", "agent": "a", "model": "m",
     }  # fmt: skip
     spec = ToolSpec("t", "d", {"a": ToolParameter("string")})
-    spec.wire["openai"] = b"cached"
     data = {"name": "t", "description": "d", "parameters": {"a": {"type": "string"}}}
     assert to_json(spec) == data
     assert from_json(ToolSpec, data) == spec

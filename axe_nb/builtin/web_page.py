@@ -9,12 +9,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING
 
-from axe_nb.providers.decompression import (
-    CODINGS,
-    Decompressed,
-    DecompressionError,
-    find_coding,
-)
+from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.text import one_line
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
@@ -89,7 +84,7 @@ async def _read_body(response: httpx.Response, url: str) -> bytes:
         )
     pieces = response.aiter_raw()
     try:
-        async for piece in Decompressed(pieces, coding) if coding else pieces:
+        async for piece in decompress(pieces) if coding else pieces:
             body += piece
             if len(body) > MAX_BYTES:
                 raise _too_large(url)

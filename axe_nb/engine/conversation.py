@@ -21,7 +21,6 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
-    WireCache,
     close_open_calls,
     dump,
 )
@@ -41,7 +40,6 @@ class Conversation:
         self._plan = plan
         self._scope = plan.scope
         self._model = connect_model(plan)
-        self._wire = WireCache()
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -200,7 +198,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, wire=self._wire,
+            system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

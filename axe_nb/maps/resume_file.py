@@ -27,7 +27,7 @@ from axe_nb.agents.files import display_path, expand_home, reason
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.data_files import MAX_BYTES, check_header, format_header
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.providers.error_words import is_used_up
+from axe_nb.providers.error_bodies import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
 

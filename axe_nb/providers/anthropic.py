@@ -9,8 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from itertools import accumulate
 from typing import Any
 
 from axe_nb.answer_tool import with_answer_tool
@@ -18,21 +17,27 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.provider_table import PROVIDERS, ProviderInfo
+from axe_nb.provider_table import PROMPT_CACHE, PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
-from axe_nb.providers.anthropic_stream import GAP, STREAMING, ends_work
+from axe_nb.providers.assembly import Deltas, append_text, check_parts, settle
 from axe_nb.providers.connections import show_server
+from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
+from axe_nb.providers.history import encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
-from axe_nb.providers.prompt_cache import ROLE, Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
+from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import for_anthropic
 
 PATH = "/v1/messages"
 
 THINKING = ("thinking", "redacted_thinking")
+
+LEAST = 4096
+"""Bytes; shorter beginnings of a request have fewer than the 1024 tokens that the API caches."""
+
+EPHEMERAL = {"type": "ephemeral"}
 
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
@@ -118,31 +123,76 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
-    if form is None:
-        request = with_answer_tool(request)
-    past = () if request.tools else wire.list_past_tools(request)
-    tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
-    system = request.system if request.system.strip() else ""
-    turns = _encode_turns(request, b"\n".join([*tools, dump(system)]))
-    prefix = mark_prefix(request, Prefix(tools, system, turns))
+    request, tools, system = _begin(request)
+    before = (*tools, system) if _binds_thinking(request) else None
+    turns = _merge(encode_messages(request, encode, before))
     params = for_anthropic(request.model, wire.own_params(request))
     fields = {
         "model": request.model,
         "max_tokens": params.pop("max_tokens"),
         **params,
         **streaming,
-        **({"tool_choice": {"type": "none"}} if past else {}),
+        **({"tool_choice": {"type": "none"}} if tools and not request.tools else {}),
         **_encode_output(request, form, wire.table(params.get("output_config"))),
-        **({"system": prefix.system} if prefix.system else {}),
+        **({"system": system} if system else {}),
     }
-    return wire.envelope(fields, prefix.tools, prefix.turns)
+    if _is_worth_caching(request, (*tools, system, *turns)):
+        _mark(fields, tools, turns)
+    return wire.write_body(fields, tools, turns)
 
 
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
+    """Returns the request as it is sent, with its tools and system prompt, which come first."""
+    if request.output is None or make_closed(request.output) is None:
+        request = with_answer_tool(request)
+    tools = list(map(_encode_tool, request.tools or wire.list_past_tools(request)))
+    return request, tools, request.system if request.system.strip() else ""
+
+
+def _binds_thinking(request: Request) -> bool:
+    """True unless the model has a budget for thinking.
+
+    Such models do not bind it to what stood before it, and demand it back.
+    """
+    return find_facts("", request.model).thinking != "budget"
+
+
+def find_bound_prefix(request: Request) -> str:
+    """Returns the digest of what a reply's thinking is bound to; empty if to nothing (D-78)."""
+    request, tools, system = _begin(request)
+    return find_prefix(request, encode, (*tools, system)) if _binds_thinking(request) else ""
+
+
+def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
+    """True if a request is likely to be continued, and long enough for the API's prompt cache.
+
+    What was read before costs a tenth; writing costs a quarter more.
+    """
+    goes_on = bool(request.tools) or any(m.role == "assistant" for m in request.messages)
+    is_wanted = request.params.get(PROMPT_CACHE) is not False
+    if not (is_wanted and goes_on) or "cache_control" in request.params:
+        return False
+    return any(size >= LEAST for size in accumulate(len(dump(part)) for part in prefix))
+
+
+def _mark(
+    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
+) -> None:
+    """Marks what the prompt cache is to keep, in four places at most.
+
+    These are the ends of the tools, of the system prompt, of the latest message, which the next
+    request finds again, and of the user's before it, which the API may look for in vain behind more
+    than 20 blocks of results.
+    """
+    if tools:
+        tools[-1]["cache_control"] = EPHEMERAL
+    if system := fields.get("system"):
+        fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
+    for turn in [turn for turn in turns[-3:] if turn["role"] == "user"][-2:]:
+        turn["content"][-1]["cache_control"] = EPHEMERAL
 
 
 def _encode_output(
@@ -169,33 +219,15 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
 
-def _encode_turns(request: Request, before: bytes) -> list[bytes]:
-    """Encodes the messages as turns; the older ones are one part.
-
-    Models with a budget for thinking do not bind it to what stood before it, and demand it back.
-    """
-    is_bound = find_facts("", request.model).thinking != "budget"
-    bound_to = before if is_bound else None
-    older, recent = write_messages(request, "anthropic", encode, _join_turns, bound_to)
-    return list(filter(None, [older, *_merge(recent)]))
-
-
-def _join_turns(messages: Iterable[bytes]) -> bytes:
-    return b",".join(_merge(messages))
-
-
-def _merge(messages: Iterable[bytes]) -> list[bytes]:
+def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merges consecutive messages of one role, such as user text after tool results."""
-    turns = list(filter(None, messages))
-    roles = bytes([turn[ROLE] for turn in turns])
-    if b"uu" in roles or b"aa" in roles:
-        return [_merge_turns(list(group)) for _, group in groupby(turns, itemgetter(ROLE))]
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if turns and turns[-1]["role"] == message["role"]:
+            turns[-1]["content"] += message["content"]
+        else:
+            turns.append(message)
     return turns
-
-
-def _merge_turns(turns: Sequence[bytes]) -> bytes:
-    start = turns[0].index(b"[") + 1
-    return turns[0][:start] + b",".join(turn[start:-2] for turn in turns) + b"]}"
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -317,6 +349,169 @@ def _check_refusal(
     return [dict(block) for block in blocks if block.get("type") == "text"]
 
 
+BLOCK_OF = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""Type of a delta → type of its block, if the server has not begun one."""
+
+
+GAP = "\n\n"
+"""Stands between a text and the next one, if the server has worked in between."""
+
+
+def ends_work(kind: str) -> bool:
+    """True for the type of a block with the result of a tool that the server has run."""
+    return kind.endswith("_tool_result")
+
+
+@dataclass
+class _Block:
+    """A block of content that is arriving."""
+
+    entry: dict[str, Any]
+    call: int | None
+    """Position of its call in the reply, if it is one."""
+    gap: str = ""
+    """Stands before its text."""
+
+    def settle(self) -> dict[str, Any]:
+        """Returns the block as in a whole reply: the pieces of its input are an object."""
+        entry = dict(self.entry)
+        pieces = wire.text(settle(entry.pop("partial_json", "")))
+        if pieces.strip():
+            try:
+                entry["input"] = wire.loads(pieces, strict=True)
+            except ValueError:
+                entry["input"] = pieces
+        return entry
+
+
+class AnthropicAssembly:
+    """The blocks of a streamed message."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._message: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._blocks: list[_Block] = []
+        self._by_index: dict[object, _Block] = {}
+        self._calls = 0
+        self._says = False
+        """True once there is some text."""
+
+    def end(self) -> None:
+        """Notes the end mark of another protocol, which means nothing here."""
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds an event; unknown ones are ignored."""
+        match data.get("type", name):
+            case "content_block_delta":
+                self._add_delta(data.get("index"), wire.table(data.get("delta")))
+            case "content_block_start":
+                self._begin_block(data.get("index"), wire.table(data.get("content_block")))
+            case "message_start":
+                self._begin_message(wire.table(data.get("message")))
+            case "message_delta":
+                changes = wire.table(data.get("delta"))
+                self._add_changes(changes, data.get("usage"))
+                self.is_complete = self.is_complete or bool(changes.get("stop_reason"))
+            case "message_stop":
+                self.is_complete = self.has_ended = True
+
+    def _begin_message(self, message: dict[str, Any]) -> None:
+        self._add_changes(message, message.get("usage"))
+        for index, block in enumerate(wire.tables(message.get("content"), "content")):
+            self._begin_block(index, block)
+
+    def _add_changes(self, changes: dict[str, Any], usage: object) -> None:
+        """Replaces fields of the message; counts of tokens are totals, not additions."""
+        self._message.update(_without_nulls(changes))
+        self._usage.update(_without_nulls(wire.table(usage)))
+
+    def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
+        check_parts(len(self._blocks) + 1)
+        block = _Block(dict(entry), None)
+        if entry.get("type") == "tool_use":
+            block.call = self._calls
+            self._calls += 1
+            self._deltas.begin_call(block.call, entry.get("name"))
+            if entry.get("input"):
+                self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
+        if self._says and ends_work(wire.text(self._blocks[-1].entry.get("type"))):
+            block.gap = GAP
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._by_index[index] = block
+        self._say(block, wire.text(entry.get("text")))
+        self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
+        return block
+
+    def _find_block(self, index: object, kind: str) -> _Block:
+        """Returns the block that a delta belongs to: the last one if it has no index."""
+        if isinstance(index, int) and index in self._by_index:
+            return self._by_index[index]
+        if self._blocks and not isinstance(index, int):
+            return self._blocks[-1]
+        return self._begin_block(index, {"type": BLOCK_OF.get(kind, "text")})
+
+    def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
+        kind = wire.text(delta.get("type"))
+        block = self._find_block(index, kind)
+        for key, value in delta.items():
+            if key == "type" or value is None:
+                continue
+            if isinstance(value, str) and key != "signature":
+                append_text(block.entry, key, value)
+                self._show(block, key, value)
+            elif key == "citation":
+                _append(block.entry, "citations", value)
+            else:
+                block.entry[key] = value
+
+    def _show(self, block: _Block, key: str, piece: str) -> None:
+        match key, block.entry.get("type"):
+            case "text", "text":
+                self._say(block, piece)
+            case "thinking", "thinking":
+                self._deltas.add(piece, "reasoning")
+            case "partial_json", "tool_use" if block.call is not None:
+                self._deltas.add(piece, "arguments", block.call)
+
+    def _say(self, block: _Block, piece: str) -> None:
+        if piece:
+            self._deltas.add(block.gap + piece)
+            block.gap, self._says = "", True
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has."""
+        content = [block.settle() for block in self._blocks]
+        return {**self._message, "content": content, "usage": self._usage}
+
+
+def _append(entry: dict[str, Any], key: str, value: object) -> None:
+    held = entry.get(key)
+    if isinstance(held, list):
+        held.append(value)
+    else:
+        entry[key] = [value]
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True},),
+    decoder=SSEDecoder,
+    assembly=AnthropicAssembly,
+)
+
+
 @dataclass(frozen=True)
 class Anthropic:
     """The API at one URL, with one key."""
@@ -330,8 +525,8 @@ class Anthropic:
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
         return await exchange(
-            self, PATH, write_body, parse, request, STREAMING, on_delta,
-            takes_form=lambda form: make_closed(form) is not None,
+            self, PATH, body, parse, request, STREAMING, on_delta,
+            takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
         )  # fmt: skip
 
 

@@ -24,6 +24,9 @@ NO_FILES = (errno.EMFILE, errno.ENFILE)
 
 AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
+PROXY_LOGIN = 407
+"""The status of a proxy that wants a login."""
+
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 """OpenSSL's reasons where the other side does not speak TLS."""
 
@@ -39,23 +42,28 @@ TLS_FAULTS = {
 
 CUT_HANDSHAKE = "the connection was closed during the TLS handshake"
 
-
-def make_setup_error(base_url: str, error: Exception) -> ProviderError:
-    """Describes why a connection cannot even be tried."""
-    return ProviderError(
-        "server",
-        f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
-        hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
-        retryable=False,
-    )
+WORDS = {
+    "disconnected without sending": "the server closed the connection without a reply",
+    "without sending complete message body": "the server closed the connection in the middle of "
+    "the body",
+}
+"""Part of a message of httpx's → the same for people who do not read code."""
 
 
 def make_connection_error(server: Server, error: Exception) -> ProviderError:
     """Describes why no complete reply arrived, with the next step."""
-    from axe_nb.providers.routes import RouteError
+    import httpx
 
-    if isinstance(error, RouteError):
-        return make_setup_error(server.base_url, error)
+    from axe_nb.providers.transport import SetupError
+
+    if isinstance(error, (SetupError, httpx.InvalidURL)):
+        place, why = without_login(server.base_url), masked_line(str(error))
+        return ProviderError(
+            "server",
+            f"cannot set up a connection to {place}: {why}",
+            hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
+            retryable=False,
+        )
     made = _describe(server, error)
     if any(map(_is_final, _list_causes(error))):
         made.retryable = False
@@ -71,9 +79,13 @@ def name_proxy(error: ProviderError, server: Server, headers: Headers) -> Provid
     proxy = _find_proxy(server.base_url) if is_plain and error.status is not None else ""
     if not proxy or "json" in headers.get("content-type", "").lower():
         return error
+    through = f"{error.detail} (through the proxy {proxy})"
+    if error.status == PROXY_LOGIN:
+        where = without_login(server.base_url)
+        through = f"no connection to {where} through the proxy {proxy}: it returned {error.detail}"
     return ProviderError(
         error.category,
-        f"{error.detail} (through the proxy {proxy})",
+        through,
         hint=AT_PROXY,
         status=error.status,
         retry_after=error.retry_after,
@@ -95,11 +107,14 @@ def _describe(server: Server, error: Exception) -> ProviderError:
     where = without_login(server.base_url) + (f" through the proxy {proxy}" if proxy else "")
     table = f"[providers.{server.info.name}] in config.toml"
     at_base_url = f"check {server.info.url_setting}"
+    causes = list(_list_causes(error))
     if isinstance(error, httpx.ReadTimeout):
         silence = format_seconds(server.info.read_timeout or 0)
         message = f"no data from {where} within {silence}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
-    if isinstance(error, httpx.TimeoutException):
+    # httpx-aiohttp calls each failure to connect a timeout
+    failed = any(isinstance(c, OSError) and not isinstance(c, TimeoutError) for c in causes)
+    if isinstance(error, httpx.TimeoutException) and not failed:
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=at_base_url)
     message, hint = _describe_failure(server, error, where, at_base_url)
@@ -112,13 +127,15 @@ def _describe_failure(
     """Returns the message and the next step."""
     import httpx
 
-    reason = masked_line(str(error), Secrets.of(server)) or type(error).__name__
+    reason = _find_reason(server, error)
     base_url = without_login(server.base_url)
     if any(getattr(cause, "errno", 0) in NO_FILES for cause in _list_causes(error)):
         limits = "lower max_in_flight under [limits] of the agent"
         return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
-    if isinstance(error, httpx.ProxyError):
-        return f"no connection to {where}: {reason}", AT_PROXY
+    is_unreachable = isinstance(error, httpx.ConnectError) and not _is_due_to(error, ssl.SSLError)
+    if isinstance(error, httpx.ProxyError) or (is_unreachable and where != base_url):
+        told = f"it returned {reason}" if _find_status(error) else reason
+        return f"no connection to {where}: {told}", AT_PROXY
     if _is_due_to(error, ConnectionRefusedError):
         question = f"is {server.info.software} running? (expected at {base_url})"
         return f"connection refused: {question}", f"start it, or {at_base_url}"
@@ -141,6 +158,26 @@ def _describe_failure(
         return f"no secure connection to {where}: {why}", f"{at_base_url}: it may need http://"
     again = "try again, or allow more retries with --retries"
     return f"the connection to {where} failed: {reason}", again
+
+
+def _find_reason(server: Server, error: Exception) -> str:
+    """Returns the reason of a failure in a few words."""
+    import httpx
+
+    said = next(filter(None, map(str, _list_causes(error))), "")
+    if not said:
+        is_lost = isinstance(error, httpx.NetworkError)
+        return "the connection was lost" if is_lost else type(error).__name__
+    said = next((words for part, words in WORDS.items() if part in said), said)
+    return masked_line(said, Secrets.of(server))
+
+
+def _find_status(error: BaseException) -> int:
+    """Returns the status with which a proxy refuses a tunnel; 0 for other errors."""
+    import httpx
+
+    status = str(error)[:3]
+    return int(status) if isinstance(error, httpx.ProxyError) and status.isdecimal() else 0
 
 
 def _find_fault(error: Exception) -> str:
@@ -169,13 +206,13 @@ def _is_final(cause: BaseException) -> bool:
     """True if another try would fail likewise."""
     import httpx
 
-    from axe_nb.providers.connect import ProxyRefusal
-
     if isinstance(cause, socket.gaierror):
         return cause.errno != socket.EAI_AGAIN
     if isinstance(cause, ssl.SSLError) and (cause.reason in NO_TLS or _find_tls_fault(cause)):
         return True
-    kinds = (ProxyRefusal, ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
+    if 400 <= _find_status(cause) < 500:
+        return _find_status(cause) not in (408, 429)
+    kinds = (ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
     return isinstance(cause, (*kinds, AssertionError))  # the last: a mock has no answer
 
 
@@ -183,12 +220,13 @@ def _find_proxy(base_url: str) -> str:
     """Returns the proxy on the way to a server, without its login; empty if there is none."""
     import httpx
 
-    from axe_nb.providers.routes import find_route
+    from axe_nb.providers.transport import find_proxy
 
     try:
-        return find_route(httpx.URL(base_url)).proxy_name
+        proxy = find_proxy(httpx.URL(base_url))
     except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
         return ""
+    return f"{proxy.url.scheme}://{proxy.url.netloc.decode()}" if proxy else ""
 
 
 def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
@@ -196,7 +234,10 @@ def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes."""
+    """Yields the error and its causes, those of several addresses of a host among them."""
     while error is not None:
         yield error
+        if isinstance(error, BaseExceptionGroup):
+            for one in error.exceptions:
+                yield from _list_causes(one)
         error = error.__cause__ or error.__context__

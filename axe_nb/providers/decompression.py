@@ -85,34 +85,14 @@ class Decompressor:
             raise DecompressionError("the compressed data was cut off")
 
 
-class Decompressed:
-    """The pieces of a body, decompressed as they arrive."""
+async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields the parts of a body that arrives compressed, none longer than `MAX_PIECE`.
 
-    def __init__(self, pieces: AsyncIterator[bytes], coding: str) -> None:
-        """Creates an iterator of pieces, none longer than `MAX_PIECE`.
-
-        Args:
-            pieces: what arrives.
-            coding: one of `CODINGS`.
-
-        Raises:
-            DecompressionError: another coding.
-        """
-        if coding not in CODINGS:
-            raise DecompressionError(f"the reply is compressed ({coding}), which was not requested")
-        self._pieces = pieces
-        self._decompressor = Decompressor()
-        self._parts: Iterator[bytes] = iter(())
-
-    def __aiter__(self) -> Decompressed:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not (part := next(self._parts, b"")):
-            try:
-                piece = await anext(self._pieces)
-            except StopAsyncIteration:
-                self._decompressor.end()
-                raise
-            self._parts = self._decompressor.feed(piece)
-        return part
+    Raises:
+        DecompressionError: it is corrupt or cut off.
+    """
+    decompressor = Decompressor()
+    async for piece in pieces:
+        for part in decompressor.feed(piece):
+            yield part
+    decompressor.end()

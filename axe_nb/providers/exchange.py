@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -18,7 +16,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
 from axe_nb.providers.history import PREFIX, SERVER
-from axe_nb.providers.http import post
+from axe_nb.providers.http import ask_server
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import asks_for_summary
@@ -65,30 +63,23 @@ _NO_STREAM = re.compile(
 )
 """Phrases of a server that refuses to stream, with any status."""
 
-MAX_REMEMBERED = 500
-"""Servers whose refusals are remembered; one that is forgotten is found out again."""
-
 Place: TypeAlias = "tuple[str, ...]"
 """Provider, URL of requests and model; a fourth part narrows it to one form of answers."""
 
-NONE: frozenset[str] = frozenset()
-
-_refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
-"""Fields that a server is known to refuse, the most recently used last."""
-
-_remembering = threading.Lock()
-"""Held to read or change `_refused`: event loops of several threads send requests."""
+_refused: dict[Place, frozenset[str]] = {}
+"""Fields that servers are known to refuse."""
 
 
 async def exchange(
     server: Server,
     path: str,
-    encode: Callable[[Request, Mapping[str, Any]], Sequence[bytes]],
+    encode: Callable[[Request, Mapping[str, Any]], bytes],
     parse: Callable[[Mapping[str, Any]], Response],
     request: Request,
     streaming: Streaming,
     on_delta: OnDelta | None,
     takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True,
+    find_prefix: Callable[[Request], str] = lambda request: "",
 ) -> Response:
     """Sends a request and returns the answer, streamed or whole.
 
@@ -99,108 +90,94 @@ async def exchange(
     Args:
         server: the server.
         path: below its base URL.
-        encode: (request, fields that ask for a stream) -> body in pieces.
+        encode: (request, fields that ask for a stream) -> body.
         parse: reads the object of a whole reply.
         request: the request.
         streaming: how the protocol streams.
         on_delta: takes the pieces; None = a whole reply is asked for.
         takes_form: True if the protocol can ask for an answer of this schema without a tool.
+        find_prefix: digest of what the reply's own parts are bound to; empty = to nothing (D-78).
 
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    request = replace(request, server=_find_server(server, request))
-    if request.log and any(message.echo for message in request.messages):
-        request.log.server = request.server
-    refusals = _Refusals(server, request)
+    request = _address(server, request)
+    wide, narrow = _find_places(server, request)
+    refused = _recall(request, wide, narrow)
+    found: list[tuple[Place, str]] = []
     needs_tool = request.output is not None and not takes_form(request.output)
     while True:
-        refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = leave_out(request, {*refused, OUTPUT} if needs_tool else refused)
-        body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
             request.log.refused = asked.refused
         try:
-            data = await post(server, path, body, asked, streaming, on_delta if fields else None)
+            taken = on_delta if fields else None
+            data = await ask_server(server, path, encode(asked, fields), asked, streaming, taken)
         except ProviderError as error:
-            if field := _find_refused(error, asked, fields):
-                refusals.add(field, error)
-                continue
-            if error.status in REFUSALS:
-                refusals.forget()  # the field was perhaps not what was wrong
-            raise
+            field = _find_refused(error, asked, fields)
+            if not field:
+                if error.status not in REFUSALS:  # else a field was perhaps not what was wrong
+                    _remember(found)
+                raise
+            refused.add(field)
+            is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
+            found.append((narrow if field == OUTPUT and is_of_this_one else wide, field))
+            continue
         response = parse(data)
         if asked.output is not None and _ignores_form(response):
-            refusals.add_ignored()
-        return _mark(take_answer(request, response), request)
+            found.append((wide, OUTPUT))
+        _remember(found)
+        return _mark(take_answer(request, response), asked, find_prefix)
 
 
-def _mark(response: Response, request: Request) -> Response:
+def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], str]) -> Response:
     """Notes the server of the parts that it wants back, and what they followed (D-78)."""
     if not response.echo:
         return response
-    if request.log:
-        request.log.server = request.server
-    marks = {SERVER: request.server, PREFIX: request.wire.get(PREFIX)}
-    marked = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
-    return replace(response, echo=marked)
+    if asked.log:
+        asked.log.server = asked.server
+    marks = {SERVER: asked.server, PREFIX: find_prefix(asked)}
+    echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+    return replace(response, echo=echo)
 
 
-def _find_server(server: Server, request: Request) -> str:
-    """Returns what stands for the server and its model in messages that it alone is given."""
-    if request.log and request.log.server:
-        return request.log.server
+def _recall(request: Request, *places: Place) -> set[str]:
+    """Returns the fields that a server refuses; of a recorded reply, what its request shows."""
+    if request.log and request.log.recorded is not None:
+        return set(request.log.refused)
+    return {field for place in places for field in _refused.get(place, ())}
+
+
+def _remember(found: Iterable[tuple[Place, str]]) -> None:
+    for place, field in found:
+        _refused[place] = _refused.get(place, frozenset()) | {field}
+
+
+def _address(server: Server, request: Request) -> Request:
+    """Returns a request with what stands for its server and model in messages that it is given."""
+    known = request.log.server if request.log else ""
     place = dump([server.info.name, server.base_url, request.model])
-    return hashlib.sha256(place).hexdigest()[:16]
+    request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
+    if request.log and any(message.echo for message in request.messages):
+        request.log.server = request.server
+    return request
 
 
-class _Refusals:
-    """Fields that a server refuses, in any request or in those for one form of answers."""
+def _find_places(server: Server, request: Request) -> tuple[Place, Place]:
+    """Returns what refusals are known for: the model of a server, and there this form of answers.
 
-    def __init__(self, server: Server, request: Request) -> None:
-        """Recalls what is known; of a recorded reply, what its request shows."""
-        url = server.base_url + server.info.chat_path
-        self._wide: Place = (server.info.name, url, request.model)
-        self._narrow: Place = self._wide
-        if request.output is not None:
-            self._narrow = (*self._wide, _identify_form(request))
-        both = (self._wide, self._narrow)
-        with _remembering:
-            known: dict[Place, frozenset[str]] = {p: _refused[p] for p in both if p in _refused}
-        self._known = known
-        for place, fields in known.items():
-            _remember(place, fields)
-        self._found = dict(known)
-        if request.log and request.log.recorded is not None:
-            self._found = dict.fromkeys(both, request.log.refused)
-
-    @property
-    def all(self) -> frozenset[str]:
-        """The fields that this request must not have."""
-        return NONE.union(*self._found.values())
-
-    def add(self, field: str, error: ProviderError) -> None:
-        """Remembers a field that the server has refused by an error."""
-        is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
-        place = self._narrow if field == OUTPUT and is_of_this_one else self._wide
-        self._found[place] = self._found.get(place, NONE) | {field}
-        _remember(place, self._found[place])
-
-    def add_ignored(self) -> None:
-        """Remembers that the server takes the form of an answer, but does not keep to it."""
-        self._found[self._wide] = self._found.get(self._wide, NONE) | {OUTPUT}
-        _remember(self._wide, self._found[self._wide])
-
-    def forget(self) -> None:
-        """Removes what this request has added."""
-        for place, fields in self._found.items():
-            if (known := self._known.get(place, NONE)) != fields:
-                _remember(place, known)
+    The form is the same with and without tools for most servers, but not for all.
+    """
+    wide = (server.info.name, server.base_url + server.info.chat_path, request.model)
+    if request.output is None:
+        return wide, wide
+    form = dump([dict(request.output), bool(request.tools)])
+    return wide, (*wide, hashlib.sha256(form).hexdigest())
 
 
-def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, Any]:
+def _find_fields(streaming: Streaming, refused: Set[str]) -> Mapping[str, Any]:
     """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
     return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
@@ -220,22 +197,6 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
     if name == SUMMARY:
         return SUMMARY not in asked.refused and asks_for_summary(asked.params)
     return bool(asked.must_call) if name == FORCED else name in fields
-
-
-def _identify_form(request: Request) -> str:
-    """A text that is the same for all requests for one form of answers, with or without tools."""
-    form = dump([dict(request.output or {}), bool(request.tools)])
-    return hashlib.sha256(form).hexdigest()
-
-
-def _remember(place: Place, refused: frozenset[str]) -> None:
-    """Notes what a server refuses; of too many servers, the one asked longest ago is forgotten."""
-    with _remembering:
-        _refused.pop(place, None)
-        if refused:
-            _refused[place] = refused
-        if len(_refused) > MAX_REMEMBERED:
-            _refused.popitem(last=False)
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:

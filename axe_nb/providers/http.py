@@ -6,14 +6,14 @@ Source: B-4, B-5, D-8, D-30.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
-from axe_nb.providers.connections import open_reply
+from axe_nb.providers.connections import find_loop, list_headers, read_body
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
@@ -24,37 +24,35 @@ from axe_nb.wire_log import WireLog, WireReply, play
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
 
-
-EXPIRED = 401
-"""Status of a server that does not accept the key, or not any more."""
-
 MAX_STREAM = 4 * MAX_REPLY
 """Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
 
 BREATH = 50
-"""Pieces of a reply between two that let other tasks run; each takes some 50 µs."""
+"""Pieces of a reply between two that let other tasks run."""
 
-SMALL_PIECE = 16
-"""Bytes; a model's token is larger, with what a stream has around it."""
+EXPIRED = 401
+"""Status of a server that does not accept the key, or not any more."""
 
-MAX_SMALL_PIECES = 100_000
-"""Pieces of a reply that may be smaller on average: 5 s of the processor."""
+Received = tuple[int, Headers, bytes]
+"""(status, headers, body) of a reply."""
 
 
-def post(
+async def ask_server(
     server: Server,
     path: str,
-    body: bytes | Sequence[bytes],
-    request: Request,
+    body: bytes = b"",
+    request: Request | None = None,
     streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
-) -> Awaitable[dict[str, Any]]:
-    """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
+) -> dict[str, Any]:
+    """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
+
+    Cancelling closes the connection.
 
     Args:
         server: the server.
         path: below its base URL.
-        body: the request as the server takes it, or its pieces.
+        body: the request as the server takes it.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
         streaming: how the protocol streams; a server may do so although it is not asked to. None =
@@ -66,45 +64,18 @@ def post(
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
             stream is cut or reports an error. It has the text so far.
     """
-    pieces = (body,) if isinstance(body, bytes) else body
-    return _send(server, "POST", path, pieces, request, streaming, on_delta)
-
-
-def _ignore(_: Delta) -> None:
-    """Ignores the pieces of a stream that no view shows."""
-
-
-async def get(server: Server, path: str) -> dict[str, Any]:
-    """Sends a GET and returns the JSON object of the reply; cancelling closes the connection.
-
-    Raises:
-        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
-    """
-    return await _send(server, "GET", path, ())
-
-
-async def _send(
-    server: Server,
-    method: str,
-    path: str,
-    body: Sequence[bytes],
-    request: Request | None = None,
-    streaming: Streaming | None = None,
-    on_delta: OnDelta | None = None,
-) -> dict[str, Any]:
     try:
-        return await _send_and_read(server, method, path, body, request, streaming, on_delta)
+        return await _ask_and_read(server, path, body, request, streaming, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
 
 
-async def _send_and_read(
+async def _ask_and_read(
     server: Server,
-    method: str,
     path: str,
-    body: Sequence[bytes],
+    body: bytes,
     request: Request | None,
     streaming: Streaming | None,
     on_delta: OnDelta | None,
@@ -114,10 +85,10 @@ async def _send_and_read(
         received = await _play(server, log.recorded, log, streaming, on_delta)
     else:
         server = await fill_in_key(server)
-        received = await _receive(server, method, path, body, log, streaming, on_delta)
+        received = await _receive(server, path, body, log, streaming, on_delta)
         if received[0] == EXPIRED and server.info.key_command:
             server = await fill_in_key(forget_key(server))
-            received = await _receive(server, method, path, body, log, streaming, on_delta)
+            received = await _receive(server, path, body, log, streaming, on_delta)
     status, headers, reply = received
     try:
         return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
@@ -131,8 +102,8 @@ async def _play(
     log: WireLog,
     streaming: Streaming | None,
     on_delta: OnDelta | None,
-) -> tuple[int, Headers, bytes]:
-    """Plays a recorded reply; returns (status, headers, body)."""
+) -> Received:
+    """Plays a recorded reply."""
     async with aclosing(play(recorded, log)) as played:
         if not recorded.status:
             await anext(played, b"")
@@ -142,26 +113,53 @@ async def _play(
 
 async def _receive(
     server: Server,
-    method: str,
     path: str,
-    body: Sequence[bytes],
+    body: bytes,
     log: WireLog,
     streaming: Streaming | None,
     on_delta: OnDelta | None,
-) -> tuple[int, Headers, bytes]:
-    """Sends one request; returns (status, headers, body)."""
+) -> Received:
+    """Sends one request and receives its reply."""
     log.begin()
+    loop = await find_loop()
+    async with loop.slots:
+        try:
+            response = await loop.send(server, path, body)
+        except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
+            raise log.fail(make_connection_error(server, error)) from None
+        try:
+            status, headers = response.status_code, list_headers(response)
+            log.start(status, headers)
+            limit = MAX_STREAM if on_delta else MAX_REPLY
+            pieces = _bound(server, read_body(response), limit, log)
+            return status, headers, await _read(server, pieces, status, streaming, on_delta)
+        finally:
+            await response.aclose()
+
+
+async def _bound(
+    server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
+) -> AsyncGenerator[bytes, None]:
+    """Yields the pieces of a reply, and notes them.
+
+    Raises:
+        ProviderError: the connection breaks, or the reply is too large.
+    """
+    size = number = 0
     try:
-        opened = await open_reply(server, method, path, body)
+        async for piece in pieces:
+            size += len(piece)
+            number += 1
+            if number % BREATH == 0:  # many may have arrived at once
+                await asyncio.sleep(0)
+            if size > limit:
+                raise _too_large(limit)
+            log.add(piece)
+            yield piece
     except ProviderError as error:
         raise log.fail(error) from None
-    try:
-        log.start(opened.status, opened.headers)
-        pieces = _Bounded(server, opened.body, MAX_STREAM if on_delta else MAX_REPLY, log)
-        reply = await _read(server, pieces, opened.status, streaming, on_delta)
-    finally:
-        await opened.close()
-    return opened.status, opened.headers, reply
+    except Exception as error:
+        raise log.fail(make_connection_error(server, error)) from None
 
 
 async def _read(
@@ -174,17 +172,21 @@ async def _read(
     """Returns the body of a reply, or the body that a whole reply would have."""
     if streaming is None or not 200 <= status < 300:
         return _check_size(b"".join([piece async for piece in pieces]))
-    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
     if on_delta is None:
         reply = b"".join([piece async for piece in pieces])
         if not is_stream(reply):
             return _check_size(reply)
         pieces = _once(reply)
+    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
     try:
         return _check_size(await stream.read(pieces))
     except ProviderError as error:
         error.partial_text = stream.partial_text
         raise
+
+
+def _ignore(_: Delta) -> None:
+    """Ignores the pieces of a stream that no view shows."""
 
 
 def _check_size(reply: bytes) -> bytes:
@@ -200,46 +202,6 @@ def _check_size(reply: bytes) -> bytes:
 
 async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
     yield reply
-
-
-class _Bounded:
-    """The pieces of a reply, of at most so many bytes; other tasks run between them."""
-
-    def __init__(
-        self, server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
-    ) -> None:
-        self._server = server
-        self._pieces = pieces
-        self._limit = limit
-        self._log = log
-        self._size = 0
-        self._number = 0
-
-    def __aiter__(self) -> _Bounded:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._number and self._number % BREATH == 0:
-            await self._let_others_run()
-        try:
-            piece = await anext(self._pieces)
-        except StopAsyncIteration:
-            raise
-        except Exception as error:  # SSL raises more than httpx.HTTPError
-            raise self._log.fail(make_connection_error(self._server, error)) from None
-        self._size += len(piece)
-        self._number += 1
-        if self._size > self._limit:
-            raise self._log.fail(_too_large(self._limit))
-        self._log.add(piece)
-        return piece
-
-    async def _let_others_run(self) -> None:
-        """Suspends: pieces that have already arrived are read without ever doing so."""
-        await asyncio.sleep(0)
-        if self._size < self._number * SMALL_PIECE and self._number > MAX_SMALL_PIECES:
-            many = ProviderError("server", "the reply arrived in too many tiny pieces")
-            raise self._log.fail(many)
 
 
 def _too_large(limit: int) -> ProviderError:

@@ -40,12 +40,12 @@ async def models(server: Server) -> tuple[str, ...]:
     Raises:
         ProviderError: it is unreachable, refuses, has no listing or takes too long.
     """
-    from axe_nb.providers.http import get
+    from axe_nb.providers.http import ask_server
 
     server = await fill_in_key(server)  # which takes as long as its command does
     try:
         async with asyncio.timeout(SECONDS):
-            data = await get(server, server.info.models_path)
+            data = await ask_server(server, server.info.models_path)
     except TimeoutError:
         message = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
         raise ProviderError("timeout", message) from None

@@ -15,12 +15,14 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Us
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
+from axe_nb.providers.assembly import Deltas, append_text, check_parts
 from axe_nb.providers.connections import show_server
+from axe_nb.providers.decoders import NDJSONDecoder
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
-from axe_nb.providers.ollama_stream import STREAMING
+from axe_nb.providers.history import encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
+from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import for_ollama
 
 PATH = "/api/chat"
@@ -89,7 +91,7 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -109,14 +111,9 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         **({"options": options} if options else {}),
         **({"format": dict(request.output)} if request.output is not None else {}),
     }
-    system = {"role": "system", "content": request.system}
-    head = dump(system) if request.system.strip() else b""
-    older, recent = write_messages(request, "ollama", encode)
-    return wire.envelope(fields, wire.function_tools(request.tools), [head, older, *recent])
-
-
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    messages = [*system, *encode_messages(request, encode)]
+    return wire.write_body(fields, [*map(wire.encode_function, request.tools)], messages)
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -156,6 +153,65 @@ def check(request: Request, response: Response) -> None:
         )
 
 
+class OllamaAssembly:
+    """The lines of one reply; the last one has `done: true`."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._top: dict[str, Any] = {}
+        self._message: dict[str, Any] | None = None
+        self._calls: list[dict[str, Any]] = []
+
+    def end(self) -> None:
+        """Notes the end mark of another protocol, which means nothing here."""
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds a line."""
+        self._top.update(data)
+        message = data.get("message")
+        if isinstance(message, dict):
+            self._message = self._message or {}
+            for key, value in message.items():
+                self._add_value(self._message, key, value)
+        if data.get("done"):
+            self.is_complete = self.has_ended = True
+
+    def _add_value(self, message: dict[str, Any], key: str, value: object) -> None:
+        if key == "tool_calls":
+            self._add_calls(value)
+        elif key in ("content", "thinking") and isinstance(value, str):
+            append_text(message, key, value)
+            self._deltas.add(value, "text" if key == "content" else "reasoning")
+        elif value is not None:
+            message[key] = value
+
+    def _add_calls(self, value: object) -> None:
+        for call in wire.tables(value, "tool_calls"):
+            check_parts(len(self._calls) + 1)
+            function = wire.table(call.get("function"))
+            self._deltas.begin_call(len(self._calls), function.get("name"))
+            if arguments := function.get("arguments"):
+                text = arguments if isinstance(arguments, str) else dump(arguments).decode()
+                self._deltas.add(text, "arguments", len(self._calls))
+            self._calls.append(call)
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has."""
+        if self._message is None:
+            return self._top
+        calls = {"tool_calls": self._calls} if self._calls else {}
+        return {**self._top, "message": {**self._message, **calls}}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True},),
+    decoder=NDJSONDecoder,
+    assembly=OllamaAssembly,
+)
+
+
 @dataclass(frozen=True)
 class Ollama:
     """The server at one URL; only a proxy before it needs a key."""
@@ -170,7 +226,7 @@ class Ollama:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        response = await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
         check(request, response)
         return response
 

@@ -5,7 +5,6 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,18 +15,23 @@ from axe_nb.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import server_tools, wire
+from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts, settle
 from axe_nb.providers.connections import show_server
+from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import write_messages
-from axe_nb.providers.openai_stream import STREAMING
-from axe_nb.providers.output_schema import make_strict
+from axe_nb.providers.history import encode_messages
+from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
+from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import for_chat
 
 PATH = "/v1/chat/completions"
 
-REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+REASONING_TEXTS = ("reasoning_content", "reasoning")
+"""Keys of a message with reasoning as text; some servers send it under both."""
+
+REASONING = (*REASONING_TEXTS, "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
 
 FILTERED = "content_filter"
@@ -35,9 +39,6 @@ FILTERED = "content_filter"
 
 MALFORMED = "function_call_filter"
 """Beginning of Gemini's finish reason for a call that it could not read."""
-
-_USER, _ASSISTANT = b'{"role":"user"', b'{"role":"assistant"'
-"""Beginnings of messages as they are written; no text has them, as quotes are escaped there."""
 
 SIGNED = "extra_content"
 """Key with Gemini's signature of a call; the server rejects the call without it."""
@@ -99,7 +100,7 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
     ]
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -110,7 +111,10 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     own = params.pop("stream_options", None)  # refused in requests for whole replies
     fields = {"model": request.model, **params, **streaming}
     if request.output is not None:
-        fields["response_format"] = _encode_output(request.output)
+        fields["response_format"] = {
+            "type": "json_schema",
+            "json_schema": name_form(request.output),
+        }
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
@@ -118,58 +122,34 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
         fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
     if "stream_options" in streaming:
         fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
-    system = {"role": "system", "content": request.system}
-    head = dump(system) if request.system.strip() else b""
-    older, recent = write_messages(request, "openai", encode, _join_turns)
-    messages = [head, older, *_merge_users(recent)]
-    return wire.envelope(fields, wire.function_tools(request.tools or past), messages)
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    messages = [*system, *_merge_users(encode_messages(request, encode))]
+    return wire.write_body(fields, [*map(wire.encode_function, request.tools or past)], messages)
 
 
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
-
-
-def _join_turns(messages: Iterable[bytes]) -> bytes:
-    return b",".join(_merge_users(messages))
-
-
-def _merge_users(messages: Iterable[bytes]) -> list[bytes]:
+def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merges consecutive messages of the user's: templates of many models refuse them.
 
     They follow one another where an empty answer is left out, and after pictures of results.
     """
-    messages = [written for written in messages if written]
-    if not any(written.startswith(_USER) for written in messages[1:]):
-        return messages
-    merged: list[bytes] = []
-    for written in messages:
-        before = merged[-1] if merged and written.startswith(_USER) else b""
-        # what a server wants back in the assistant's messages may look like anything
-        at = -1 if before.startswith(_ASSISTANT) else before.rfind(_USER)
-        if at < 0:
-            merged.append(written)
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if merged and message["role"] == "user" == merged[-1]["role"]:
+            content = _join_contents([merged[-1]["content"], message["content"]])
+            merged[-1] = {"role": "user", "content": content}
         else:
-            merged[-1] = before[:at] + _merge_two(before[at:], written)
+            merged.append(message)
     return merged
 
 
-def _merge_two(first: bytes, second: bytes) -> bytes:
-    contents = [json.loads(message)["content"] for message in (first, second)]
+def _join_contents(contents: Sequence[Any]) -> Any:
     if all(isinstance(content, str) for content in contents):
-        return dump({"role": "user", "content": "\n\n".join(filter(None, contents))})
-    parts = [
+        return "\n\n".join(filter(None, contents))
+    return [
         part
         for content in contents
         for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
     ]
-    return dump({"role": "user", "content": parts})
-
-
-def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
-    strict = make_strict(schema)
-    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
-    return {"type": "json_schema", "json_schema": form}
 
 
 def _make_params(request: Request) -> dict[str, Any]:
@@ -302,6 +282,227 @@ def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"openai": kept} if kept else {}
 
 
+@dataclass
+class _Call:
+    """A tool call that is arriving."""
+
+    number: int
+    """Position of the call in the reply."""
+    entry: dict[str, Any] = field(default_factory=dict)
+    function: dict[str, Any] = field(default_factory=dict)
+    last: str = ""
+    """The last piece of its arguments that is not blank."""
+
+    def is_another(self, id: object, name: str, arguments: object) -> bool:
+        """True if a piece under this call's index begins another call.
+
+        Some servers number all calls 0; they repeat the name, or send another id with it.
+        """
+        if not name or (id and id == self.entry.get("id")):
+            return False
+        if id and self.entry.get("id"):
+            return True
+        if name != self.function.get("name", name):
+            return bool(self.last)
+        starts = isinstance(arguments, dict) or wire.text(arguments).lstrip().startswith("{")
+        return self.last.endswith("}") and starts
+
+    def is_whole(self) -> bool:
+        """True if its arguments are a JSON object, and so not cut."""
+        try:
+            return isinstance(wire.loads_part(settle(self.function.get("arguments", ""))), dict)
+        except ValueError:
+            return False
+
+    def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
+        """Adds a piece; returns its part of the arguments."""
+        own = self.entry.get("id")
+        self.entry.update((key, value) for key, value in piece.items() if value is not None)
+        if own:
+            self.entry["id"] = own
+        name, known = wire.text(function.get("name")), wire.text(self.function.get("name"))
+        if name and name != known:
+            # in pieces, or each time with what has arrived before
+            self.function["name"] = name if name.startswith(known) else known + name
+        return self._add_arguments(function.get("arguments"))
+
+    def _add_arguments(self, arguments: object) -> str:
+        if arguments is None or arguments == "":
+            return ""
+        if not isinstance(arguments, str):
+            arguments = dump(arguments).decode()
+        append_text(self.function, "arguments", arguments)
+        self.last = arguments.strip() or self.last
+        return arguments
+
+
+LISTED = ("annotations", "executed_tools")
+"""Keys of lists whose entries arrive in several chunks."""
+
+
+class OpenAIAssembly:
+    """The first choice of a streamed reply."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._top: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}
+        self._usage: object = None
+        self._stop: object = None
+        self._calls: list[_Call] = []
+        self._by_index: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    def end(self) -> None:
+        """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
+
+        Some servers give a reason only where they cut an answer (vllm-mlx), or never. But gateways
+        also send the mark behind an answer that broke off on its way to them: an empty one, or one
+        with half a call, is not complete. Half a text cannot be told from a whole one.
+        """
+        self.has_ended = True
+        self.is_complete = self.is_complete or self._holds_answer()
+
+    def _holds_answer(self) -> bool:
+        """True if something has been said or called, and no call is cut."""
+        says = any(settle(self._message.get(key)) for key in ("content", "refusal"))
+        return (says or bool(self._calls)) and all(call.is_whole() for call in self._calls)
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds a chunk."""
+        self._top.update(data)
+        if "usage" in data or "x_groq" in data:
+            self._add_usage(data)
+        for choice in wire.tables(data.get("choices"), "choices"):
+            index, first = choice.get("index"), self._choice.get("index")
+            if index == first or index is None or first is None:
+                self._add_choice(choice)
+
+    def _add_usage(self, entry: dict[str, Any]) -> None:
+        """Keeps the latest usage; some servers have it in the choice, or under `x_groq`."""
+        if usage := entry.get("usage") or wire.table(entry.get("x_groq")).get("usage"):
+            self._usage = usage
+
+    def _add_choice(self, choice: dict[str, Any]) -> None:
+        if choice.get("error"):
+            raise error_in_reply(choice, self._deltas.secrets)
+        self._choice.update(choice)
+        if "usage" in choice:
+            self._add_usage(choice)
+        delta = choice.get("delta") or (not self._message and choice.get("message"))
+        if isinstance(delta, dict):
+            for key, value in delta.items():
+                if value is not None:
+                    self._add_value(key, value, delta)
+        if stop := choice.get("finish_reason"):
+            self._stop = stop
+            self.is_complete = True
+
+    def _add_value(self, key: str, value: object, delta: dict[str, Any]) -> None:
+        message = self._message
+        if key == "content":
+            self._add_content(value)
+        elif key == "tool_calls":
+            self._add_calls(value)
+        elif key in REASONING_TEXTS and isinstance(value, str):
+            append_text(message, key, value)
+            if not any(delta.get(other) for other in REASONING_TEXTS[: REASONING_TEXTS.index(key)]):
+                self._deltas.add(value, "reasoning")
+        elif key == "reasoning_details" and isinstance(value, list):
+            self._add_details(
+                value, is_shown=not any(delta.get(other) for other in REASONING_TEXTS)
+            )
+        elif key == "refusal" and isinstance(value, str):
+            append_text(message, key, value)
+        elif key in LISTED and isinstance(value, list):
+            held = message.setdefault(key, [])
+            check_parts(len(held) + len(value))
+            held += value
+        else:
+            message[key] = value
+
+    def _add_content(self, value: object) -> None:
+        held = self._message.get("content")
+        if isinstance(value, str) and not isinstance(held, list):
+            if value or held is None:
+                append_text(self._message, "content", value)
+                self._deltas.add(value)
+            return
+        if not isinstance(held, list):
+            before = {"type": "text", "text": held} if held else None
+            held = self._message["content"] = [before] if before else []
+        said = [{"type": "text", "text": value}] if isinstance(value, str) else value
+        for part in wire.tables(said, "content"):
+            add_part(held, part)
+            self._deltas.add(wire.text(part.get("text")))
+            for thought in wire.tables(part.get("thinking"), "thinking"):
+                self._deltas.add(wire.text(thought.get("text")), "reasoning")
+
+    def _add_details(self, value: list[Any], *, is_shown: bool) -> None:
+        held = self._message.setdefault("reasoning_details", [])
+        for detail in wire.tables(value, "reasoning_details"):
+            add_part(held, detail)
+            if is_shown:
+                thought = wire.text(detail.get("text")) or wire.text(detail.get("summary"))
+                self._deltas.add(thought, "reasoning")
+
+    def _add_calls(self, value: object) -> None:
+        for piece in wire.tables(value, "tool_calls"):
+            function = wire.table(piece.get("function"))
+            call = self._find_call(piece, function)
+            if isinstance(id := piece.get("id"), str):
+                self._by_id[id] = call
+            known = call.function.get("name")
+            arguments = call.add(piece, function)
+            if call.function.get("name") != known:
+                self._deltas.begin_call(call.number, call.function["name"])
+            if arguments:
+                self._deltas.add(arguments, "arguments", call.number)
+
+    def _find_call(self, piece: dict[str, Any], function: dict[str, Any]) -> _Call:
+        """Returns the call that a piece belongs to: by its index or id, or else the last one."""
+        index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
+        arguments = function.get("arguments")
+        if isinstance(index, int) or (isinstance(index, str) and index):
+            call = self._by_index.get(index)
+            if call is None or call.is_another(id, name, arguments):
+                call = self._by_index[index] = self._begin_call()
+            return call
+        if isinstance(id, str) and id in self._by_id and not name:
+            return self._by_id[id]
+        same = [call for call in self._calls[-1:] if not id or call.entry.get("id") in (None, id)]
+        # a piece without an index continues the last call, unless it names a tool
+        return same[0] if same and not (name and same[0].function) else self._begin_call()
+
+    def _begin_call(self) -> _Call:
+        check_parts(len(self._calls) + 1)
+        call = _Call(len(self._calls))
+        self._calls.append(call)
+        return call
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has."""
+        message = dict(self._message)
+        if self._calls:
+            message["tool_calls"] = [
+                {**call.entry, "function": call.function} for call in self._calls
+            ]
+        choice = {**self._choice, "message": message, "finish_reason": self._stop}
+        choice.pop("delta", None)
+        choices = [choice] if self._choice else []
+        return {**self._top, "choices": choices, "usage": self._usage}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True, "stream_options": {"include_usage": True}}, {"stream": True}),
+    decoder=SSEDecoder,
+    assembly=OpenAIAssembly,
+)
+
+
 @dataclass(frozen=True)
 class OpenAI:
     """The API at one URL, with one key."""
@@ -314,7 +515,7 @@ class OpenAI:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = OpenAI

@@ -65,6 +65,12 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     return _rebuild(schema, make_strict)
 
 
+def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the form of an answer for OpenAI's APIs, in strict mode if they can enforce it."""
+    strict = make_strict(schema)
+    return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
+
+
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the schema for Anthropic; None if it cannot be expressed there.
 

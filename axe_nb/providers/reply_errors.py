@@ -23,7 +23,9 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
+    MAX_SEARCHED,
     classify,
+    counts_answer,
     find_code,
     find_message,
     find_parameter,
@@ -31,8 +33,9 @@ from axe_nb.providers.error_bodies import (
     find_written,
     is_failed_call,
     is_quota,
+    is_too_long,
+    refuses_pictures,
 )
-from axe_nb.providers.error_words import MAX_SEARCHED, counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
 from axe_nb.redaction import MASK, redact
@@ -233,7 +236,8 @@ def _make_status_error(
         message = f"{phrase}: {first}" if first else phrase
     category, is_retryable = classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
-    wait = _parse_wait(headers)
+    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
+    wait = _parse_retry_after(headers.get("retry-after", "")) if wait is None else wait
     error = ProviderError(
         category,
         message,
@@ -322,12 +326,6 @@ def _format_location(location: str) -> str:
         return "another URL"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path or "another URL"
-
-
-def _parse_wait(headers: Headers) -> float | None:
-    """Parses the seconds to wait that the headers give; None if they give none."""
-    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
-    return _parse_retry_after(headers.get("retry-after", "")) if wait is None else wait
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:

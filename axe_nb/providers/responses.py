@@ -12,18 +12,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage, dump
+from axe_nb.messages import (
+    DeltaKind,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    dump,
+)
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
+from axe_nb.providers.assembly import Deltas, check_parts
 from axe_nb.providers.connections import show_server
+from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
-from axe_nb.providers.history import write_messages
-from axe_nb.providers.output_schema import make_strict
+from axe_nb.providers.history import encode_messages
+from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.providers.reply_errors import missing_part, refusal
-from axe_nb.providers.responses_stream import BETWEEN, STREAMING, read_message, read_thought
+from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
+from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.providers.thinking import for_responses
 
 PATH = "/v1/responses"
@@ -131,7 +143,7 @@ def _match_calls(
     return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
 
 
-def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its instructions.
 
     Args:
@@ -147,20 +159,15 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     if request.output is not None:
         fields["text"] = {
             **wire.table(params.get("text")),
-            "format": _encode_output(request.output),
+            "format": {"type": "json_schema", **name_form(request.output)},
         }
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "name": request.must_call}
-    tools = wire.write_tools(request.tools or past, "responses", _encode_tool)
-    older, recent = write_messages(request, "responses", encode)
-    return wire.envelope(fields, tools, [older, *recent], key="input")
-
-
-body = wire.join_body(write_body)
-"""Like `write_body`, but returns the body in one piece."""
+    tools = list(map(_encode_tool, request.tools or past))
+    return wire.write_body(fields, tools, encode_messages(request, encode), key="input")
 
 
 def _make_params(request: Request) -> dict[str, Any]:
@@ -186,13 +193,6 @@ def _make_params(request: Request) -> dict[str, Any]:
         own = own if isinstance(own, (list, tuple)) else (own,)
         params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))
     return params
-
-
-def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
-    strict = make_strict(schema)
-    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
-    return {"type": "json_schema", **form}
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -309,6 +309,141 @@ def _is_special(item: Mapping[str, Any]) -> bool:
             return isinstance(kind, str)
 
 
+BETWEEN = "\n\n"
+"""Separates the texts of several messages in one reply, and parts of a summary."""
+
+
+def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the text of a message, and the model's reason for declining; each may be empty."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content, ""
+    parts = wire.tables(content, "content")
+    said = (wire.text(part.get("text")) for part in parts if part.get("type") == "output_text")
+    declined = (wire.text(part.get("refusal")) for part in parts if part.get("type") == "refusal")
+    return "".join(said), "".join(declined).strip()
+
+
+def read_thought(item: Mapping[str, Any]) -> str:
+    """Returns the summary of an item of reasoning, or its text where a server sends that instead.
+
+    Other items have none.
+    """
+    if item.get("type") != "reasoning":
+        return ""
+    parts = wire.tables(item.get("summary"), "summary") or wire.tables(
+        item.get("content"), "content"
+    )
+    return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
+
+
+class ResponsesAssembly:
+    """The items of a streamed reply: whole ones of the last event, else of their own."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        self.has_ended = False
+        self._deltas = deltas
+        self._response: dict[str, Any] = {}
+        self._items: dict[object, dict[str, Any]] = {}
+        """Position in the reply, or id → item, from its first event on."""
+        self._whole: set[object] = set()
+        """Those that have arrived to their end."""
+        self._calls: dict[object, int] = {}
+        """The same → position among the calls, once the call has begun."""
+        self._shown: set[object] = set()
+        """Items of which a piece has been passed on."""
+        self._last: dict[str, object] = {}
+        """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
+
+    def end(self) -> None:
+        """Notes the end mark of another protocol: an answer without its last event is not whole."""
+        self.has_ended = True
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds an event; unknown ones are ignored."""
+        key: object = data.get("output_index")
+        if not isinstance(key, int):
+            key = wire.text(data.get("item_id") or wire.table(data.get("item")).get("id"))
+        match data.get("type", name):
+            case "response.output_text.delta":
+                self._show(key, "text", data.get("delta"))
+            case "response.function_call_arguments.delta":
+                self._show(key, "arguments", data.get("delta"))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._show(key, "reasoning", data.get("delta"))
+            case "response.reasoning_summary_part.added" if "reasoning" in self._last:
+                self._last["reasoning"] = None
+            case "response.output_item.added":
+                self._begin(key, wire.table(data.get("item")))
+            case "response.output_item.done":
+                self._finish(key, wire.table(data.get("item")))
+            case "response.completed" | "response.incomplete":
+                self._response = wire.table(data.get("response"))
+                self.is_complete = self.has_ended = True
+            case "response.failed":
+                raise self._make_error(wire.table(data.get("response")))
+
+    def _make_error(self, response: dict[str, Any]) -> ProviderError:
+        if response.get("error"):
+            return error_in_reply(response, self._deltas.secrets)
+        return missing_part("answer (status failed)", response)
+
+    def _begin(self, key: object, item: dict[str, Any]) -> None:
+        if key not in self._items:
+            check_parts(len(self._items) + 1)
+        self._items[key] = item
+        if item.get("type") == "function_call" and key not in self._calls:
+            self._calls[key] = len(self._calls)
+            self._deltas.begin_call(self._calls[key], item.get("name"))
+
+    def _finish(self, key: object, item: dict[str, Any]) -> None:
+        """Keeps a whole item; a server may have sent no pieces of it."""
+        self._begin(key, item)
+        self._whole.add(key)
+        if key in self._shown:
+            return
+        match item.get("type"):
+            case "function_call":
+                self._show(key, "arguments", item.get("arguments"))
+            case "message":
+                self._show(key, "text", read_message(item)[0])
+            case "reasoning":
+                self._show(key, "reasoning", read_thought(item))
+
+    def _show(self, key: object, kind: DeltaKind, piece: object) -> None:
+        if not isinstance(piece, str) or not piece:
+            return
+        self._shown.add(key)
+        if kind == "arguments":
+            if key in self._calls:
+                self._deltas.add(piece, kind, self._calls[key])
+            return
+        if self._last.get(kind, key) != key:
+            self._deltas.add(BETWEEN, kind)
+        self._last[kind] = key
+        self._deltas.add(piece, kind)
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has; some servers leave its items out of it.
+
+        Raises:
+            ProviderError: so has this one, and an item is not whole: a call could lack arguments.
+        """
+        if self._response.get("output") or not self._items:
+            return self._response
+        if self._items.keys() - self._whole:
+            raise missing_part("whole answer", self._response)
+        return {**self._response, "output": [*self._items.values()]}
+
+
+STREAMING = Streaming(
+    fields=({"stream": True},),
+    decoder=SSEDecoder,
+    assembly=ResponsesAssembly,
+)
+
+
 @dataclass(frozen=True)
 class Responses:
     """The API at one URL, with one key."""
@@ -321,7 +456,7 @@ class Responses:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = Responses

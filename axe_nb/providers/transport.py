@@ -1,247 +1,310 @@
-"""A transport for httpx over asyncio, with connections that are kept for the next request.
+"""httpx's clients as models' servers need them: their connections, proxies and certificates.
 
-httpx's own looks at all its connections for each request (4 ms with 1000 at once), and does not
-tell if a connection broke before any byte of the reply. aiohttp's session would do, but takes
-longer to import than httpx does, and makes SSL contexts for plain http too.
+httpx's own pool looks at all its connections for each request (1000 at once take 9 s), and does not
+tell if a connection was closed before any byte of the reply. So each transport of httpx has one
+connection here, and a list keeps those that are idle.
 Imported on first use, as httpx is.
-Source: D-8, D-23, D-25, D-70; goals.md "one tool-call turn", "new process to first answer".
+Source: D-23, D-25, D-74.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import re
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from importlib.util import find_spec
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from axe_nb.providers.connect import connect, make_proxy_error
-from axe_nb.providers.http1 import Reply, format_head
-from axe_nb.providers.routes import Route, find_route
-from axe_nb.providers.tcp import ClosedBeforeReply, Connection
+from axe_nb.providers.secrets import mask_query
 
 IDLE_SECONDS = 60.0
+"""Time after which a kept connection is not used any more."""
 
-PROXY_LOGIN = 407
-"""The status of a proxy that wants a login."""
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
+"""Variables that a client depends on; under CGI, HTTP_PROXY is a header of the request."""
 
-Timeouts = Mapping[str, float | None]
-"""httpx's `connect` and `read`: seconds of silence; None = no limit."""
+PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Seconds before the first probe of a silent connection and between two, and their number: a
+router on the way would forget a connection that is silent while the model thinks."""
+
+SOCKET_OPTIONS = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in PROBES.items()
+        if hasattr(socket, name)
+    ),
+]
 
 
-Place = tuple[object, Route]
-"""The requests that may share a connection: those with one `pool` in their extensions."""
+class QuietURL(httpx.URL):
+    """A URL whose keys in the query are not in its text: httpx logs the URL of each request."""
+
+    def __str__(self) -> str:
+        address, mark, query = super().__str__().partition("?")
+        return f"{address}{mark}{mask_query(query)}"
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """The connections of one event loop, to all servers. Bodies of requests are sent whole."""
+class SetupError(httpx.TransportError):
+    """The environment or the settings name a proxy or certificates that cannot be used."""
 
-    def __init__(self, max_open: int) -> None:
-        """Creates a transport.
+
+class _Connection:
+    """One of httpx's transports, which has at most one connection."""
+
+    def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
+        self.transport = transport
+        self.until = 0.0
+        """The end of its time if it is idle."""
+        self.has_received = False
+        """True once a byte of the reply to its latest request has arrived."""
+        self._stream: Any = None
+        """Its bytes, as httpcore has them; None as long as there is no reply."""
+
+    def watch(self, stream: Any) -> None:
+        """Notes from now on if a byte has arrived."""
+        if stream is self._stream:
+            return
+        self._stream, read = stream, stream.read
+
+        async def read_and_note(max_bytes: int, timeout: float | None = None) -> bytes:
+            data: bytes = await read(max_bytes, timeout)
+            self.has_received = self.has_received or bool(data)
+            return data
+
+        stream.read = read_and_note
+
+    def is_usable(self) -> bool:
+        """True if the server has neither closed the idle connection nor sent anything."""
+        return not self._stream.get_extra_info("is_readable")
+
+
+class FreeList(httpx.AsyncBaseTransport):
+    """The connections to one server; idle ones are kept for later requests."""
+
+    def __init__(
+        self, make: Callable[[], httpx.AsyncHTTPTransport], lists: list[FreeList], most: int
+    ) -> None:
+        """Creates an empty list.
 
         Args:
-            max_open: number of connections above which none is kept for later requests.
+            make: makes a transport.
+            lists: all lists of the event loop, which share the limit.
+            most: number of connections above which the oldest idle one is closed for a new one.
         """
-        self._max_open = max_open
-        self._open: set[Connection] = set()
-        self._connecting = 0
-        self._idle: dict[Place, dict[Connection, None]] = {}
+        self._make = make
+        self._lists = lists
+        self._most = most
+        self._busy = 0
+        self._idle: deque[_Connection] = deque()
         """The most recently used last."""
-        self._by_age: dict[Connection, tuple[float, Place]] = {}
-        """The idle connections, with the end of their time; the oldest first."""
-        self._timer: asyncio.TimerHandle | None = None
-        """Closes those whose time is over; one for all, as each request would need one."""
+        lists.append(self)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived.
 
-        Raises:
-            httpx.TransportError: there is no reply.
-        """
-        route = find_route(request.url)
-        reply = await self.exchange(
-            (request.extensions.get("pool"), route),
-            _format_head(request, route),
-            [await request.aread()],
-            request.extensions.get("timeout", {}),
-        )
-        return httpx.Response(
-            reply.status,
-            headers=reply.headers,
-            stream=reply,
-            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reply.reason},
-        )
-
-    async def exchange(
-        self, place: Place, head: bytes, body: Sequence[bytes], timeouts: Timeouts
-    ) -> Body:
-        """Sends a request and returns the reply once its headers have arrived; it must be closed.
-
         It is sent once more if a connection that was used before turns out to be closed before
         any byte of the reply: the server closed it for having been idle (D-23).
-
-        Args:
-            place: whose connections may carry it, and the way to the server.
-            head: the request up to its body.
-            body: its body, in pieces.
-            timeouts: how long the connection, and the server, may be silent.
-
-        Raises:
-            httpx.TransportError: there is no reply.
         """
-        used = self._take_idle(place)
-        if used is not None:
-            try:
-                return await self._send(used, place, head, body, timeouts)
-            except ClosedBeforeReply:
-                pass
-        fresh = await self._connect(place[1], timeouts.get("connect"))
-        return await self._send(fresh, place, head, body, timeouts)
-
-    async def _connect(self, route: Route, seconds: float | None) -> Connection:
-        """Returns a new connection; the idle one that is the oldest of all makes room for it."""
-        self._connecting += 1
+        self._busy += 1
         try:
-            if self._by_age and len(self._open) + self._connecting > self._max_open:
-                self._close(next(iter(self._by_age)))
-                await asyncio.sleep(0)  # the loop closes sockets in its next turn
-            connection = await connect(route, seconds)
-        finally:
-            self._connecting -= 1
-        connection.when_lost = self._close
-        self._open.add(connection)
-        return connection
-
-    async def _send(
-        self,
-        connection: Connection,
-        place: Place,
-        head: bytes,
-        body: Sequence[bytes],
-        timeouts: Timeouts,
-    ) -> Body:
-        seconds = timeouts.get("read")
-        try:
-            connection.send(head, body)
-            reply = await connection.read_head(seconds)
-            if reply.status == PROXY_LOGIN and is_whole_url_sent(place[1]):
-                raise make_proxy_error(reply)
+            if used := await self._take_idle():
+                try:
+                    return await self._send(used, request)
+                except (httpx.NetworkError, httpx.RemoteProtocolError):
+                    if used.has_received:
+                        raise
+            await self._make_room()
+            return await self._send(_Connection(self._make()), request)
         except BaseException:
-            self._close(connection)
+            self._busy -= 1
             raise
-        return Body(self, connection, place, seconds, reply)
 
-    def release(self, connection: Connection, place: Place) -> None:
-        """Keeps a connection for later, unless its reply was not read to the end."""
-        if not connection.is_reusable() or len(self._open) + self._connecting > self._max_open:
-            self._close(connection)
-            return
-        loop = asyncio.get_running_loop()
-        self._idle.setdefault(place, {})[connection] = None
-        self._by_age[connection] = loop.time() + IDLE_SECONDS, place
-        if self._timer is None:
-            self._timer = loop.call_later(IDLE_SECONDS, self._close_old, loop)
+    async def _send(self, connection: _Connection, request: httpx.Request) -> httpx.Response:
+        connection.has_received = False
+        try:
+            response = await connection.transport.handle_async_request(request)
+        except BaseException:
+            await connection.transport.aclose()
+            raise
+        if "network_stream" not in response.extensions:  # a mock's
+            await self.release(connection, is_whole=False)
+            return response
+        connection.watch(response.extensions["network_stream"])
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Body(response.stream, self, connection)
+        return response
 
-    def _close_old(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Closes the connections whose time is over."""
-        self._timer = None
-        for connection, (end, _) in list(self._by_age.items()):
-            if end > loop.time():
-                self._timer = loop.call_at(end, self._close_old, loop)
-                return
-            self._close(connection)
-
-    async def aclose(self) -> None:
-        """Closes all connections."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for connection in list(self._open):
-            self._close(connection)
-        await asyncio.sleep(0)  # the loop closes sockets in its next turn
-
-    def _take_idle(self, place: Place) -> Connection | None:
-        """Returns the connection that was used last, if any."""
-        while idle := self._idle.get(place):
-            connection = next(reversed(idle))
-            if connection.is_idle():
-                self._withdraw(connection)
+    async def _take_idle(self) -> _Connection | None:
+        """Returns the connection that was used last, if any can be used."""
+        now = time.monotonic()
+        while self._idle and self._idle[0].until < now:
+            await self._idle.popleft().transport.aclose()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable():
                 return connection
-            self._close(connection)
+            await connection.transport.aclose()
         return None
 
-    def _withdraw(self, connection: Connection) -> None:
-        """Makes sure that a connection is not idle."""
-        _, place = self._by_age.pop(connection, (0.0, None))
-        if place is None:
-            return
-        idle = self._idle[place]
-        del idle[connection]
-        if not idle:
-            del self._idle[place]
+    async def _make_room(self) -> None:
+        """Closes the idle connection that is the oldest of all, if there are too many."""
+        idle = [one._idle for one in self._lists if one._idle]
+        if idle and sum(one._busy + len(one._idle) for one in self._lists) > self._most:
+            oldest = min(idle, key=lambda connections: connections[0].until)
+            await oldest.popleft().transport.aclose()
 
-    def _close(self, connection: Connection) -> None:
-        self._withdraw(connection)
-        self._open.discard(connection)
-        connection.abort()
-
-
-class Body(httpx.AsyncByteStream):
-    """The body of a reply, in pieces as they arrive."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        connection: Connection,
-        place: Place,
-        seconds: float | None,
-        reply: Reply,
-    ) -> None:
-        self.status = reply.status
-        self.reason = reply.reason
-        self.headers = reply.headers
-        self._transport = transport
-        self._connection = connection
-        self._place = place
-        self._seconds = seconds
-        self._is_closed = False
-
-    def __aiter__(self) -> Body:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece = await self._connection.read(self._seconds)
-        if not piece:
-            raise StopAsyncIteration
-        return piece
-
-    def close(self) -> None:
-        """Keeps the connection for later requests, unless the body was not read to its end."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._transport.release(self._connection, self._place)
+    async def release(self, connection: _Connection, *, is_whole: bool) -> None:
+        """Keeps a connection, unless its reply was not read to the end."""
+        self._busy -= 1
+        if is_whole:
+            connection.until = time.monotonic() + IDLE_SECONDS
+            self._idle.append(connection)
+        else:
+            await connection.transport.aclose()
 
     async def aclose(self) -> None:
-        self.close()
+        """Closes the idle connections."""
+        while self._idle:
+            await self._idle.pop().transport.aclose()
 
 
-def is_whole_url_sent(route: Route) -> bool:
-    """True for plain http through a proxy, which may answer in the server's place."""
-    return route.proxy is not None and route.context is None
+class _Body(httpx.AsyncByteStream):
+    """The body of a reply, at whose end its connection is free."""
+
+    def __init__(
+        self, stream: httpx.AsyncByteStream, owner: FreeList, connection: _Connection
+    ) -> None:
+        self._stream = stream
+        self._owner = owner
+        self._connection = connection
+        self._is_whole = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield piece
+        self._is_whole = True
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            await self._owner.release(self._connection, is_whole=self._is_whole)
 
 
-def _format_head(request: httpx.Request, route: Route) -> bytes:
-    headers = request.headers.raw
-    if any(name.lower() == b"transfer-encoding" for name, _ in headers):
-        raise httpx.LocalProtocolError("a request is sent whole, not in parts")
-    return write_head(request.method, request.url, headers, route)
+def read_variables() -> tuple[str | None, ...]:
+    """Returns the values of `VARIABLES` as they are now."""
+    return tuple(map(os.environ.get, VARIABLES))
 
 
-def write_head(
-    method: str, url: httpx.URL, headers: Iterable[tuple[bytes, bytes]], route: Route
-) -> bytes:
-    """Returns a request up to its body; a proxy for plain http gets the whole URL."""
-    target = url.raw_path
-    if is_whole_url_sent(route):
-        target = b"http://" + url.netloc + target
-        headers = [*headers, *route.proxy_login]
-    return format_head(b"%b %b HTTP/1.1" % (method.encode(), target), headers)
+def make_client(
+    url: httpx.URL, certificates: tuple[str, str], lists: list[FreeList], most: int
+) -> httpx.AsyncClient:
+    """Returns a client for one server, with the proxy that the environment names now.
+
+    Args:
+        url: the server's base URL.
+        certificates: its `ca_file` and `client_cert`.
+        lists: as in `FreeList`.
+        most: as in `FreeList`.
+
+    Raises:
+        SetupError: the proxy or the certificates cannot be used.
+    """
+    proxy = find_proxy(url)
+    trusted = read_variables()[: len(CERTIFICATES)]
+    if proxy is not None and proxy.url.scheme == "https":
+        proxy.ssl_context = make_context(trusted)
+    is_secret = url.scheme == "https"
+    context = make_context(trusted, certificates) if is_secret else _make_empty_context()
+
+    def make() -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=1, keepalive_expiry=None)
+        return httpx.AsyncHTTPTransport(
+            context, limits=limits, proxy=proxy, socket_options=SOCKET_OPTIONS
+        )
+
+    return httpx.AsyncClient(
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none is kept
+        headers={"user-agent": "axe-nb"},
+        transport=FreeList(make, lists, most),
+    )
+
+
+def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
+    """Returns the proxy for a server, as the environment and the system's settings say.
+
+    Raises:
+        SetupError: the proxy cannot be used; the message does not show its login.
+    """
+    proxies = getproxies()
+    given = proxies.get(url.scheme) or proxies.get("all")
+    host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]
+    names = (host, f"[{host}]") if ":" in host else (host, f"{host}:{port}")
+    if not given or any(proxy_bypass(name) for name in names):
+        return None
+    address = given if "://" in given else f"http://{given}"
+    # what follows a `/` of a password would be taken for the path, and the rest for host and port
+    _, *path = re.split(r"[/?#]", address.partition("://")[2])
+    if any("@" in part for part in path):
+        raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
+    try:
+        proxy = httpx.Proxy(address)
+    except (httpx.InvalidURL, ValueError):
+        raise SetupError(
+            "the proxy in the environment is not a valid http, https or socks5 URL"
+        ) from None
+    if not proxy.url.host:
+        raise SetupError("the proxy in the environment has no host")
+    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise SetupError("a SOCKS proxy needs one more package: pip install 'httpx[socks]'")
+    return proxy
+
+
+@lru_cache(maxsize=1)
+def _make_empty_context() -> ssl.SSLContext:
+    """Returns the SSL context of plain http, which is never used; httpx would read certificates."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@lru_cache(maxsize=4)
+def make_context(
+    trusted: tuple[str | None, ...], certificates: tuple[str, str] = ("", "")
+) -> ssl.SSLContext:
+    """Returns an SSL context with the certificates that the environment names, else certifi's.
+
+    One costs 20 ms: there is one for all servers without certificates of their own.
+
+    Args:
+        trusted: what the environment says of the certificates to trust.
+        certificates: the `ca_file` to trust instead, and the `client_cert` to present.
+
+    Raises:
+        SetupError: the certificates cannot be read.
+    """
+    ca_file, client_cert = certificates
+    try:
+        if ca_file:
+            context = ssl.create_default_context(cafile=ca_file)
+        else:
+            context = httpx.create_ssl_context()
+    except (ImportError, OSError, ValueError) as error:
+        of = f" of ca_file {ca_file}" if ca_file else ""
+        raise SetupError(f"cannot read the certificates to trust{of}: {error}") from error
+    try:
+        if client_cert:
+            context.load_cert_chain(client_cert, password="")  # it never asks for one
+    except (OSError, ValueError) as error:
+        raise SetupError(f"cannot read client_cert {client_cert}: {error}") from error
+    return context

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -194,12 +194,8 @@ def list_past_tools(request: Request) -> Sequence[ToolSpec]:
     return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
-def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
-    """Encodes tools for OpenAI and Ollama (A-3.1, A-4.1)."""
-    return write_tools(specs, "function", _encode_function)
-
-
-def _encode_function(spec: ToolSpec) -> dict[str, Any]:
+def encode_function(spec: ToolSpec) -> dict[str, Any]:
+    """Encodes a tool for OpenAI and Ollama (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
     function = {
@@ -226,67 +222,37 @@ def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
     for result in results:
         if result.pictures:
             name = f" of {tool_name(result.name)}" if result.name else ""
-            parts += [f"\n\nShown by the result{name}:", *_on_lines(result.pictures)]
+            parts.append(f"\n\nShown by the result{name}:")
+            for picture in result.pictures:
+                parts += ["\n", picture]
     if not parts:
         return None
     text, pictures = join_parts(parts)
     return Message("user", text.lstrip("\n"), pictures=pictures)
 
 
-def _on_lines(pictures: Iterable[Picture]) -> Iterator[str | Picture]:
-    for picture in pictures:
-        yield "\n"
-        yield picture
-
-
-def write_tools(
-    specs: Iterable[ToolSpec], protocol: str, encode: Callable[[ToolSpec], Mapping[str, Any]]
-) -> list[bytes]:
-    """Encodes each tool as JSON, once."""
-    return [spec.wire.get(protocol) or _write_once(spec, protocol, encode) for spec in specs]
-
-
-def _write_once(
-    spec: ToolSpec, protocol: str, encode: Callable[[ToolSpec], Mapping[str, Any]]
-) -> bytes:
-    written = spec.wire[protocol] = dump(encode(spec))
-    return written
-
-
-def envelope(
+def write_body(
     fields: Mapping[str, Any],
-    tools: Iterable[bytes],
-    messages: Iterable[bytes],
+    tools: Sequence[Mapping[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
-) -> list[bytes]:
-    """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
-
-    It stays in pieces, because joining a long conversation takes as long as sending it.
+) -> bytes:
+    """Writes the body of a request, without `tools` if there are none (A-2.3).
 
     Args:
         fields: all others.
-        tools: each as JSON.
-        messages: the same.
+        tools: the tools.
+        messages: the messages.
         key: that of the messages.
 
     Raises:
         ProviderError: a field cannot be encoded as JSON.
     """
     try:
-        head = dump(fields)
+        return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             "bad_request",
             f"params cannot be sent as JSON: {error}",
             hint="fix `[params]` in the agent",
         ) from None
-    listed = b",".join(tools)
-    offered = b',"tools":[' + listed + b"]" if listed else b""
-    start = b'%b%b,"%b":[' % (head[:-1], offered, key.encode())
-    pieces = [piece for message in messages if message for piece in (b",", message)]
-    return [start, *pieces[1:], b"]}"]
-
-
-def join_body(write: Callable[..., list[bytes]]) -> Callable[..., bytes]:
-    """Returns a function that takes the same as one that writes a body, and joins its pieces."""
-    return lambda *given: b"".join(write(*given))

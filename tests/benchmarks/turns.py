@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from axe_nb.messages import Message, Request, ToolCall, ToolResult, WireCache
+from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect, secrets_of
@@ -105,10 +105,10 @@ async def took(send: Send, request: Request, number: int) -> tuple[float, float]
 async def chain(send: Send) -> float:
     """Seconds of one turn of a conversation of fifty."""
     requests = [conversation(turn) for turn in range(1, CHAIN + 1)]
-    grown, wire = requests[-1].messages, WireCache()
+    grown = requests[-1].messages
     began = time.perf_counter()
     for request in requests:
-        await send(replace(request, messages=grown[: len(request.messages)], wire=wire))
+        await send(replace(request, messages=grown[: len(request.messages)]))
     return (time.perf_counter() - began) / CHAIN
 
 

@@ -40,19 +40,18 @@ def watching() -> Iterator[None]:
     seen: dict[bytes, tuple[str, Request]] = {}
     with pytest.MonkeyPatch.context() as patch:
         for name, module in MODULES.items():
-            for encoder in ("body", "write_body"):
-                patch.setattr(module, encoder, _listen(name, getattr(module, encoder), seen))
+            patch.setattr(module, "body", _listen(name, module.body, seen))
         yield
     for body, (name, request) in seen.items():
         takes(name, _without_params(json.loads(body), request))
 
 
 def _listen(
-    name: str, encode: Callable[..., Any], seen: dict[bytes, tuple[str, Request]]
-) -> Callable[..., Any]:
-    def listening(request: Request, *more: Any) -> Any:
+    name: str, encode: Callable[..., bytes], seen: dict[bytes, tuple[str, Request]]
+) -> Callable[..., bytes]:
+    def listening(request: Request, *more: Any) -> bytes:
         body = encode(request, *more)
-        seen[body if isinstance(body, bytes) else b"".join(body)] = name, request
+        seen[body] = name, request
         return body
 
     return listening

@@ -12,7 +12,7 @@ from typing import Any
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, Response
 from axe_nb.provider_table import PROTOCOLS
-from axe_nb.providers import anthropic_stream, ollama_stream, openai_stream, responses_stream
+from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.providers.streamed_reply import StreamedReply
@@ -26,10 +26,10 @@ from tests.providers.dialects import (
 )
 
 STREAMINGS = {
-    "anthropic": anthropic_stream.STREAMING,
-    "openai": openai_stream.STREAMING,
-    "responses": responses_stream.STREAMING,
-    "ollama": ollama_stream.STREAMING,
+    "anthropic": anthropic.STREAMING,
+    "openai": openai.STREAMING,
+    "responses": responses.STREAMING,
+    "ollama": ollama.STREAMING,
 }
 
 

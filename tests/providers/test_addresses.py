@@ -126,7 +126,6 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("transport", ["", "httpx"])
 @pytest.mark.parametrize(("given", "sent"), QUERIES.values(), ids=QUERIES)
 @pytest.mark.parametrize(
     ("protocol", "path", "chat", "models"),
@@ -138,13 +137,12 @@ QUERIES = {
     ],
 )
 def test_every_request_has_the_query_of_the_base_url(
-    protocol: str, path: str, chat: str, models: str, given: str, sent: str, transport: str,
+    protocol: str, path: str, chat: str, models: str, given: str, sent: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     body = BY_NAME[protocol].reply("hello", (), BY_NAME[protocol].done)
     listed = {"data": [{"id": "m"}], "models": [{"name": "m"}]}
     with raw_server(always(reply(json.dumps({**body, **listed}).encode()))) as server_:
-        monkeypatch.setenv("AXE_NB_HTTP", transport)
         monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", f"{server_.url}{path}?{given}")
         agent = Agent("a", f"{protocol}/m")
         assert axe_nb.run(agent, "hi").text == "hello"

@@ -1,4 +1,4 @@
-"""`ca_file` and `client_cert` of a server, over both transports."""
+"""`ca_file` and `client_cert` of a server."""
 
 from __future__ import annotations
 
@@ -45,11 +45,6 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, *_: object) -> None:
         """Says nothing."""
-
-
-@pytest.fixture(params=["", "httpx"], ids=["own", "httpx"], autouse=True)
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", request.param)
 
 
 @pytest.fixture

