@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
 
-from axe_nb.engine.money import CHARACTERS
+from axe_nb.engine.links import CHARACTERS
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.outcome import GridRun
 from axe_nb.maps.batch import Asking, Batch
