@@ -243,11 +243,9 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
             f"{quote(saved)} is not a run id of the history",
             hint=f"run ids are numbers; to load a file with this name, write ./{saved}",
         )
-    from axe_nb.grids.saved import is_grid
+    from axe_nb.grids.grid import Grid, is_grid
 
     if is_grid(saved):
-        from axe_nb.grids.grid import Grid
-
         return Grid.load(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
 

@@ -32,7 +32,7 @@ def make_line(display: bool) -> Line:
     if not display or is_inside():
         return NoLine()
     if is_notebook():
-        from axe_nb.cell_display.progress_line import find_line
+        from axe_nb.cell_display.table import find_line
 
         return find_line()
     if sys.stderr is None or not sys.stderr.isatty():

@@ -35,8 +35,8 @@ from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
     from axe_nb.diffs.run_diff import RunDiff
-    from axe_nb.inspection.sent import SentRequest
-    from axe_nb.undo import UndoneFiles
+    from axe_nb.session.undo import UndoneFiles
+    from axe_nb.views.request import SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -205,7 +205,7 @@ class RunResult:
         Raises:
             ConfigError: there is no request at that place.
         """
-        from axe_nb.inspection.sent import find_request
+        from axe_nb.views.request import find_request
 
         return find_request(self, place, protocol)
 
@@ -267,7 +267,7 @@ class RunResult:
         Raises:
             ConfigError: this is the result of a child, or the kept files cannot be read.
         """
-        from axe_nb.undo import undo
+        from axe_nb.session.undo import undo
 
         return undo(self, force=force, dry=dry)
 

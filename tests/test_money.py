@@ -16,8 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
-from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.price_table import PriceTable
+from axe_nb.agents.config import Config, PriceTable, config_path
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
@@ -29,8 +28,8 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
-from axe_nb.views.cost import format_cost
-from axe_nb.views.transcript import as_text
+from axe_nb.views.rows import format_cost
+from axe_nb.views.text import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
 from tests.protocols import PROTOCOLS, provider_of
 from tests.wire.replay import Replay

@@ -16,7 +16,7 @@ from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
-from axe_nb.views.middle import draft_line
+from axe_nb.views.rows import draft_line
 from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import ask_session
 from tests.providers.openai_2026 import OWN, THOUGHTS, OpenAI, at_own_address, settings

@@ -1,85 +1,68 @@
-"""The answer of a run while it is being written, rendered as at the end and sent as changes.
+"""The answer of a run while it is being written, rendered as at the end.
 
-Source: product.md "Notebook"; goals.md "streaming".
+Source: product.md "Notebook", "Models can do more than text"; goals.md "streaming".
 """
 
 from __future__ import annotations
 
 import json
+import re
+from html import escape
 from typing import Any
 
 from axe_nb.events import DataForm
 from axe_nb.text import clean, plural
-from axe_nb.views import excerpts
-from axe_nb.views.data_table import format_data
-from axe_nb.views.growing import GrowingMarkdown, difference
-from axe_nb.views.growing_data import read_beginning
-from axe_nb.views.outline import ANSWER
-from axe_nb.views.sources import format_sources
+from axe_nb.views.html import format_data, format_sources
+from axe_nb.views.markdown import render_blocks
+from axe_nb.views.rows import ANSWER, cut_end, indent_json
 from axe_nb.views.tree import Node, TurnNode
 
 PACE = 50_000
-"""Characters that may be parsed again each second: a long list or table grows in larger steps."""
+"""Characters that may be rendered each second: a long answer grows in larger steps."""
 
 END = 500
 """Characters shown from the end of an answer that is too long to show in full."""
 
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"', re.DOTALL)
+
+CLOSERS = {"{": "}", "[": "]"}
+
 
 class LiveAnswer:
-    """The answer above a live tree.
-
-    The browser joins pieces of HTML, so each update names the state that it applies to. A piece at
-    another place could mean something else there.
-    """
+    """The answer above a live tree."""
 
     def __init__(self, root: Node) -> None:
         self._root = root
-        self._markdown = GrowingMarkdown()
-        self._blocks: list[str] = []
-        """HTML of the answer's blocks."""
+        self.blocks: list[str] = []
+        """HTML of the answer's blocks, and of what stands for the rest of a long one."""
         self._seen: tuple[object, ...] = ()
         """The turn, its attempt and the size of its text when last read."""
-        self._state = 0
-        """Number of the latest state."""
-        self._rest = ["", ""]
-        """The number of characters that are left out, and the end of the text."""
+        self._text, self._rendered = "", list[str]()
+        """The text that was rendered last, and its blocks."""
         self._next_at = 0.0
+
+    @property
+    def is_earlier(self) -> bool:
+        """True if it was said before the calls that go on now."""
+        turn = _find_turn(self._root)
+        return self._root.result is None and turn is not None and not turn.is_last
 
     def owes(self, now: float) -> bool:
         """True if there is something new to show and an update is due."""
         return now >= self._next_at and self._look() != self._seen
 
-    def update(self, now: float, *, is_over: bool = False) -> dict[str, Any]:
-        """The update from the last state to the current one.
+    def update(self, now: float, *, is_over: bool = False) -> None:
+        """Brings the blocks up to date.
 
         Args:
             now: seconds since the run began.
             is_over: True for the last update, which is never put off.
         """
-        before, old = self._state, self._blocks
-        turn = _find_turn(self._root)
-        seen = self._look()
-        if seen != self._seen and (is_over or now >= self._next_at or not _is_written(turn)):
+        turn, seen = _find_turn(self._root), self._look()
+        is_written = turn is not None and turn.draft is not None
+        if seen != self._seen and (is_over or now >= self._next_at or not is_written):
             self._seen = seen
-            self._state += 1
             self._next_at = now + self._read(turn) / PACE
-        return self._format(before, *difference(old, self._blocks))
-
-    def whole(self) -> dict[str, Any]:
-        """The update from nothing to the last state."""
-        return self._format(0, 0, 0, self._blocks)
-
-    def _format(self, before: int, kept: int, size: int, html: list[str]) -> dict[str, Any]:
-        turn = _find_turn(self._root)
-        return {
-            "before": before,
-            "state": self._state,
-            "kept": kept,
-            "size": size,
-            "html": html,
-            "rest": self._rest,
-            "is_earlier": self._root.result is None and turn is not None and not turn.is_last,
-        }
 
     def _look(self) -> tuple[object, ...]:
         if self._root.result:
@@ -93,58 +76,51 @@ class LiveAnswer:
         )
 
     def _read(self, turn: TurnNode | None) -> int:
-        """Parses the answer again; returns the number of characters parsed."""
-        draft = turn.draft if turn and not self._root.result else None
+        """Renders the answer; returns the number of characters that this took."""
+        result = self._root.result
+        draft = turn.draft if turn and not result else None
         whole = "" if draft else self._root.text
         size = draft.text.size if draft else len(whole)
         text = draft.text.show_beginning(ANSWER) if draft else whole[:ANSWER]
-        self._rest = ["", ""]
+        rest = list[str]()
         if size > ANSWER:
             end = draft.text.show_end(END + 1) if draft else whole[-END - 1 :]
-            self._rest = [
-                f"… {plural(size - ANSWER, 'more character')}",
-                excerpts.cut_end(end, END),
-            ]
-        form = _find_form(self._root, turn)
-        text = _open_fence(text) if form else text
-        if form and (self._root.result or not text or text[0] in "{["):
-            self._blocks = self._list_data(text, form)
-            return len(text)
-        self._markdown.update(clean(text).strip("\n"))
-        self._blocks = self._markdown.blocks
-        if self._root.result and self._root.turns and self._root.turns[-1].sources:
-            self._blocks = [*self._blocks, format_sources(self._root.turns[-1].sources)]
-        return self._markdown.parsed
-
-    def _list_data(self, text: str, form: DataForm) -> list[str]:
-        """The complete values so far, as they will look at the end; a long text is cut."""
-        if self._rest[0]:
-            return [format_data(clean(text), is_whole=False)]
-        data = read_beginning(text)
-        if form == "value" and isinstance(data, dict) and data.keys() <= {"value"}:
-            data = data.get("value")
-        if data is None and self._root.result is None:
-            return []
-        shown = excerpts.indent_json(text if data is None else json.dumps(data, ensure_ascii=False))
-        if len(shown) > ANSWER:
-            self._rest = [f"… {plural(len(shown) - ANSWER, 'more character')}", ""]
-        return [format_data(clean(shown[:ANSWER]), is_whole=len(shown) <= ANSWER)]
+            end = escape(cut_end(end, END), quote=False)
+            rest = [_format_more(size - ANSWER), f"<pre class=axe-nb-end>{end}</pre>"]
+        form: DataForm = turn.data if turn and not turn.calls else ""
+        if result:
+            form = "" if result.data is None else "object"
+        if form:
+            text = text.lstrip().removeprefix("```json").lstrip()  # a fence around JSON
+        read = 0 if text == self._text else len(text)
+        if form and (result or not text or text[0] in "{["):
+            shown = _list_data(text, form, is_whole=not rest, is_over=result is not None)
+        elif read:
+            shown = render_blocks(clean(text).strip("\n"))
+        else:
+            shown = self._rendered if text else []
+        self._text, self._rendered = text, shown
+        sources = self._root.turns[-1].sources if result and self._root.turns else ()
+        self.blocks = [*shown, *rest, *filter(None, [format_sources(sources)])]
+        return read
 
 
-def _open_fence(text: str) -> str:
-    """The text without the fence that some models put around JSON."""
-    return text.lstrip().removeprefix("```json").lstrip()
+def _list_data(text: str, form: DataForm, *, is_whole: bool, is_over: bool) -> list[str]:
+    """The complete values so far, as they will look at the end; a long text is cut."""
+    if not is_whole:
+        return [format_data(clean(text), is_whole=False)]
+    data = read_beginning(text)
+    if form == "value" and isinstance(data, dict) and data.keys() <= {"value"}:
+        data = data.get("value")
+    if data is None and not is_over:
+        return []
+    shown = indent_json(text if data is None else json.dumps(data, ensure_ascii=False))
+    more = [_format_more(len(shown) - ANSWER)] if len(shown) > ANSWER else []
+    return [format_data(clean(shown[:ANSWER]), is_whole=not more), *more]
 
 
-def _find_form(root: Node, turn: TurnNode | None) -> DataForm:
-    """The form of the answer; for a finished run, that of its data."""
-    if root.result:
-        return "" if root.result.data is None else "object"
-    return turn.data if turn and not turn.calls else ""
-
-
-def _is_written(turn: TurnNode | None) -> bool:
-    return turn is not None and turn.draft is not None
+def _format_more(count: int) -> str:
+    return f"<p>… {plural(count, 'more character')}</p>"
 
 
 def _find_turn(root: Node) -> TurnNode | None:
@@ -153,3 +129,38 @@ def _find_turn(root: Node) -> TurnNode | None:
         if turn.text or (turn.draft and turn.draft.text.size):
             return turn
     return None
+
+
+def read_beginning(text: str) -> Any:
+    """The data of a beginning of JSON: what is open is closed, what is half a value is left out.
+
+    Returns:
+        None if nothing is complete yet, or the text is not JSON.
+    """
+    open_now, end, depth = list[str](), 0, 0
+    is_key = False
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        if token == '"':  # of a text without its end
+            break
+        if token in CLOSERS:
+            open_now.append(token)
+            is_key = token == "{"
+            continue
+        if token in "]}":
+            if open_now:
+                open_now.pop()
+        elif token in ",:":
+            is_key = token == "," and open_now[-1:] == ["{"]
+            continue
+        elif is_key or (match.end() == len(text) and token[0] != '"'):  # a number may go on
+            continue
+        end, depth = match.end(), len(open_now)
+        if token in "]}" and not depth:  # what may follow are the end of a fence, and words
+            break
+    # what was opened before `end` is still open: whatever closes moves `end`
+    closers = "".join(CLOSERS[each] for each in reversed(open_now[:depth]))
+    try:
+        return json.loads(text[:end] + closers)
+    except (ValueError, RecursionError):
+        return None

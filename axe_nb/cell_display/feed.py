@@ -1,264 +1,162 @@
-"""Updates of a growing tree for the browser: one widget, fed at most ten times a second.
+"""One widget that is fed with fragments of HTML, at most ten times a second, and its place.
 
-Source: jupyter-facts §0.4-0.7, §2.
+Source: jupyter-facts §0.4-0.7, §2; goals.md "live view".
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import os
+import secrets
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any
 
 from IPython.core.display_functions import DisplayHandle
+from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.cell_display.answer import LiveAnswer
-from axe_nb.cell_display.widget import (
-    AGAIN,
-    RATE,
-    STATIC,
-    join_bundle,
-    make_mark,
-    make_widget_class,
-    retire,
-)
 from axe_nb.messages import dump
-from axe_nb.pictures.scaled import Thumbnails
-from axe_nb.views import html
-from axe_nb.views.appearance import css_rules, define_looks
-from axe_nb.views.outline import Block, Outline
-from axe_nb.views.question import format_question
-from axe_nb.views.row import make_row
-from axe_nb.views.segments import segments_of
-from axe_nb.views.summary import progress_of
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
+from axe_nb.views.appearance import css_rules
 
-SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "stop.js", "place.js")
-"""Files that make one module, in this order."""
+STATIC = Path(__file__).parent / "static"
 
-EVERY = 0.1
-"""Seconds between two updates."""
+AGAIN, RATE = 1.5, 60_000
+"""Seconds between two snapshots, and bytes a second that they may take: a large one is sent more
+rarely."""
 
-BEAT = 2.0
-"""Seconds without updates after which the browser is told that the run is still going."""
-
-TELL = 1.0
-"""Seconds between updates of the lines shown when the page is reloaded."""
-
-MAX_CHARS = 300
-"""Characters of one text in the live tree."""
-
-MAX_WHOLE = 20_000
-"""Characters of a text that can be copied."""
-
-EARLY = 0.5
+EARLY, SMALL = 0.5, 20_000
 """Seconds between two of the snapshots that show a tree to a page which is just beginning to
-listen; small ones are sent with each update."""
+listen; those of fewer bytes are sent with each update."""
 
-SMALL = 20_000
-"""Bytes of a small snapshot."""
-
-AGAIN_WHOLE = 20_000
-"""Characters of such texts that a snapshot repeats, those of the newest rows."""
-
-NOTHING: tuple[object, ...] = (None, "", [])
-"""Values of a row that are not sent; `EMPTY` in live.js has them."""
+News = dict[str, Any]
+Bundle = dict[str, str]
 
 
 class Feed:
-    """The updates of one tree that the browser receives.
+    """The updates that the browser receives of one tree or table.
 
-    Rows are sent whole, each with its version, as messages. A message may get lost, so now and
-    then all rows are sent again as one synchronised trait: without it, early content was lost in
-    ten runs of ten (jupyter-facts §2).
+    News are messages. A message may get lost, so now and then everything is sent again as one
+    synchronised trait, a snapshot: without it, early content was lost in ten runs of ten
+    (jupyter-facts §2). In the page of a Jupyter server, the output is readable HTML only, which the
+    widget covers while the kernel lives: a widget in a saved output says "model not found" once its
+    kernel is gone, whatever stands beside it.
     """
 
     def __init__(
         self,
-        root: Node,
+        take_all: Callable[[], News],
+        bundle: Bundle,
         now: float,
-        name: str,
+        *,
         place: DisplayHandle | None = None,
         stop: Callable[[], None] | None = None,
+        is_early: bool = False,
     ) -> None:
-        """Shows the tree as it is.
+        """Shows it as it is.
 
         Args:
-            root: the tree.
-            now: seconds since the first run of the display began.
-            name: the expression that gives the result, once it is there.
+            take_all: returns everything.
+            bundle: the readable output.
+            now: seconds, by a clock that does not go back.
             place: the display to show it in; None = a new one.
-            stop: stops the run, if the reader may; called when the kernel is free to listen.
+            stop: stops what is shown, if the reader may; called when the kernel is free to listen.
+            is_early: if True, snapshots are frequent while `now` is below AGAIN.
         """
-        self.next_at = now + EVERY
-        """Time of the next update; like all times here, in seconds since the run began."""
-        self._root = root
-        self._outline = Outline(root, max_chars=MAX_CHARS)
-        self._rows: dict[str, dict[str, Any]] = {}
-        self._wholes: dict[str, _Wholes] = {}
-        """Key of a row → the texts that the row cuts."""
-        self._thumbnails = Thumbnails()
-        self._answer = LiveAnswer(root)
+        self._take_all, self._is_early = take_all, is_early
         self._number = 0
-        self._snapshot_at = now
         self._is_stale = False
-        """True if an update was sent that no snapshot contains."""
+        """True if news were sent that no snapshot contains."""
         self._bytes = 0
-        self._update_rows({thing.key: thing for thing in rows_of(root)})
-        self._answer.update(now)
-        self._name = name
-        self._told_at = self._sent_at = now
-        self._mark = make_mark()
+        self._snapshot_at = now
+        self.mark = _make_mark()
         self._widget = _load_widget_class()(
-            snapshot=self._take_snapshot(root.key, now), mark=self._mark, can_stop=stop is not None
+            snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )
         if stop is not None:
             self._widget.on_msg(partial(_hear, stop))
-        first, metadata = join_bundle(self._widget, self._describe(now))
-        self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
+        data, metadata = ({}, {}) if self.mark else self._widget._repr_mimebundle_()
+        first = {**data, **self._add_mark(bundle)}
+        if place:
+            place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+        self.place: DisplayHandle = place or display(  # type: ignore[no-untyped-call]
             first, metadata=metadata, raw=True, display_id=True
         )
         """The display."""
-        if place:
-            place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
-
-    def update(self, changed: Mapping[str, TreeNode], newest: str, now: float) -> None:
-        """Sends the changed rows; all rows if a snapshot is due, and at the end.
-
-        Args:
-            changed: by key of the row.
-            newest: key of the row to mark; empty = the run is over.
-            now: seconds since the run began.
-        """
-        rows = self._update_rows(changed)
-        answer = self._answer.update(now, is_over=not newest)
-        self.next_at = max(now, self.next_at) + EVERY
-        self._sent_at = now
-        self._is_stale = True
-        with contextlib.suppress(Exception):  # errors of a front end must not affect the run
-            if newest:
-                self._tell(now)
-            if not newest or self._is_snapshot_due(now):
-                self._widget.snapshot = self._take_snapshot(newest, now)
-                return
-            wholes = self._list_wholes(0)
-            self._widget.send(
-                {"now": now, "newest": newest, "rows": rows, "answer": answer, "wholes": wholes}
-            )
-
-    def beat(self, newest: str, now: float) -> None:
-        """Tells the browser that the run is still going, after BEAT seconds without updates."""
-        with contextlib.suppress(Exception):
-            self._tell(now)
-            if now - self._sent_at >= BEAT:
-                self._sent_at = now
-                self._widget.send({"now": now, "newest": newest, "rows": [], "answer": None})
 
     def is_due(self, now: float) -> bool:
-        """True if a snapshot is due, or a part of the answer that was put off."""
-        return self._is_snapshot_due(now) or self._answer.owes(now)
-
-    def _is_snapshot_due(self, now: float) -> bool:
+        """True if it is time for a snapshot."""
         wait = max(AGAIN, self._bytes / RATE)
-        if now < AGAIN:
+        if self._is_early and now < AGAIN:
             wait = EARLY if self._bytes > SMALL else 0
         return self._is_stale and now - self._snapshot_at >= wait
 
-    def close(self) -> None:
-        """Closes the widget; something else is in its place by then."""
-        self._widget.close()
+    def send(self, news: News, now: float, *, is_last: bool = False) -> None:
+        """Sends news; everything, if a snapshot is due, and at the end."""
+        self._number += 1
+        self._is_stale |= bool(news.get("rows") or news.get("parts"))
+        with contextlib.suppress(Exception):  # errors of a front end must not affect the run
+            if is_last or self.is_due(now):
+                self._widget.snapshot = self._pack(now)
+            else:
+                self._widget.send({"number": self._number, **news})
 
-    def retire(self) -> None:
-        """Releases the widget at the end of the run."""
-        retire(self._widget)
+    def redraw(self, bundle: Bundle) -> None:
+        """Replaces the readable output, for notebooks that are saved and pages loaded now."""
+        if self.mark:
+            with contextlib.suppress(Exception):
+                self.place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
 
-    def _describe(self, now: float) -> dict[str, str]:
-        return html.waiting(self._root, self._name, now, self._mark)
+    def close(self, bundle: Bundle | None = None) -> None:
+        """Releases the widget; the bundle takes its place, if there is not something else by then.
 
-    def _tell(self, now: float) -> None:
-        """Updates the lines below the tree, for a page that is reloaded."""
-        if self._mark and now - self._told_at >= TELL:
-            self._told_at = now
-            self.next_at += EVERY  # it is one of the ten updates
-            self.place.update(self._describe(now), raw=True)
+        The latest one is kept for pages that are reloaded: no update of the display reaches a page
+        that was loaded since the work began, but the state of an open widget does.
+        """
+        global _retired
+        if bundle is not None:
+            self.place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
+        before = self._widget
+        if self.mark and bundle is not None:
+            before, _retired = _retired, self._widget
+        if before is not None:
+            with contextlib.suppress(Exception):
+                before.close()
 
-    def _take_snapshot(self, newest: str, now: float) -> str:
-        self._snapshot_at = now
-        self._is_stale = False
-        rows = list(self._rows.values())
-        answer = self._answer.whole()
-        wholes = self._list_wholes(AGAIN_WHOLE)
-        snapshot = {
-            "now": now, "newest": newest, "rows": rows, "answer": answer, "wholes": wholes,
-        }  # fmt: skip
-        text = dump(snapshot).decode()
-        self._bytes = len(text)
+    def _pack(self, now: float) -> str:
+        text = dump({"number": self._number, **self._take_all()}).decode()
+        self._snapshot_at, self._bytes, self._is_stale = now, len(text), False
         return text
 
-    def _update_rows(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
-        """The changed rows, in the browser's format."""
-        self._number += 1
-        news = {key: self._format_row(key, thing) for key, thing in changed.items()}
-        self._rows.update(news)
-        return list(news.values())
-
-    def _list_wholes(self, size: int) -> dict[str, Any]:
-        """The texts that changed in this update, and of others as many characters as given.
-
-        A message that got lost takes its texts with it; the browser then says how much it copies.
-        """
-        listed = dict[str, Any]()
-        for key, (number, texts) in reversed(self._wholes.items()):
-            if number != self._number:
-                size -= sum(len(text[0]) for text in texts if text)
-                if size < 0:
-                    break
-            listed[key] = [number, texts]
-        return listed
-
-    def _number_wholes(self, key: str, blocks: list[Block]) -> int:
-        """The number of the update in which the cut texts of a row were new; 0 = none are cut."""
-        texts = [_find_rest(block) if block.whole else None for block in blocks]
-        known = self._wholes.get(key)
-        if known and known[1] == texts:
-            return known[0]
-        self._wholes.pop(key, None)  # so that the newest are the last
-        if not any(texts):
-            return 0
-        self._wholes[key] = self._number, texts
-        return self._number
-
-    def _format_block(self, block: Block) -> list[Any]:
-        thumbnails = filter(None, map(self._thumbnails.find, block.pictures))
-        return [block.label, block.text, block.rest, *thumbnails]
-
-    def _format_row(self, key: str, thing: TreeNode) -> dict[str, Any]:
-        before, after = self._outline.blocks(thing)
-        over = parent_row(thing)
-        times = _find_times(thing)
-        row = {
-            **make_row(thing).to_dict(),
-            "key": key,
-            "version": self._number,
-            "times": [_round(times.started), _round(times.ended)],
-            "segments": segments_of(thing),
-            "progress": progress_of(self._root) if over is None else [],
-            "question": format_question(thing),
-            "wholes": self._number_wholes(key, [*before, *after]),
-            "before": list(map(self._format_block, before)),
-            "after": list(map(self._format_block, after)),
-        }
-        shown = {name: value for name, value in row.items() if value not in NOTHING}
-        return {**shown, "above": over.key if over else None}
+    def _add_mark(self, bundle: Bundle) -> Bundle:
+        """The bundle with the class by which the widget finds it."""
+        if not self.mark:
+            return bundle
+        return {**bundle, "text/html": f"<div class='{self.mark}'>{bundle['text/html']}</div>"}
 
 
-_Rest: TypeAlias = tuple[str, int, bool]
-"""The text that follows that of a block; the number of characters that are left out even then;
-False = it is the whole text instead."""
+_retired: Any = None
+"""The widget whose work ended last."""
 
-_Wholes: TypeAlias = tuple[int, list[_Rest | None]]
-"""The number of the update in which they were new; None = nothing is cut."""
+
+def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
+    """Returns the news of a list of fragments: its length, and those that have changed."""
+    changed = {
+        str(at): html for at, html in enumerate(parts) if at >= len(before) or before[at] != html
+    }
+    return {"size": len(parts), "parts": changed}
+
+
+def _make_mark() -> str:
+    """Returns a class by which a widget finds its place; empty = it has to be in the output.
+
+    VS Code connects to Jupyter servers, too, and has no page that could be searched.
+    """
+    shell = get_ipython()
+    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
+    is_page_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
+    return f"axe-nb-at-{secrets.token_hex(8)}" if is_page_jupyter else ""
 
 
 def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:
@@ -267,22 +165,20 @@ def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> Non
         stop()
 
 
-def _find_rest(block: Block) -> _Rest:
-    goes_on = block.whole.startswith(block.text)
-    begin = len(block.text) if goes_on else 0
-    return block.whole[begin:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0), goes_on
-
-
-def _round(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 2)
-
-
-def _find_times(thing: TreeNode) -> Times:
-    child = thing.child if isinstance(thing, CallNode) else None
-    return child.times if child else thing.times
-
-
 @cache
 def _load_widget_class() -> type[Any]:
-    css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-    return make_widget_class(SCRIPTS, css, define_looks())
+    """Makes the class; its libraries take longer to import than a run to begin."""
+    import anywidget
+    import traitlets
+
+    class Live(anywidget.AnyWidget):
+        _esm = (STATIC / "live.js").read_text("utf-8")
+        _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
+        # as text: the browser compares a trait's old and new value, which is slow for objects
+        snapshot = traitlets.Unicode().tag(sync=True)
+        # class of the element whose place it takes; empty = it has an output of its own
+        mark = traitlets.Unicode().tag(sync=True)
+        # True if the reader may stop what it shows
+        can_stop = traitlets.Bool().tag(sync=True)
+
+    return Live

@@ -1,20 +1,20 @@
-"""A table in the output of a cell, such as a grid: live while it fills, then its static twin.
+"""A table or a line in the output of a cell: live while it fills, then as it is saved.
 
-Source: product.md "Exploring"; goals.md (at most ten updates a second).
+Source: product.md "Exploring"; cluster-facts.md §6; goals.md (at most ten updates a second).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 
+from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.cell_display import view
 from axe_nb.cell_display.display import display_mode, install, is_shown, remember
-from axe_nb.cell_display.table_feed import TableFeed
+from axe_nb.cell_display.feed import Feed, News, pack_parts
 from axe_nb.session.drive import Line, NoLine
 
 SHARE = 20
@@ -22,7 +22,7 @@ SHARE = 20
 
 
 class Table:
-    """A table in the output of a cell."""
+    """A table in the output of a cell, such as a grid."""
 
     def __init__(
         self,
@@ -42,19 +42,24 @@ class Table:
         """
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
-        self._feed: TableFeed | None = None
+        self._parts: list[str] = []
+        self._feed: Feed | None = None
         self._next_at = 0.0
 
     def show(self, text: str) -> None:
-        """See `Line`."""
+        """See `Line`; sends the parts that have changed."""
         now = time.monotonic()
         if not self._is_live or now < self._next_at:
             return
-        parts = self._list_parts(text)
+        before, self._parts = self._parts, self._list(text)
         if self._feed is None:
-            self._feed = TableFeed(parts, partial(self._draw, text), now)
+            self._feed = Feed(self._take_all, self._draw(text), now)
             return  # it took what is imported on first use, not what the next one takes
-        self._feed.update(parts, partial(self._draw, text), now)
+        if self._feed.is_due(now):
+            self._feed.redraw(self._draw(text))
+        news = pack_parts(before, self._parts)
+        if news["parts"] or self._feed.is_due(now):
+            self._feed.send(news, now)
         self._next_at = now + SHARE * (time.monotonic() - now)
 
     def finish(self, text: str) -> None:
@@ -63,8 +68,50 @@ class Table:
         if self._feed is None:
             display(twin, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
         else:
-            self._feed.close(self._list_parts(text), twin)
+            # a view of the widget stays where nothing takes its place
+            self._parts = self._list(text)
+            self._feed.send({}, time.monotonic(), is_last=True)
+            self._feed.close(twin)
         remember(self._thing)
+
+    def _list(self, text: str) -> list[str]:
+        return [f"<div>{part}</div>" for part in self._list_parts(text)]
+
+    def _take_all(self) -> News:
+        return pack_parts((), self._parts)
+
+
+class CellLine:
+    """A line in the output of a cell: the progress of a map."""
+
+    def __init__(self, *, live: bool) -> None:
+        """Creates a line without output.
+
+        Args:
+            live: False = only its last state is shown, which saved notebooks are compared by.
+        """
+        self._is_live = live
+        self._place: DisplayHandle | None = None
+
+    def show(self, text: str) -> None:
+        """See `Line`."""
+        if self._is_live:
+            self.finish(text)
+
+    def finish(self, text: str) -> None:
+        """See `Line`."""
+        bundle = {"text/plain": text}
+        if self._place is not None:
+            self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+            return
+        self._place = display(bundle, raw=True, display_id=self._is_live)  # type: ignore[no-untyped-call]
+
+
+def find_line() -> Line:
+    """Returns the line for a map in this cell."""
+    shell = get_ipython()
+    wanted = display_mode(shell) if shell else "off"
+    return NoLine() if wanted == "off" else CellLine(live=view.is_live(wanted))
 
 
 def find_table(
@@ -72,10 +119,8 @@ def find_table(
 ) -> Line:
     """Returns the table for a cell; see `Table`."""
     shell = get_ipython()
-    if shell is None:
-        return NoLine()
-    wanted = display_mode(shell)
-    if wanted == "off":
+    wanted = display_mode(shell) if shell else "off"
+    if shell is None or wanted == "off":
         return NoLine()
     install(shell)  # the next cell shows the grid again
     return Table(thing, draw, list_parts, live=view.is_live(wanted))

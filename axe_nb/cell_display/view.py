@@ -10,20 +10,18 @@ import contextlib
 import importlib.util
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from IPython.core.display_functions import DisplayHandle
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.cell_display.feed import EVERY, Feed
-from axe_nb.events import Event, TextDelta
+from axe_nb.cell_display.live_tree import LiveTree
+from axe_nb.events import Event
 from axe_nb.results import RunResult
 from axe_nb.views import html
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, TreeNode, TurnNode, add_run, new_group, row_of
 
 
 def is_live(wanted: str = "") -> bool:
@@ -46,109 +44,6 @@ def is_live(wanted: str = "") -> bool:
         return wanted == "live"
     # headless runners do not allow input; pytest's mark is inherited by its kernels
     return bool(getattr(kernel, "_allow_stdin", False)) and "PYTEST_VERSION" not in os.environ
-
-
-class LiveTree:
-    """The tree of a display while its runs are going; a second run makes it a group of runs."""
-
-    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
-        self._name = name
-        self._stop = stop
-        self._transcripts: list[Transcript] = []
-        self._group: Node | None = None
-        self._changed: dict[str, TreeNode] = {}
-        """Key of a row → its node, for the rows that have changed since the last update."""
-        self._newest = ""
-        """Key of the row of the last event."""
-        self._begins = False
-        """True if a reply has begun to arrive since the last update."""
-        self._feed: Feed | None = None
-        self._replaced: Feed | None = None
-        """The feed of the only run, until the group takes its place."""
-        self._place: DisplayHandle | None = None
-        self._began = time.monotonic()
-
-    @property
-    def now(self) -> float:
-        return time.monotonic() - self._began
-
-    @property
-    def root(self) -> Node | None:
-        """The tree on display: the only run, or the group; None = no run has begun."""
-        return self._group or (self._transcripts[0].root if self._transcripts else None)
-
-    def apply(self, transcript: Transcript, event: Event) -> None:
-        """Notes an event; the first one displays the tree, that of a second run a group."""
-        changed = transcript.apply(event, self.now)
-        self.note(changed)
-        if isinstance(event, TextDelta):
-            self._begins |= any(_begins_to_write(thing) for thing in changed)
-            return
-        if not any(transcript is known for known in self._transcripts) and transcript.root:
-            self._add(transcript)
-        if self._feed is None and self.root:
-            self._feed = Feed(self.root, self.now, self._name, self._place, self._stop)
-            self._place = self._feed.place
-        if self._replaced:
-            self._replaced.close()
-            self._replaced = None
-
-    def note(self, changed: Iterable[TreeNode]) -> None:
-        """Notes the nodes to send next."""
-        for thing in changed:
-            row = row_of(thing)
-            self._changed[row.key] = row
-            self._newest = row.key
-        if self._group:
-            self._changed[self._group.key] = self._group
-
-    def _add(self, transcript: Transcript) -> None:
-        self._transcripts.append(transcript)
-        if len(self._transcripts) == 1:
-            return
-        joining = [transcript]
-        if self._group is None:
-            self._group = new_group()
-            self._group.times.started = 0.0
-            joining = self._transcripts
-            self._changed.clear()
-            self._feed, self._replaced = None, self._feed
-        for one in joining:
-            one.join(add_run(self._group))
-        assert transcript.root
-        self.note([transcript.root])
-
-    def tick(self) -> None:
-        """Sends the changes, if the last update is long enough ago."""
-        now, feed = self.now, self._feed
-        for transcript in self._transcripts:
-            self.note(transcript.tick(now))
-        # what begins to be written is shown at once, and the next update comes the later for it
-        early = EVERY if self._begins else 0.0
-        if feed is None or now < feed.next_at - early:
-            return
-        if not (self._changed or feed.is_due(now)):
-            feed.beat(self._newest, now)
-        else:
-            feed.update(self._changed, self._newest, now)
-            self._changed.clear()
-            self._begins = False
-
-    def close(self, bundle: dict[str, str]) -> None:
-        """Replaces the tree with the bundle, and releases the widget."""
-        feed, self._feed = self._feed, None
-        if feed is not None:
-            feed.update(self._changed, "", self.now)
-            self._changed.clear()
-        if self._place is not None:
-            self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
-        if feed is not None:
-            feed.retire()
-
-
-def _begins_to_write(thing: TreeNode) -> bool:
-    """True for a turn whose last piece is the first one of its part."""
-    return isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins
 
 
 class CellDisplay:

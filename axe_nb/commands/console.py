@@ -13,7 +13,6 @@ from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.events import Event
-from axe_nb.inspection.sent import preview_request
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
@@ -22,9 +21,9 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
-from axe_nb.views.middle import draft_line, find_wait
-from axe_nb.views.shown import TreeFilter, show_run
-from axe_nb.views.transcript import Transcript
+from axe_nb.views.request import preview_request
+from axe_nb.views.rows import draft_line, find_wait
+from axe_nb.views.transcript import Transcript, TreeFilter, show_run
 
 LEAST_ROOM = 20
 """Columns of a terminal below which the status line shows nothing of what is written."""

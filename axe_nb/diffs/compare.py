@@ -3,39 +3,107 @@
 What follows from a change in the same step is not told again: the prompt of a child from the
 arguments of its call, the result of that call from the child's answer, the last turn from the
 answer. Texts are compared without secrets, since a saved run has none.
-Source: product.md "Runs are recordings"; D-6, D-60.
+Source: product.md "Runs are recordings"; D-6, D-59, D-60.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
 
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
-from axe_nb.diffs.change import Change, Kind, RunPair, TurnPair
-from axe_nb.diffs.likeness import (
+from axe_nb.diffs.pairing import (
     CallFacts,
     TurnFacts,
+    format_value,
     list_others,
     list_turns,
     pair_calls,
     pair_runs,
     pair_turns,
-)  # fmt: skip
-from axe_nb.diffs.texts import (
-    format_changed,
-    format_data,
-    format_earlier,
-    format_pictures,
-    format_run,
-    format_status,
-    format_values,
-)  # fmt: skip
+)
 from axe_nb.exchanges import Exchange
+from axe_nb.messages import Message, ToolSpec
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import Filter
-from axe_nb.results import RunResult, name_run
+from axe_nb.recording.find_exchange import count_earlier
+from axe_nb.redaction import Filter, redact
+from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.text import printable
+
+Kind: TypeAlias = Literal[
+    "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
+    "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
+    "answer", "data", "status", "error", "warnings",
+]  # fmt: skip
+"""The part of a run that differs. A `turn`, `call` or `run` is there on one side only."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference. Its texts are not filtered; what is shown of them has no secrets."""
+
+    place: str | None
+    """Turn of the first tree, such as `0.2/3`; None if only the second tree has it."""
+    other: str | None
+    """The same turn of the second tree; None if only the first tree has it."""
+    kind: Kind
+    agent: str
+    """The agent, else the model."""
+    tool: str = ""
+    """The tool, if it is about a call."""
+    call: int | None = None
+    """Number of the call in its run, from 1, as in places; that of the first tree if both have it.
+    """
+    before: str | None = None
+    """The text of the first tree; None if it has none."""
+    after: str | None = None
+    """The text of the second tree; None if it has none."""
+
+    def __repr__(self) -> str:
+        places = dict.fromkeys(filter(None, (self.place, self.other)))
+        of = f" of {printable(self.tool)}" if self.tool else ""
+        return redact(f"Change({self.kind}{of} at {printable(' → '.join(places))})")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPair:
+    """Two turns that belong together."""
+
+    a: Turn = field(repr=False)
+    b: Turn = field(repr=False)
+    place: str
+    other: str
+    parts: tuple[Change | RunPair, ...] = field(repr=False)
+    """Changes and child runs, in reading order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPair:
+    """Two runs that belong together."""
+
+    a: RunResult
+    b: RunResult
+    parts: tuple[Change | TurnPair | RunPair, ...] = field(repr=False)
+    """Changes, turns, and child runs of no call, in reading order."""
+
+
+def find_first(changes: Iterable[Change]) -> str | None:
+    """Returns the turn of the first change, such as `0.2/3`; None if there is none."""
+    return next((change.place or change.other for change in changes), None)
+
+
+def list_changes(pair: RunPair | TurnPair) -> Iterator[Change]:
+    """Yields the changes of a pair and of all below it, in reading order."""
+    for part in pair.parts:
+        if isinstance(part, Change):
+            yield part
+        else:
+            yield from list_changes(part)
+
 
 OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
 """Changes of a run that its caller's model is told."""
@@ -69,14 +137,10 @@ class _Step:
     other: str | None
     clean: Filter
 
-    def tell(self, kind: Kind, before: str | None, after: str | None) -> Iterator[Change]:
-        """Yields the change between two texts, if they differ."""
-        yield from self.tell_of_call(None, kind, before, after)
-
-    def tell_of_call(
-        self, call: CallFacts | None, kind: Kind, before: str | None, after: str | None
+    def tell(
+        self, kind: Kind, before: str | None, after: str | None, call: CallFacts | None = None
     ) -> Iterator[Change]:
-        """Yields the change between two texts of a call, if they differ."""
+        """Yields the change between two texts, of a call or not, if they differ."""
         clean = self.clean.text
         if before == after or (before and after and clean(before) == clean(after)):
             return
@@ -111,18 +175,13 @@ class _RunComparison:
     def _list_parts(self, is_told: bool) -> Iterator[Change | TurnPair | RunPair]:
         a, b = self._a, self._b
         yield from self._compare_inputs(is_told)
-        turns, turns_b = list_turns(a), list_turns(b)
-        at = at_b = 0
-        for i, j in [*pair_turns(turns, turns_b), (len(turns), len(turns_b))]:
-            for turn in turns[at:i]:
-                if not _is_answer(a, turn):  # told as such
-                    yield from self._step(turn, None).tell("turn", str(turn), None)
-            for turn in turns_b[at_b:j]:
-                if not _is_answer(b, turn):
-                    yield from self._step(None, turn).tell("turn", None, str(turn))
-            if i < len(turns):
-                yield self._compare_turns(turns[i], turns_b[j])
-            at, at_b = i + 1, j + 1
+        for turn, other in pair_turns(list_turns(a), list_turns(b)):
+            if turn and other:
+                yield self._compare_turns(turn, other)
+            elif turn and not _is_answer(a, turn):  # told as such
+                yield from self._step(turn, None).tell("turn", str(turn), None)
+            elif other and not _is_answer(b, other):
+                yield from self._step(None, other).tell("turn", None, str(other))
         ends = self._make_step(_last_place(a), _last_place(b))
         yield from self._compare_children(ends, None, list_others(a), list_others(b))
         if not self._is_answer_told:
@@ -189,21 +248,21 @@ class _RunComparison:
         both = list[tuple[CallFacts, CallFacts, bool]]()
         for i, one in enumerate(a):
             if i not in paired:
-                yield from step.tell_of_call(one, "call", str(one), None)
+                yield from step.tell("call", str(one), None, one)
                 continue
             other = b[paired[i]]
             if i in moved:
                 numbers = (f"call {one.number}", f"call {other.number}")
-                yield from step.tell_of_call(one, "order", *numbers)
+                yield from step.tell("order", *numbers, call=one)
             changes = [
-                *step.tell_of_call(one, "tool", one.call.name, other.call.name),
+                *step.tell("tool", one.call.name, other.call.name, one),
                 *_compare_arguments(step, one, other),
             ]
             yield from changes
             both.append((one, other, bool(changes)))
         for j, other in enumerate(b):
             if j not in paired_b:
-                yield from step.tell_of_call(other, "call", None, str(other))
+                yield from step.tell("call", None, str(other), other)
         for one, other, is_changed in both:
             is_told = is_changed and one.call.traits.delegates
             children = self._compare_children(step, one, one.children, other.children, is_told)
@@ -221,15 +280,12 @@ class _RunComparison:
         b: Sequence[RunResult],
         is_told: bool = False,
     ) -> Iterator[Change | RunPair]:
-        at = at_b = 0
-        for i, j in [*pair_runs(a, b), (len(a), len(b))]:
-            for run in a[at:i]:
-                yield from step.tell_of_call(call, "run", format_run(run), None)
-            for run in b[at_b:j]:
-                yield from step.tell_of_call(call, "run", None, format_run(run))
-            if i < len(a):
-                yield _RunComparison(a[i], b[j], self._clean).compare(is_told=is_told)
-            at, at_b = i + 1, j + 1
+        for run, other in pair_runs(a, b):
+            if run and other:
+                yield _RunComparison(run, other, self._clean).compare(is_told=is_told)
+                continue
+            before, after = (format_run(one) if one else None for one in (run, other))
+            yield from step.tell("run", before, after, call)
 
 
 def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
@@ -250,7 +306,7 @@ def _compare_ends(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
 def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
     """Yields the arguments that differ, those of the person included if a call was edited."""
     if a.call.raw or b.call.raw:
-        yield from step.tell_of_call(a, "arguments", a.given, b.given)
+        yield from step.tell("arguments", a.given, b.given, a)
         return
     ran, ran_b = (
         call.call.arguments if not call.result or call.result.edited is None else call.result.edited
@@ -259,7 +315,7 @@ def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Chan
     given, given_b = format_changed(a.call.arguments, b.call.arguments)
     if given == given_b:
         given, given_b = format_changed(ran, ran_b)
-    yield from step.tell_of_call(a, "arguments", given, given_b)
+    yield from step.tell("arguments", given, given_b, a)
 
 
 def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
@@ -270,7 +326,7 @@ def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change
             "denied" if r.is_denied else "failed" if r.is_error else "worked" for r in (one, other)
         )
         texts = [f"{word}: {text}" for word, text in zip(words, texts, strict=True)]
-    yield from step.tell_of_call(a, "result", *texts)
+    yield from step.tell("result", texts[0], texts[1], a)
     yield from _compare_pictures(
         step, a, one.pictures if one else (), other.pictures if other else ()
     )
@@ -279,7 +335,7 @@ def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change
 def _compare_pictures(
     step: _Step, call: CallFacts | None, a: Sequence[Picture], b: Sequence[Picture]
 ) -> Iterator[Change]:
-    yield from step.tell_of_call(call, "pictures", *format_pictures(a, b))
+    yield from step.tell("pictures", *format_pictures(a, b), call=call)
 
 
 def _has_new_outcome(part: Change | RunPair) -> bool:
@@ -298,3 +354,78 @@ def _is_answer(run: RunResult, turn: TurnFacts) -> bool:
 def _last_place(run: RunResult) -> str:
     numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
     return f"{run.id}/{max(numbers, default=1)}"
+
+
+def format_run(run: RunResult) -> str:
+    return f"{name_run(run.agent, run.model)}: {run.task or run.prompt}"
+
+
+def format_status(run: RunResult) -> str:
+    return f"{run.status}: {run.error}" if run.error else run.status
+
+
+def format_data(data: Any) -> str | None:
+    return None if data is None else format_value(jsonable(data), indent=2)
+
+
+def format_earlier(run: RunResult) -> str:
+    """Returns the conversation that a run continues."""
+    return "\n".join(map(_format_message, run.messages[: count_earlier(run)]))
+
+
+def _format_message(message: Message) -> str:
+    results = "\n".join(result.content for result in message.tool_results)
+    calls = (f"{call.name} {format_value(call.arguments)}" for call in message.tool_calls)
+    return "\n".join(filter(None, (f"{message.role}: {results or message.content}", *calls)))
+
+
+def format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
+    """Returns two values of a field of a request as texts, without what they have in common."""
+    match kind:
+        case "params":
+            return format_changed(a, b)
+        case "tools":
+            return _format_tools(a, b)
+        case "output":
+            return format_data(a), format_data(b)
+        case _:
+            return a, b
+
+
+def format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the entries of two objects that differ, one a line."""
+    texts = [
+        {
+            str(key): value if isinstance(value, str) else format_value(value)
+            for key, value in o.items()
+        }
+        for o in (a, b)
+    ]
+    keys = [key for key in {**texts[0], **texts[1]} if texts[0].get(key) != texts[1].get(key)]
+    before, after = ("\n".join(f"{k}: {one[k]}" for k in keys if k in one) for one in texts)
+    return before, after
+
+
+def _format_tools(a: Sequence[ToolSpec], b: Sequence[ToolSpec]) -> tuple[str, str]:
+    """Returns the tools that differ, one a line; all names if only their order does."""
+    before, after = (
+        [f"{tool.name}: {tool.description} {format_value(tool.input_schema())}" for tool in tools]
+        for tools in (a, b)
+    )
+    if sorted(before) == sorted(after):
+        return ", ".join(tool.name for tool in a), ", ".join(tool.name for tool in b)
+    return _list_new(before, after), _list_new(after, before)
+
+
+def format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, str]:
+    """Returns the pictures that differ, one a line; all of them if only their order does."""
+    before, after = (
+        [f"{picture.shown}, sha256 {picture.digest[:12]}" for picture in some] for some in (a, b)
+    )
+    if sorted(before) == sorted(after):
+        return "\n".join(before), "\n".join(after)
+    return _list_new(before, after), _list_new(after, before)
+
+
+def _list_new(lines: Sequence[str], others: Sequence[str]) -> str:
+    return "\n".join(line for line in lines if line not in others)

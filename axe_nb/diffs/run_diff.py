@@ -9,13 +9,18 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from axe_nb.conversion.libraries import make_frame
-from axe_nb.diffs.change import Change, RunPair, find_first, list_changes
-from axe_nb.diffs.compare import compare_runs
-from axe_nb.diffs.figures import SECONDS, Figure, list_figures
-from axe_nb.diffs.html import format_html
-from axe_nb.diffs.outline import Outline, describe, make_outline
-from axe_nb.diffs.path import find_path
-from axe_nb.diffs.plain_text import format_text
+from axe_nb.diffs.compare import Change, RunPair, compare_runs, find_first, list_changes
+from axe_nb.diffs.pairing import find_path
+from axe_nb.diffs.shown import (
+    SECONDS,
+    Figure,
+    Outline,
+    describe,
+    format_html,
+    format_text,
+    list_figures,
+    make_outline,
+)
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult

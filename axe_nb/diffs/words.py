@@ -1,25 +1,27 @@
 """The difference of two texts, word by word, in bounded time whatever the texts are.
 
 Lines are aligned first, then the words of changed lines. A text of one long line, as JSON often is,
-is compared by words alone.
+is compared by words alone. What is shown are the parts around what changed, as far as there is
+room.
+Source: design README.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from axe_nb.diffs.alignment import align
+from axe_nb.text import count_common
+from axe_nb.views.rows import POINTER
 
 MAX_LINES = 2_000
 """Lines between the equal beginning and end; if there are more, all of them are one change."""
 
-MAX_CHARS = 16_000
+MAX_CHARS = 8_000
 """Characters of changed lines that are compared by words; the lines after them are shown whole."""
-
-MAX_CELLS = 2_500
-"""Words or lines compared between two anchors."""
 
 LONGEST = 40
 """Characters of one word; longer ones are compared in parts."""
@@ -33,6 +35,15 @@ _WORD = re.compile(
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 _FIRST_WORD, _LAST_WORD = re.compile(r"\A[\w.,]*"), re.compile(r"[\w.,]*\Z")
+
+LEAST, CONTEXT = 200, 60
+"""Characters shown of one text, at least, and of what is the same beside a change."""
+
+MAX_SHOWN = 12
+"""Lines shown of a text that is there on one side only."""
+
+_BLANKS = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵\n"})
+"""Blanks as they are shown where nothing else changed."""
 
 PieceKind: TypeAlias = Literal["same", "gone", "new"]
 
@@ -56,38 +67,20 @@ def compare_texts(before: str, after: str) -> list[Piece]:
     """Returns the parts of two texts in order; those that are not `new` make up the first."""
     start, end = _find_equal_ends(before, after)
     old, new = before[start : len(before) - end], after[start : len(after) - end]
-    hunks = _merge(_compare_lines(old, new))
     pieces = [Piece("same", before[:start])]
-    for hunk in hunks:
+    for hunk in _merge(_compare_lines(old, new)):
         pieces += (Piece("gone", hunk.gone), Piece("new", hunk.new), Piece("same", hunk.same))
-    if end:
-        pieces.append(Piece("same", before[-end:]))
-    return list(_join(pieces))
-
-
-def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Yields the pieces without empty ones, those of one kind in one."""
-    waiting: list[Piece] = []
-    for piece in pieces:
-        if not piece.text:
-            continue
-        if waiting and waiting[0].kind != piece.kind:
-            yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
-            waiting.clear()
-        waiting.append(piece)
-    if waiting:
-        yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
+    pieces.append(Piece("same", before[len(before) - end :]))
+    whole = groupby((piece for piece in pieces if piece.text), key=lambda piece: piece.kind)
+    return [Piece(kind, "".join(piece.text for piece in some)) for kind, some in whole]
 
 
 def _find_equal_ends(before: str, after: str) -> tuple[int, int]:
     """Returns the characters that are equal at the begin and at the end, without parts of words."""
-    most = min(len(before), len(after))
-    start = _count_equal(lambda size: before[:size] == after[:size], most)
+    start = count_common(before, after)
     start -= _count(_LAST_WORD, before[max(0, start - LONGEST) : start])
-    most -= start
-    whole, whole_new = len(before), len(after)
-    end = _count_equal(lambda size: before[whole - size :] == after[whole_new - size :], most)
-    rest = whole - end
+    end = count_common(before[start:][::-1], after[start:][::-1])
+    rest = len(before) - end
     return start, end - _count(_FIRST_WORD, before[rest : rest + LONGEST])
 
 
@@ -96,18 +89,6 @@ def _count(word: re.Pattern[str], text: str) -> int:
     found = word.search(text)
     size = len(found[0]) if found else 0
     return size if size < LONGEST else 0
-
-
-def _count_equal(is_equal: Callable[[int], bool], most: int) -> int:
-    """Returns the largest size up to `most` that is equal; all smaller ones are, too."""
-    least = 0
-    while least < most:
-        size = (least + most + 1) // 2
-        if is_equal(size):
-            least = size
-        else:
-            most = size - 1
-    return least
 
 
 def _compare_lines(old: str, new: str) -> Iterator[Hunk]:
@@ -127,19 +108,14 @@ def _compare_lines(old: str, new: str) -> Iterator[Hunk]:
 
 def _find_hunks(a: Sequence[str], b: Sequence[str]) -> Iterator[Hunk]:
     """Yields the changes between two sequences of lines or words; the first may be empty."""
-
-    def weigh(i: int, j: int) -> float:
-        return (1 + len(a[i]) if a[i].strip() else 0.1) if a[i] == b[j] else 0
-
-    gone, new, same = "", "", list[str]()
-    told = told_b = 0
-    for at, at_b in [*align(a, b, weigh, MAX_CELLS), (len(a), len(b))]:
-        if at > told or at_b > told_b:
-            yield Hunk(gone, new, "".join(same))
-            gone, new, same = "".join(a[told:at]), "".join(b[told_b:at_b]), []
-        same += a[at : at + 1]
-        told, told_b = at + 1, at_b + 1
-    yield Hunk(gone, new, "".join(same))
+    gone = new = ""
+    for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
+        if kind == "equal":
+            yield Hunk(gone, new, "".join(a[first:end]))
+            gone = new = ""
+        else:
+            gone, new = "".join(a[first:end]), "".join(b[first_b:end_b])
+    yield Hunk(gone, new, "")
 
 
 def _merge(hunks: Iterable[Hunk]) -> list[Hunk]:
@@ -159,3 +135,56 @@ def _merge(hunks: Iterable[Hunk]) -> list[Hunk]:
         else:
             merged.append(hunk)
     return merged
+
+
+def reveal(piece: Piece) -> Piece:
+    """Returns a piece with its blanks shown, if it has nothing else that changed."""
+    if piece.kind == "same" or not piece.text.isspace():
+        return piece
+    return piece._replace(text=piece.text.translate(_BLANKS))
+
+
+def shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
+    """Returns the pieces that fit, and how many changed characters are left out.
+
+    Args:
+        pieces: those of two texts.
+        room: characters.
+    """
+    shown: list[Piece] = []
+    left = 0
+    for number, piece in enumerate(pieces):
+        if room <= 0:
+            left += len(piece.text) if piece.kind != "same" else 0
+            continue
+        if piece.kind == "same":
+            text = _cut_same(piece.text, number > 0, number < len(pieces) - 1)
+        else:
+            text = _cut_changed(piece.text, max(room // 2, LEAST // 2))
+            left += len(piece.text) - len(text)
+            text += "…" if len(text) < len(piece.text) else ""
+        shown.append(Piece(piece.kind, text))
+        room -= len(text)
+    return shown, left
+
+
+def _cut_same(text: str, is_after: bool, is_before: bool) -> str:
+    """Returns the text beside changes, without its middle; whole words, unless they are huge."""
+    if len(text) <= (is_after + is_before + 1) * CONTEXT:
+        return text
+    head = text[:CONTEXT] if is_after else ""
+    tail = text[-CONTEXT:] if is_before else ""
+    first, last = head.rfind(" "), tail.find(" ")
+    if first > CONTEXT // 2:
+        head = head[: first + 1]
+    if 0 <= last < CONTEXT // 2:
+        tail = tail[last:]
+    return f"{head}…{tail}"
+
+
+def _cut_changed(text: str, size: int) -> str:
+    """Returns the beginning of a text; all of it if hardly more would be left out."""
+    if len(text) <= size + POINTER:
+        size = len(text)
+    lines = text[:size].split("\n")
+    return text[:size] if len(lines) <= MAX_SHOWN + 1 else "\n".join(lines[:MAX_SHOWN])

@@ -22,9 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.context import RESOURCE
-from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, plural, quote, suggestion

@@ -35,7 +35,6 @@ from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
-from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.notebook.named_run import find_place, find_result, find_tree
 from axe_nb.notebook.option_line import read_words
 from axe_nb.pictures.picture import Illustrated
@@ -44,12 +43,13 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
+from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
-from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.cost import format_cost
-from axe_nb.views.timeline import Timeline, show_times
+from axe_nb.views.request import SentRequest, find_request
+from axe_nb.views.rows import format_cost
+from axe_nb.views.timeline import Timeline
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -198,7 +198,7 @@ def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
 
 
 def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline:
-    return show_times(find_tree(shell, chosen.run or "0"))
+    return Timeline(find_tree(shell, chosen.run or "0"))
 
 
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

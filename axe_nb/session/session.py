@@ -29,7 +29,6 @@ from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.exchanges import ASKED_NOW
-from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
@@ -47,6 +46,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
+from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
 from axe_nb.traces import find_context, with_spans

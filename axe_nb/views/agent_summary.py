@@ -1,12 +1,19 @@
-"""An agent on one page: settings, abilities, sub-agents; all tools, one a line.
+"""An agent on one page: settings, abilities, delegation graph; its card in a cell; all tools.
 
-Source: A-5.7; D-19, D-20; product.md "Notebook" (`%%axe_agent`, `%axe show`, `%axe tools`).
+Styles are those that JupyterLab keeps in an untrusted notebook, as in `views/html.py`.
+Source: A-5.7, A-E2.4; D-3, D-19, D-20, D-44; product.md "Notebook" (`%%axe_agent`, `%axe show`,
+`%axe tools`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from html import escape
+from itertools import islice
+from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.servers import names_of_servers
@@ -15,13 +22,16 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolset import assemble
+from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.model_table import tell_end
+from axe_nb.redaction import redact
 from axe_nb.text import clean, format_dollars, format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool, Verdict
+from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import text_of
-from axe_nb.views.graph import picture
+from axe_nb.views.html import PLAIN
 
 MAX_OUTPUT = 200
 """Characters of the schema of an answer."""
@@ -31,6 +41,17 @@ WIDTH = 100
 
 NAME_WIDTH, SHORTEST = 40, 20
 """Characters that names are aligned within, and that are left for a description."""
+
+CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
+
+LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
+
+GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
+
+MAX_LINES = 40
+"""Maximum number of lines; a note replaces the others."""
+
+Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
 
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
 
@@ -102,7 +123,7 @@ def list_abilities(agent: Agent) -> list[tuple[str, str]]:
 def draw_graph(agent: Agent, agents: Callable[[str], Agent]) -> str:
     """The graph of its sub-agents; empty for an agent that cannot delegate."""
     if "delegate" in {tool.effect for tool in _list_tools(agent)} or agent.sub_agents:
-        return picture(agent, agents)
+        return draw_tree(agent, agents)
     return ""
 
 
@@ -162,3 +183,137 @@ def _format_tools(
         start += f"{verdict_of(tool):<10}  " if verdict_of(tool) else ""
         about = tool.description.partition(". ")[0].rstrip(".")
         yield start + one_line(about, max(WIDTH - len(start), SHORTEST))
+
+
+def draw_tree(agent: Agent, find: Callable[[str], Agent]) -> str:
+    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked.
+
+    Args:
+        agent: the root of the picture.
+        find: name -> agent. Raises ConfigError.
+    """
+    if not agent.sub_agents_config.enabled:
+        return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
+    limit = DepthLimit(root=agent.sub_agents_config.max_depth)
+    below = _list_below(agent, _cache_finds(find), (agent.name,), limit, "")
+    deepest = _find_deepest(agent, limit)
+    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
+    if next(below, None) is not None:
+        lines.append("…  and more")
+    return "\n".join(lines)
+
+
+def _list_below(
+    agent: Agent, find: Find, path: tuple[str, ...], limit: DepthLimit, indent: str
+) -> Iterator[str]:
+    names = dict.fromkeys(agent.sub_agents)
+    copies = [tool.name for tool in _find_copying_tools(agent)]
+    last = [*names, *copies][-1:]
+    for name in names:
+        branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
+        child, lower, note = _find_child(name, find, path, limit)
+        yield f"{indent}{branch}{name}{note}"
+        if child is not None:
+            yield from _list_below(child, find, (*path, name), lower, indent + further)
+    for tool in copies:
+        yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
+
+
+def _find_copying_tools(agent: Agent) -> list[Tool]:
+    """The agent's tools whose children are copies of it."""
+    found = map(REGISTRY.find, dict.fromkeys(agent.tools))
+    return [tool for tool in found if tool and tool.copies_caller]
+
+
+def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
+    """The depth at which no delegation tool of the agent may be used any more (D-3)."""
+    tools = _find_copying_tools(agent)
+    if agent.sub_agents or not tools:
+        tools += filter(None, [REGISTRY.find("call_agent")])
+    return max(map(limit.of, tools))
+
+
+def _find_child(
+    name: str, find: Find, path: tuple[str, ...], limit: DepthLimit
+) -> tuple[Agent | None, DepthLimit, str]:
+    """(the agent to continue with, if any; the limit down to it; the note on it)."""
+    child = find(name)
+    if isinstance(child, ConfigError):
+        return None, limit, f"  {LOOKS['error'].sign} {child}"
+    lower = limit.lowered(child)
+    may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
+    if not may:
+        return None, lower, ""
+    deepest = _find_deepest(child, lower)
+    if name in path:
+        return None, lower, f"  ↺ cycle, ended by max_depth {deepest}"
+    if len(path) >= deepest:
+        return None, lower, f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
+    return child, lower, ""
+
+
+def _cache_finds(find: Callable[[str], Agent]) -> Find:
+    """`find` called once for each name; its errors are returned."""
+
+    @cache
+    def found(name: str) -> Agent | ConfigError:
+        try:
+            return find(name)
+        except ConfigError as error:
+            return error
+
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCard:
+    """The parts of the card, in reading order; empty ones are left out."""
+
+    name: str
+    facts: tuple[str, ...]
+    """The model, the mode, and the form of its answers."""
+    rows: tuple[tuple[str, str], ...]
+    """(label, value) of its tools and limits."""
+    graph: str
+    """Its sub-agents as a picture in text."""
+    notes: tuple[str, ...]
+    """Warnings and problems."""
+    saved: tuple[str, ...]
+    """The file that has been written, and what has changed in it."""
+
+    def to_bundle(self) -> dict[str, str]:
+        """The card for a notebook and for a terminal."""
+        return {"text/html": self._to_html(), "text/plain": self._to_text()}
+
+    def _to_text(self) -> str:
+        head = f"{self.name}: {', '.join(self.facts)}"
+        rows = [line(label, value) for label, value in self.rows]
+        notes = [f"! {note}" for note in self.notes]
+        return _clean("\n".join(filter(None, [head, *rows, self.graph, *notes, *self.saved])))
+
+    def _to_html(self) -> str:
+        facts = " · ".join(map(_escape, self.facts))
+        parts = [f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"]
+        if self.rows:
+            rows = (
+                f"<tr><td style='{LABEL}'>{_escape(label)}</td>"
+                f"<td style='text-align:left'>{_escape(value)}</td></tr>"
+                for label, value in self.rows
+            )
+            parts.append(f"<table style='margin:.3em 0'>{''.join(rows)}</table>")
+        if self.graph:
+            parts.append(f"<pre style='{GRAPH}'>{_escape(self.graph)}</pre>")
+        mark = f"<b style=color:{COLOURS['limit']}>!</b>"
+        parts += [f"<div>{mark} {_escape(note)}</div>" for note in self.notes]
+        if self.saved:
+            saved = "\n".join(self.saved)
+            parts.append(f"<pre style='{GRAPH}'>{_escape(saved)}</pre>")
+        return f"<div class='{PLAIN}' style='{CARD}'>{''.join(parts)}</div>"
+
+
+def _clean(text: str) -> str:
+    return clean(redact(text))
+
+
+def _escape(text: str) -> str:
+    return escape(_clean(text), quote=False)

@@ -1,15 +1,15 @@
-"""Appearance of the tree: signs, colours and sizes. HTML, CSS and JavaScript take them from here.
+"""Appearance of the tree: signs, colours and sizes. HTML and CSS take them from here.
 
-The live tree gets them as the custom properties of `css_rules` and, row by row, as `sign` and
-`tone`. The colours have enough contrast on white and on black; lines, tracks and shades are half
-transparent grey, so that both kinds of theme can have them.
+Rows and texts have them as inline styles; what the live tree adds to them has the custom properties
+of `css_rules`. The colours have enough contrast on white and on black; lines, tracks and shades are
+half transparent grey, so that both kinds of theme can have them.
 Source: product.md "Notebook"; design README.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -118,32 +118,33 @@ def css_rules() -> str:
     """Rules that give the style sheet of the live tree its values, and each tone its accent."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
-        **SEGMENTS,
-        "line": LINE,
-        "track": TRACK,
-        "shade": SHADE,
-        "gone": GONE,
-        "new": NEW,
-        "muted": MUTED,
-        "gap": GAP,
-        "bar-width": BAR_WIDTH,
-        "bar-height": BAR_HEIGHT,
-        "level-margin": LEVEL_MARGIN,
-        "level-padding": LEVEL_PADDING,
-        "line-height": LINE_HEIGHT,
-        "text-margin": TEXT_MARGIN,
+        "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,
+        "gap": GAP, "bar-width": BAR_WIDTH, "level-margin": LEVEL_MARGIN,
+        "level-padding": LEVEL_PADDING, "line-height": LINE_HEIGHT, "text-margin": TEXT_MARGIN,
         "text-padding": TEXT_PADDING,
-        "picture-height": PICTURE_HEIGHT,
-        "who-least": f"{WHO_LEAST}em",
-        "who-most": f"{WHO_MOST}em",
-        "who-character": f"{WHO_CHARACTER}em",
-    }
+    }  # fmt: skip
     declared = "".join(f"  --{name}: {value};\n" for name, value in values.items())
     accents = "".join(f".axe-nb-{tone} {{ --accent: var(--{tone}); }}\n" for tone in COLOURS)
     return f".axe-nb-tree {{\n{declared}}}\n{accents}"
 
 
-def define_looks() -> str:
-    """The declaration by which the script of the live tree knows sign and tone of each state."""
-    looks = {state: {"sign": look.sign, "tone": look.tone} for state, look in LOOKS.items()}
-    return f"const LOOKS = {json.dumps(looks)};\n"
+def is_mixed(text: str) -> bool:
+    """True if a text has letters that are read from right to left."""
+    if text.isascii():
+        return False
+    return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text)
+
+
+def direction(text: str) -> str:
+    """The attribute of the element that holds a text; empty if all of it is read left to right."""
+    return " dir=auto" if is_mixed(text) else ""
+
+
+def gradient(parts: Iterable[tuple[str, str]]) -> str:
+    """A horizontal gradient of parts that do not blend.
+
+    Args:
+        parts: (colour, end of the part as a length in CSS), from left to right.
+    """
+    stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
+    return f"linear-gradient(90deg,{','.join(stops)})"

@@ -28,7 +28,7 @@ from axe_nb.messages import ToolResult, dump
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
-from axe_nb.views.cost import format_cost
+from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode
 
@@ -53,61 +53,51 @@ def shown_path(path: Path) -> str:
 
 def dry_run(plan: Plan) -> str:
     """The request that would be sent, and its recipient (B-10, A-8.5)."""
-    files = "\n".join(path for path, _ in plan.briefing.files)
-    blocks = [
-        f"=== Dry Run ===\n\n{_format_setup(plan, model=True)}{_format_streaming(plan)}",
-        _format_block("System Prompt", plan.briefing.prompt),
-        _format_block("Skill", plan.briefing.skill),
-        _format_block(f"Files ({len(plan.briefing.files)})", files),
-        _format_block("Stdin", plan.job.prompt),
-        *_format_tools(plan),
-        *_format_output(plan),
-        _format_block("Sub-Agents", _format_sub_agents(plan)),
-    ]
-    return "\n\n".join(blocks)
-
-
-def _format_tools(plan: Plan) -> list[str]:
-    """The block of an agent that has tools, other than its sub-agents; none for the others."""
-    if not plan.agent.tools:
-        return []
-    tools = plan.toolset.tools
-    offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
-    decided: dict[str, list[str]] = {"ask": [], "deny": []}
-    for tool in plan.toolset.tools.values():
-        decided.setdefault(plan.scope.policy.decide(tool)[0], []).append(tool.name)
-    limits, budget = plan.agent.limits, plan.agent.sub_agents_config.budget
-    rows = (
-        ("Mode", plan.scope.policy.mode),
-        ("Asked", ", ".join(decided["ask"])),
-        ("Denied", ", ".join(decided["deny"])),
-        ("Hosts", _format_hosts(plan)),
-        (
-            "Budget",
-            f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
-            f"{format_seconds(budget.timeout_ms / 1000)}s for each child"
-            if any(tool.is_budgeted for tool in plan.toolset.tools.values())
-            else "",
-        ),
-        (
-            "Requests",
-            f"at most {limits.max_requests} in the tree"
-            if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests)
-            else "",
-        ),
-        ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
-        ("Cost", f"at most {format_dollars(limits.max_cost)}" if limits.max_cost else ""),
+    agent = plan.agent
+    files = [path for path, _ in plan.briefing.files]
+    stream = "yes" if plan.is_streamed else "" if agent.stream else "no"
+    setup = [f"Model:    {agent.model}", *_list_setup(plan)]
+    setup += [f"Stream:   {stream}"] if stream else []
+    schema = json.dumps(plan.output.sent, ensure_ascii=False, indent=2) if plan.output else ""
+    blocks = {
+        "System Prompt": plan.briefing.prompt,
+        "Skill": plan.briefing.skill,
+        f"Files ({len(files)})": "\n".join(files),
+        "Stdin": plan.job.prompt,
+        **({"Tools": _format_tools(plan)} if agent.tools else {}),
+        **({"Output": schema} if plan.output else {}),
+        "Sub-Agents": _format_sub_agents(plan),
+    }
+    texts = (
+        f"--- {title} ---\n{text.rstrip() if text.strip() else '(none)'}"
+        for title, text in blocks.items()
     )
-    lines = [f"{label + ':':<11}{value}" for label, value in rows if value]
-    return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *lines]))]
+    return "\n\n".join(["=== Dry Run ===", "\n".join(setup), *texts])
 
 
-def _format_output(plan: Plan) -> list[str]:
-    """The block of a run whose answer is data; none for the others."""
-    if plan.output is None:
-        return []
-    schema = json.dumps(plan.output.sent, ensure_ascii=False, indent=2)
-    return [_format_block("Output", schema)]
+def _format_tools(plan: Plan) -> str:
+    """The tools of an agent other than its sub-agents, and what may be done with them."""
+    tools, policy = plan.toolset.tools, plan.scope.policy
+    offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
+    verdicts = {tool.name: policy.decide(tool)[0] for tool in tools.values()}
+    limits, budget = plan.agent.limits, plan.agent.sub_agents_config.budget
+    seconds = format_seconds(budget.timeout_ms / 1000)
+    told = (
+        f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, {seconds}s for each child"
+    )
+    is_limited = limits.max_requests not in (0, DEFAULT_LIMITS.max_requests)
+    rows = {
+        "Mode": policy.mode,
+        "Asked": ", ".join(name for name, verdict in verdicts.items() if verdict == "ask"),
+        "Denied": ", ".join(name for name, verdict in verdicts.items() if verdict == "deny"),
+        "Hosts": _format_hosts(plan),
+        "Budget": told if any(tool.is_budgeted for tool in tools.values()) else "",
+        "Requests": f"at most {limits.max_requests} in the tree" if is_limited else "",
+        "Tokens": f"at most {limits.max_total_tokens}" if limits.max_total_tokens else "",
+        "Cost": f"at most {format_dollars(limits.max_cost)}" if limits.max_cost else "",
+    }
+    lines = [f"{label + ':':<11}{value}" for label, value in rows.items() if value]
+    return "\n".join([", ".join(offered) or "(none)", *lines])
 
 
 def _format_hosts(plan: Plan) -> str:
@@ -118,40 +108,23 @@ def _format_hosts(plan: Plan) -> str:
     return f"{', '.join(plan.agent.allowed_hosts) or 'none'} without asking"
 
 
-def _format_setup(plan: Plan, *, model: bool) -> str:
-    lines = [f"Model:    {plan.agent.model}"] if model else []
-    lines += [
+def _list_setup(plan: Plan) -> list[str]:
+    # temperature and max_tokens always, 0 where absent (D-49); then the others
+    params = {"temperature": 0, "max_tokens": 0, **plan.agent.params}
+    return [
         f"Workdir:  {shown_path(plan.briefing.workdir)}",
         f"Timeout:  {_format_limit(plan.scope.limits.seconds)}",
-        f"Params:   {_format_params(plan.agent.params)}",
+        f"Params:   {', '.join(f'{key}={text_of(value)}' for key, value in params.items())}",
     ]
-    return "\n".join(lines)
-
-
-def _format_streaming(plan: Plan) -> str:
-    """A line on streaming; empty for whole replies that no one asked for."""
-    if plan.is_streamed:
-        return "\nStream:   yes"
-    return "" if plan.agent.stream else "\nStream:   no"
 
 
 def _format_limit(seconds: float | None) -> str:
     return "none" if seconds is None else f"{format_seconds(seconds)}s"
 
 
-def _format_params(params: Any) -> str:
-    """Temperature and max_tokens always, 0 where absent (D-49); then the others."""
-    shown = {"temperature": 0, "max_tokens": 0, **params}
-    return ", ".join(f"{key}={text_of(value)}" for key, value in shown.items())
-
-
 def text_of(value: Any) -> str:
     """A parameter as `--param` takes it: text as it is, all else as JSON."""
     return value if isinstance(value, str) else dump(value).decode()
-
-
-def _format_block(title: str, content: str) -> str:
-    return f"--- {title} ---\n{content.rstrip() if content.strip() else '(none)'}"
 
 
 def _format_sub_agents(plan: Plan) -> str:
@@ -175,38 +148,30 @@ def _format_sub_agents(plan: Plan) -> str:
 
 def verbose_header(plan: Plan, *, piped: bool) -> str:
     """The lines before the first turn (B-11)."""
-    setup = _format_setup(plan, model=False).split("\n")
-    return "\n".join(
-        [
-            f"Model:    {plan.agent.model}",
-            setup[0],
-            f"Skill:    {plan.agent.skill.strip() or '(none)'}",
-            f"Files:    {len(plan.briefing.files)} file(s)",
-            f"Stdin:    {'yes' if piped else 'no'}",
-            *setup[1:],
-        ]
+    workdir, *setup = _list_setup(plan)
+    lines = (
+        f"Model:    {plan.agent.model}",
+        workdir,
+        f"Skill:    {plan.agent.skill.strip() or '(none)'}",
+        f"Files:    {len(plan.briefing.files)} file(s)",
+        f"Stdin:    {'yes' if piped else 'no'}",
+        *setup,
     )
+    return "\n".join(lines)
 
 
 def verbose_footer(result: RunResult) -> str:
-    """The lines after the last turn (B-11, A-8.8)."""
+    """The lines after the last turn (B-11, A-8.8); the cost is that of the tree."""
     cumulative = " (cumulative)" if result.turns > 1 else ""
-    usage = result.usage
-    return "\n".join(
-        [
-            f"Duration: {result.duration_ms}ms",
-            f"Tokens:   {usage.input_tokens} input, {usage.output_tokens} output{cumulative}",
-            *_format_total_cost(result),
-            f"Stop:     {result.stop_reason}",
-        ]
-    )
-
-
-def _format_total_cost(result: RunResult) -> list[str]:
-    """The line with the cost of the tree; none if nothing of it is known."""
-    cost = format_cost(result.total_usage)
+    usage, cost = result.usage, format_cost(result.total_usage)
     of_tree = " (with sub-agents)" if result.children else ""
-    return [f"Cost:     {cost}{of_tree}"] if cost else []
+    lines = (
+        f"Duration: {result.duration_ms}ms",
+        f"Tokens:   {usage.input_tokens} input, {usage.output_tokens} output{cumulative}",
+        f"Cost:     {cost}{of_tree}" if cost else "",
+        f"Stop:     {result.stop_reason}",
+    )
+    return "\n".join(filter(None, lines))
 
 
 class VerboseLines:

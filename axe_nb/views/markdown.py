@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
-from typing import Any, TypeAlias
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
@@ -24,8 +25,11 @@ from markdown_it.token import Token
 
 from axe_nb.invisible import INVISIBLE, REPLACEMENT
 from axe_nb.text import clean
-from axe_nb.views.bidi import is_mixed
-from axe_nb.views.code import format_code
+from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
 
 SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
@@ -50,58 +54,60 @@ LONGEST = 1000
 MAX_MISSING = 2000
 """Maximum number of empty cells that fill up a table; each takes 15 µs."""
 
-References: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Label → address and title of a link, and the lines that define it, as the library notes them."""
+LANGUAGES = frozenset(
+    {
+        "bash", "c", "cpp", "css", "diff", "go", "html", "ini", "java", "javascript", "js", "json",
+        "julia", "py", "pycon", "python", "python3", "r", "rb", "ruby", "rs", "rust", "sh", "shell",
+        "sql", "toml", "ts", "typescript", "xml", "yaml", "yml",
+    }
+)  # fmt: skip
+"""Names after ``` whose code is coloured; each was tried with hostile code."""
 
+LONGEST_CODE, MOST_LINES = 5000, 400
+"""Characters and lines of code; more are not coloured, as some languages take quadratic time."""
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A block at the top level of a text: a paragraph, a list, a table, ..."""
+CODE_GROWTH = 8
+"""Maximum characters of HTML for each character of code; if more are needed, it is not coloured."""
 
-    line: int
-    """First line of the block in the text, from 0."""
-    html: str
+STYLES = {
+    "Comment": f"color:{CODE['comment']};font-style:italic",
+    "Keyword": f"color:{CODE['word']}",
+    "Operator.Word": f"color:{CODE['word']}",
+    "Literal.String": f"color:{CODE['text']}",
+    "Literal.Number": f"color:{CODE['number']}",
+    "Name.Function": f"color:{CODE['name']}",
+    "Name.Class": f"color:{CODE['name']}",
+    "Name.Decorator": f"color:{CODE['name']}",
+    "Name.Tag": f"color:{CODE['name']}",
+    "Name.Attribute": f"color:{CODE['number']}",
+    "Name.Variable": f"color:{CODE['number']}",
+    "Generic.Deleted": f"color:{CODE['gone']}",
+    "Generic.Inserted": f"color:{CODE['new']}",
+    "Generic.Prompt": f"color:{CODE['comment']}",
+}
+"""Kind of a token, or of those that it is one of → its style; coarse, so that a newer library gives
+the same page."""
 
 
 def render(text: str) -> str:
     """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
-    parts, _ = parse(text, is_mixed=is_mixed(text))
-    html = "".join(part.html for part in parts)
-    return quote(text) if is_too_large(len(html), text) else html
+    return "".join(render_blocks(text))
 
 
-def parse(
-    text: str, *, is_mixed: bool, references: References | None = None
-) -> tuple[list[Part], References]:
-    """The blocks of a Markdown text, whose HTML in a row is that of the text.
-
-    Args:
-        text: the text, or the rest of one from the first line of a block on.
-        is_mixed: True if there are letters that are read from right to left anywhere in it.
-        references: those that are defined before it; they take precedence over its own.
-
-    Returns:
-        The blocks, and all references including those given.
-    """
+def render_blocks(text: str) -> list[str]:
+    """The HTML of the blocks of a Markdown text: paragraphs, lists, tables, … ."""
     parser = _make_parser()
-    known = dict(references or {})
-    env = {"mixed": is_mixed, "references": known}
+    env = {"mixed": is_mixed(text)}
     tokens = parser.parse(text, env)
-    parts, begin = [], 0
+    blocks, begin = [], 0
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting == 1:
             continue
-        line = (tokens[begin].map or [0])[0]
         # cleaned once more after `&shy;` and the like have become characters
-        html = clean(parser.renderer.render(tokens[begin:end], parser.options, env))
-        parts.append(Part(line, html))
+        blocks.append(clean(parser.renderer.render(tokens[begin:end], parser.options, env)))
         begin = end
-    return parts, known
-
-
-def is_too_large(size: int, text: str) -> bool:
-    """True if so many characters of HTML are out of proportion to their text."""
-    return size > SMALL + GROWTH * len(text)
+    is_too_large = sum(map(len, blocks)) > SMALL + GROWTH * len(text)
+    return [quote(text)] if is_too_large else blocks
 
 
 def quote(text: str) -> str:
@@ -122,7 +128,7 @@ def _make_parser() -> MarkdownIt:
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
     parser.add_render_rule("table_text", lambda _, *given: _quote_table(*given))
-    parser.validateLink = _is_plain_link  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url.strip().lower().startswith(SCHEMES)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
     parser.core.ruler.push("code", _name_code)
     parser.core.ruler.push("hosts", _mark_links)
@@ -154,10 +160,6 @@ def _quote_table(tokens: Sequence[Token], index: int, *_: object) -> str:
 
 def _count_pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
-
-
-def _is_plain_link(url: str) -> bool:
-    return url.strip().lower().startswith(SCHEMES)
 
 
 def _link_address(state: StateInline, silent: bool) -> bool:
@@ -226,3 +228,55 @@ def _named_hosts(text: str) -> Iterator[str]:
     plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
     for match in HOST.finditer(plain):
         yield re.sub(r":\d*$", "", match[1] or match[2])
+
+
+def format_code(code: str, language: str = "", _attributes: str = "") -> str:
+    """HTML of a piece of code.
+
+    Args:
+        code: as the model wrote it.
+        language: its name for it; an unknown or missing one means no colours.
+    """
+    code = clean(code).removesuffix("\n")
+    plain = escape(code, quote=False)
+    inner = plain
+    is_short = len(code) <= LONGEST_CODE and code.count("\n") < MOST_LINES
+    if language.lower() in LANGUAGES and is_short:
+        coloured = "".join(_paint(code, language.lower()))
+        if len(coloured) <= CODE_GROWTH * len(code):
+            inner = coloured
+    return f"<pre{direction(code)} style='{TEXT}'>{inner}</pre>\n"
+
+
+def _paint(code: str, language: str) -> Iterator[str]:
+    left = len(code)  # a lexer knows the last line by its end, which is not shown
+    tokens = _find_lexer(language).get_tokens(code + "\n")
+    styled = ((_style_of(kind), text) for kind, text in tokens)
+    for style, run in groupby(_with_blanks(styled), key=itemgetter(0)):
+        whole = "".join(text for _, text in run)
+        text, left = escape(whole[:left], quote=False), max(0, left - len(whole))
+        yield f"<span style={style}>{text}</span>" if style else text
+
+
+def _with_blanks(styled: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Gives blanks the style before them, so that fewer spans are needed."""
+    last = ""
+    for style, text in styled:
+        last = last if text.isspace() else style
+        yield last, text
+
+
+@cache
+def _style_of(kind: _TokenType) -> str:
+    """The style of a kind of token, or of the nearest one that it is one of."""
+    parts = str(kind).split(".")[1:]
+    names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
+    return next((STYLES[name] for name in names if name in STYLES), "")
+
+
+@cache
+def _find_lexer(language: str) -> Lexer:
+    from pygments.lexers import get_lexer_by_name
+
+    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
+    return get_lexer_by_name(name, stripnl=False, ensurenl=False)

@@ -7,7 +7,7 @@ Source: product.md "Notebook" (`%axe time R`); design README "Second generation"
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -26,18 +26,18 @@ from axe_nb.views.appearance import (
     SEGMENTS,
     SWATCH,
     TRACK,
+    gradient,
 )
 from axe_nb.views.html import PLAIN
-from axe_nb.views.laps import Laps
-from axe_nb.views.row import Row, make_row
+from axe_nb.views.rows import Row, make_row
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, TreeNode, nodes_below
+from axe_nb.views.tree import CallNode, Node, TreeNode, nodes_below
 
 MOST = 300
 """Rows that are drawn: those nearest to the root."""
 
-CELLS, COLUMNS = 200, 48
-"""Parts of a bar, in HTML and in text."""
+CELLS, COLUMNS, TICKS = 200, 48, 5
+"""Parts of a bar, in HTML and in text; most parts of the axis."""
 
 DEEPEST = 12
 """Deeper rows are not indented further, so that their names stay in sight."""
@@ -45,8 +45,11 @@ DEEPEST = 12
 LABEL = 52
 """Columns of a row's name and task in text."""
 
-TICKS = 5
-"""Most parts of the axis."""
+MOST_LAPS = 20_000
+"""Times of one run that are read; only a file that someone else made has more."""
+
+LATEST = 1e9
+"""No run ends so many seconds after its beginning."""
 
 WORDS: Mapping[Kind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
@@ -77,7 +80,6 @@ class _Line:
     laps: Sequence[Lap] = ()
     seconds: float | None = None
     """Seconds that it took; None if unknown."""
-    began: float = 0.0
     note: str = ""
     left_out: int = 0
     """Rows below it that are not drawn."""
@@ -93,7 +95,10 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The time of a finished run and of all runs below it; a notebook shows it with bars."""
+    """The time of a finished run and of all runs below it; a notebook shows it with bars.
+
+    It may also be a run below another one, with the seconds of its own.
+    """
 
     result: RunResult = field(repr=False)
 
@@ -108,17 +113,11 @@ class Timeline:
         return {"text/html": _format_html(times), "text/plain": "\n".join(_format_text(times))}
 
 
-def show_times(result: RunResult) -> Timeline:
-    """The timeline of a run, or of one below it with the seconds of its own."""
-    return Timeline(result)
-
-
 class _Times:
     """The rows of a run, and their axis."""
 
     def __init__(self, result: RunResult) -> None:
-        root = Transcript.of(result).root
-        assert root is not None
+        root = Transcript.of(result).whole
         self.laps = Laps(result)
         whole = self.laps.whole
         self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
@@ -175,7 +174,7 @@ class _Times:
             return _Line(depth, row, left_out=left_out)
         began, ended = min(lap.began for lap in laps), max(lap.ended for lap in laps)
         parts = sorted(laps, key=lambda lap: LAYERS.index(lap.kind))
-        return _Line(depth, row, parts, ended - began, began, left_out=left_out)
+        return _Line(depth, row, parts, ended - began, left_out=left_out)
 
     def cells(self, line: _Line, width: int) -> list[Kind | None]:
         """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
@@ -190,6 +189,49 @@ class _Times:
         return cells
 
 
+class Laps:
+    """The times of a run and of all runs below it, without those that no clock gives.
+
+    A file may hold any numbers, also infinite ones and such as are none (NaN).
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        self._of_run = defaultdict[str, list[Lap]](list)
+        self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
+        """(run, turn, call) → times; no call = the request, no turn either = those of the run."""
+        for run in result.walk():
+            for lap in run.times[:MOST_LAPS]:
+                if 0 <= lap.began <= lap.ended <= LATEST:
+                    self._of_run[run.id].append(lap)
+                    self._of_step[run.id, lap.turn, lap.call].append(lap)
+        self.whole = next((lap for lap in self._of_run[result.id] if lap.kind == "run"), None)
+        """The time of the run itself; None = it is not known."""
+        self.kinds = {lap.kind for laps in self._of_run.values() for lap in laps}
+
+    def of(self, thing: TreeNode) -> Sequence[Lap]:
+        """The times that a row is about, and those of what it has no rows of their own for."""
+        if isinstance(thing, Node):
+            return self._of_run[thing.id]
+        if isinstance(thing, CallNode):
+            child = self._of_run[thing.child.id] if thing.child else []
+            return child or self._find_own(thing)
+        own = [*self._of_step[thing.run.id, thing.number, 0]]
+        asked = next((lap for lap in own if lap.kind in ("model", "replay")), None)
+        if asked:
+            waits = (lap for lap in self._of_step[thing.run.id, 0, 0] if lap.kind == "person")
+            own += (lap for lap in waits if asked.began <= lap.began <= asked.ended)
+        return own + [lap for call in thing.calls for lap in self._find_own(call)]
+
+    def is_kept(self, thing: TreeNode) -> bool:
+        """True for a call that a fork has not made again: it has a result, and took no time."""
+        if not isinstance(thing, CallNode) or thing.result is None or not thing.children:
+            return False
+        return bool(self._of_run[thing.turn.run.id]) and not self._find_own(thing)
+
+    def _find_own(self, call: CallNode) -> list[Lap]:
+        return self._of_step[call.turn.run.id, call.turn.number, call.index + 1]
+
+
 def _format(seconds: float) -> str:
     if seconds >= 60:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
@@ -200,16 +242,12 @@ def _format_tick(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:.3g} min"
 
 
-def _describe(line: _Line) -> str:
-    return " · ".join(filter(None, (line.row.who, line.row.asked)))
-
-
 def _format_text(times: _Times) -> Iterator[str]:
     root = times.lines[0].row
     if not times.is_known:
         yield f"{root.look.sign} {times.summary}"
         return
-    yield f"{root.look.sign} {_describe(times.lines[0])}"
+    yield f"{root.look.sign} {' · '.join(filter(None, (root.who, root.asked)))}"
     yield "  ".join(f"{SIGNS[kind]} {WORDS[kind]}" for kind in times.kinds)
     yield from [PLAYED] * times.is_played
     yield f"{'':{LABEL + 12}}{_format_axis(times)}".rstrip()
@@ -295,14 +333,12 @@ def _format_row(times: _Times, line: _Line) -> str:
 
 def _draw(cells: Sequence[Kind | None]) -> str:
     """A bar as a gradient, with a stop for each part that is not like the one before it."""
-    stops, at = [], 0
+    parts, at = list[tuple[str, str]](), 0
     for kind, part in groupby(cells):
-        end = at + sum(1 for _ in part)
-        colour = COLOURS[kind] if kind else TRACK
-        stops.append(f"{colour} {100 * at / len(cells):g}% {100 * end / len(cells):g}%")
-        at = end
-    stops.append(f"{colour} 100%")  # without trust, JupyterLab drops a gradient of one stop
-    return f"linear-gradient(90deg,{','.join(stops)})"
+        at += len(list(part))
+        parts.append((COLOURS[kind] if kind else TRACK, f"{100 * at / len(cells):g}%"))
+    # without trust, JupyterLab drops a gradient of one stop
+    return gradient(parts if parts[1:] else parts * 2)
 
 
 def _escape(text: str) -> str:

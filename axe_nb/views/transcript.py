@@ -1,16 +1,21 @@
-"""Events folded into a tree, and the text twin of a finished run. Pure.
+"""Events folded into the tree of a run, without secrets. Pure.
 
-Source: product.md "Notebook"; house style §4, §8; D-24; goals.md "live view".
+A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
+Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
+are shown alike.
+Source: product.md "Notebook"; D-6, D-24; goals.md "live view", "Safety"; docs/safety.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, assert_never
 
-from axe_nb.delegation.reports import find_reports
+from axe_nb.conversion.jsonable import change_texts
+from axe_nb.delegation.reports import REPORT, find_reports
 from axe_nb.events import (
     Event,
     PersonAnswered,
@@ -26,24 +31,14 @@ from axe_nb.events import (
     events_of,
 )
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.redaction import find_filter
+from axe_nb.redaction import Filter, find_filter
 from axe_nb.results import RunResult
-from axe_nb.server_calls import ServerCall
+from axe_nb.server_calls import Page, ServerCall, is_link
 from axe_nb.text import format_seconds
-from axe_nb.views.draft import Draft
-from axe_nb.views.outline import Outline
-from axe_nb.views.shown import (
-    TreeFilter,
-    show_call,
-    show_pages,
-    show_result,
-    show_run,
-    show_server_call,
-)
-from axe_nb.views.text_tree import as_lines
 from axe_nb.views.tree import (
     WAITS,
     CallNode,
+    Draft,
     Node,
     Pause,
     State,
@@ -53,6 +48,11 @@ from axe_nb.views.tree import (
     add_run,
     new_group,
 )
+
+Thing = TypeVar("Thing")
+
+RESULT = ("content", "name", "note", "edited")
+"""Fields of the result of a call that are shown."""
 
 
 @dataclass
@@ -76,6 +76,12 @@ class Transcript:
         for event in events_of(result):
             transcript.apply(event, 0.0)
         return transcript
+
+    @property
+    def whole(self) -> Node:
+        """The tree of a run that has begun."""
+        assert self.root is not None
+        return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
         """Applies the event in constant time; returns the changed nodes, its subject last.
@@ -221,16 +227,16 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        served = (show_server_call(call, clean) for call in event.server_calls)
-        turn.server_calls = [_make_served(turn, i, call) for i, call in enumerate(served)]
-        turn.sources = show_pages(event.sources, clean)
+        turn.server_calls = [
+            _make_served(turn, i, served, clean) for i, served in enumerate(event.server_calls)
+        ]
+        turn.sources = _show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
-        calls = (
-            () if event.closing or event.asked else event.calls
-        )  # those of a closing turn are dropped (D-17)
-        turn.calls = [CallNode(turn, i, show_call(c, clean)) for i, c in enumerate(calls)]
+        calls = () if event.closing or event.asked else event.calls  # else they are dropped (D-17)
+        shown = (_show(call, clean, "name", "arguments", "raw") for call in calls)
+        turn.calls = [CallNode(turn, i, call) for i, call in enumerate(shown)]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -255,7 +261,7 @@ class Transcript:
         if call is None:
             return ()
         self._reports.update(find_reports(call.call.name, event.result.content))
-        call.take(show_result(event.result, self._filter))
+        call.take(_show(event.result, self._filter, *RESULT))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
@@ -297,7 +303,7 @@ class Transcript:
             if call.result is None:
                 result = results.get(call.call.id)
                 if result:
-                    call.take(show_result(result, self._filter))
+                    call.take(_show(result, self._filter, *RESULT))
                 else:
                     has_begun = call.times.started is not None and not call.waits
                     call.state = "cancelled" if has_begun else "not run"
@@ -305,11 +311,13 @@ class Transcript:
                 yield call
 
 
-def _make_served(turn: TurnNode, index: int, served: ServerCall) -> CallNode:
+def _make_served(turn: TurnNode, index: int, call: ServerCall, clean: TreeFilter) -> CallNode:
     """The node of a call that the model's server has made; one that failed was not run (D-76)."""
-    call = ToolCall(str(index), served.name, served.arguments)
+    served = _show(call, clean, "name", "arguments", "error")
+    served = replace(served, sources=_show_pages(call.sources, clean))
     state: State = "not run" if served.error else "completed"
-    return CallNode(turn, index, call, state, served=served)
+    call_made = ToolCall(str(index), served.name, served.arguments)
+    return CallNode(turn, index, call_made, state, served=served)
 
 
 def group_of(results: Iterable[RunResult]) -> Node:
@@ -320,13 +328,47 @@ def group_of(results: Iterable[RunResult]) -> Node:
     return group
 
 
-def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
+@dataclass(frozen=True, slots=True)
+class TreeFilter:
+    """Removes secrets from the texts of a tree, and the seconds of its reports."""
 
-    Args:
-        result: a finished run, with any status.
-        name: the expression that gives `result`; texts that are cut point below it.
-    """
-    root = Transcript.of(result).root
-    assert root is not None
-    return "\n".join(as_lines(Outline(root, name)))
+    secrets: Filter
+    reports: Set[str] = frozenset()
+    """Matches of REPORT in reports of the tree; the same words of anyone else's stay."""
+
+    def text(self, text: str) -> str:
+        """The text as it is shown."""
+        shown = self.secrets.text(text)
+        return REPORT.sub(self._mask, shown) if self.reports else shown
+
+    def json(self, value: Any) -> Any:
+        """Nested JSON data as it is shown."""
+        shown = self.secrets.json(value)
+        if not self.reports:
+            return shown
+        return change_texts(shown, lambda text: REPORT.sub(self._mask, text))
+
+    def _mask(self, match: re.Match[str]) -> str:
+        return f"{match[1]}, …s" if match[0] in self.reports else match[0]
+
+
+def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
+    """The run without secrets in its own texts; those of its turns and children stay."""
+    return _show(
+        result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
+        "metadata", "warnings",
+    )  # fmt: skip
+
+
+def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
+    """Pages without secrets; those of a damaged file may have no addresses."""
+    return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
+
+
+def _show(thing: Thing, clean: TreeFilter, *names: str) -> Thing:
+    """The dataclass without secrets in these fields."""
+    shown = {name: clean.json(getattr(thing, name)) for name in names}
+    for name, value in shown.items():
+        if isinstance(value, list):
+            shown[name] = tuple(value)
+    return replace(thing, **shown)  # type: ignore[type-var]

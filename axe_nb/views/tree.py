@@ -1,6 +1,8 @@
-"""A run as a tree: runs, their turns, the calls of each turn, the runs below.
+"""A run as a tree: runs, their turns, the calls of each turn, the runs below. Pure.
 
-Source: D-1, D-34; design README (the bar); goals.md "live view".
+`views/transcript.py` makes it from events. A reply that is being written is a `Draft`, whose pieces
+cost the same however much has arrived: views read its end, at most once for each frame.
+Source: D-1, D-23, D-24, D-34; design README (the bar); goals.md "live view", "streaming".
 """
 
 from __future__ import annotations
@@ -9,13 +11,94 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from axe_nb.events import DataForm, PersonAsked
+from axe_nb.events import DataForm, PersonAsked, TextDelta
 from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import redact
 from axe_nb.results import Asked, RunResult, Status
 from axe_nb.server_calls import Page, ServerCall
-from axe_nb.views.draft import Draft
+
+BEFORE = 500
+"""Characters around a part of a text in which a secret may lie that reaches into it."""
+
+
+@dataclass(slots=True)
+class Growing:
+    """A text that arrives in pieces."""
+
+    size: int = 0
+    """Characters so far."""
+    _pieces: list[str] = field(default_factory=list)
+
+    def add(self, piece: str) -> None:
+        """Appends a piece, in constant time."""
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+
+    def show_beginning(self, size: int) -> str:
+        """The first `size` characters without secrets, as far as they have arrived whole."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[:most])[:most])[:size]
+
+    def show_end(self, size: int) -> str:
+        """The last `size` characters, without the same, in time proportional to `size`."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[-most:])[-most:])[-size:]
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+
+@dataclass(slots=True)
+class DraftCall:
+    """A call whose arguments arrive in pieces."""
+
+    number: int
+    """Position in the reply."""
+    tool: str = ""
+    """Name of its tool; empty if it is not known."""
+    arguments: Growing = field(default_factory=Growing)
+
+
+@dataclass(slots=True)
+class Draft:
+    """The pieces of one attempt at a reply."""
+
+    attempt: int = 1
+    """From 1."""
+    text: Growing = field(default_factory=Growing)
+    reasoning: Growing = field(default_factory=Growing)
+    calls: list[DraftCall] = field(default_factory=list)
+    """The calls, in the order in which they began."""
+    latest: Literal["", "text", "reasoning", "arguments"] = ""
+    """Kind of the last piece; empty = none yet."""
+
+    begins: bool = False
+    """True if the last piece is the first one of its part."""
+
+    def take(self, event: TextDelta) -> None:
+        """Adds a piece of this draft's attempt."""
+        self.begins = event.kind != self.latest
+        self.latest = event.kind
+        if event.kind == "arguments":
+            self._take_arguments(event)
+        elif event.kind == "reasoning":
+            self.reasoning.add(event.text)
+        else:
+            self.text.add(event.text)
+
+    def _take_arguments(self, event: TextDelta) -> None:
+        # pieces of calls may take turns; the last one is nearly always meant
+        known = (call for call in reversed(self.calls) if call.number == event.call)
+        call = next(known, None)
+        if call is None:
+            call = DraftCall(event.call)
+            self.calls.append(call)
+        call.tool = event.name or call.tool
+        call.arguments.add(event.text)
+
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
 """State of a run, a turn or a call; a failed call is `error`, one that was interrupted while it ran

@@ -36,4 +36,4 @@ def start(lab: Lab, source: str) -> None:
 
 def row(lab: Lab, name: str) -> str:
     """A selector of the row of that name."""
-    return f"details.axe-nb-row:has(> summary > .axe-nb-who:text-is('{name}'))"
+    return f"details.axe-nb-row:has(> summary b:text-is('{name}'))"

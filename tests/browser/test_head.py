@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
-from axe_nb.cell_display.feed import SCRIPTS
-from axe_nb.cell_display.widget import STATIC
+from axe_nb.views.appearance import SEGMENTS
+from axe_nb.views.live import draw_axis
 from tests.browser.lab import Lab
 from tests.browser.live_tree import RESEARCH, row, start
 
@@ -66,25 +66,20 @@ def test_the_head_stays_while_the_rows_are_scrolled_and_its_axis_is_in_seconds(l
 
 
 AXIS = """
-([source, spans]) => {
-  const { Head } = new Function(`${source}; return { Head };`)();
-  const head = new Head({ rows: new Map() });
-  document.querySelector(".axe-nb-ruled").append(head.axis);
-  const found = spans.map((span) => {
-    head.scale(span);
-    return [...head.axis.children].map((e) => [e.textContent, e.getBoundingClientRect()]);
-  });
-  head.axis.remove();
-  return found.map((names) => names.map(([text, { left, right }]) => [text, left, right]));
-}
+(axes) => axes.map((html) => {
+  const axis = document.querySelector(".axe-nb-axis").cloneNode();
+  axis.innerHTML = html;
+  document.querySelector(".axe-nb-ruled").append(axis);
+  const found = [...axis.children].map((e) => [e.textContent, e.getBoundingClientRect()]);
+  axis.remove();
+  return found.map(([text, { left, right }]) => [text, left, right]);
+})
 """
 
 
 def names_of_axes(lab: Lab) -> list[list[str]]:
-    """The names on axes of up to 24 hours, as the tree that is shown draws them."""
-    source = "".join((STATIC / name).read_text("utf-8") for name in SCRIPTS)
-    spans = [4 * 1.5**n for n in range(25)]
-    axes = lab.page.evaluate(AXIS, [source.replace("export default", "const app ="), spans])
+    """The names on axes of up to 24 hours, as the tree that is shown has them."""
+    axes = lab.page.evaluate(AXIS, [draw_axis(4 * 1.5**n) for n in range(25)])
     for names in axes:
         gaps = [right[1] - left[2] for left, right in pairwise(names)]
         assert min(gaps) > 1, f"names overlap: {names}"
@@ -94,10 +89,11 @@ def names_of_axes(lab: Lab) -> list[list[str]]:
 def test_a_small_tree_has_no_chips_and_its_bars_show_the_time_of_the_model(lab: Lab) -> None:
     start(lab, RESEARCH)
     lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
-    assert lab.page.locator(".axe-nb-tools").count() == 0
-    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-bar > i")
-    paint = bar.evaluate("e => e.style.background")
-    assert "var(--model)" in paint
+    assert not lab.page.locator(".axe-nb-tools").is_visible()
+    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary i")
+    assert f"{SEGMENTS['model']} 0 calc(" in str(bar.get_attribute("style"))
+    painted = "e => getComputedStyle(e).backgroundImage"
+    assert "linear-gradient" in bar.evaluate(painted)
     axes = names_of_axes(lab)
     assert axes[0] == ["0", "1", "2", "3", "4 s"]
     assert axes[8] == ["0", "0.9", "1.7 min"], "fewer where they would overlap"

@@ -27,14 +27,14 @@ display(twin(hostile_run()), raw=True)
 LIVE = """
 import time
 from pathlib import Path
-from axe_nb.cell_display import answer, feed
+from axe_nb.cell_display import answer, feed, live_tree
 from axe_nb.cell_display.view import CellDisplay
 from axe_nb.events import TextDelta, TurnFinished
 from axe_nb.views.transcript import events_of
 from tests.views.runs import hostile_run
 view, result = CellDisplay(live=True).add_run(), hostile_run()
 *events, last = events_of(result)
-feed.EVERY = feed.AGAIN = 0.0  # each piece is an update of its own
+live_tree.EVERY = feed.AGAIN = 0.0  # each piece is an update of its own
 answer.PACE = 1e9
 for event in events:
     if isinstance(event, TurnFinished) and event.run == "0":
@@ -135,7 +135,7 @@ def test_the_live_tree_is_inert_at_each_moment(lab: Lab) -> None:
     lab.page.evaluate(LOOK)
     lab.run_all(wait=False)
     lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")
-    check(lab, ".axe-nb-tree", own=["axe-nb-chip"] * 4 + ["axe-nb-search"])
+    check(lab, ".axe-nb-tree", own=["axe-nb-stop", *["axe-nb-chip"] * 4, "axe-nb-search"])
     assert lab.page.evaluate("() => window.looks") > 100
     assert lab.page.evaluate("() => window.links") > 3, "it was rendered as Markdown"
     lab.page.evaluate("() => window.look.disconnect()")

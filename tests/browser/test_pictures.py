@@ -39,7 +39,7 @@ def test_pictures_are_small_in_the_tree_and_in_its_twin_without_trust(lab: Lab) 
     chart = lab.page.locator(row(lab, "chart")).first
     chart.wait_for()
     lab.unfold()
-    images = lab.page.locator(".axe-nb-tree img.axe-nb-picture")
+    images = lab.page.locator(".axe-nb-tree img")
     images.nth(1).wait_for()
     for is_there, width, height in images.evaluate_all(HEIGHTS):
         assert is_there

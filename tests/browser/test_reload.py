@@ -76,7 +76,7 @@ def test_a_clock_without_news_stands_still_until_there_is_some(lab: Lab) -> None
         lab.page.evaluate(LATER)
         expect(note).to_contain_text("No updates since")
         took = lab.page.locator(".axe-nb-scroll > details > summary").inner_text()
-        assert float(took.split("·")[-1].removesuffix(" s")) < 20
+        assert float(took.split("·")[-1].strip().removesuffix(" s")) < 20
     finally:
         os.kill(kernel, signal.SIGCONT)
     expect(note).to_have_text("")
@@ -98,10 +98,10 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     assert "2 were running" in told
     assert "was running" in lab.page.locator(f"{row(lab, 'critic')} > summary").inner_text()
     assert not re.search(r"(?<!was )(?<!were )running", told)
-    signs = lab.page.locator(".axe-nb-tree .axe-nb-sign")
+    signs = lab.page.locator(".axe-nb-tree summary b[role=img]")
     states = signs.evaluate_all("(all) => all.map((sign) => sign.getAttribute('aria-label'))")
     assert sorted(set(states)) == ["completed", "error", "was running"]
-    clock = lab.page.locator(f"{row(lab, 'critic')} > summary > .axe-nb-cost")
+    clock = lab.page.locator(f"{row(lab, 'critic')} > summary small")
     before = clock.inner_text()
     lab.page.wait_for_timeout(700)
     assert clock.inner_text() == before

@@ -11,8 +11,7 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, ca
 from axe_nb.agents.tables import Retry, TreeLimits
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
 from axe_nb.views.axe_text import VerboseLines
-from axe_nb.views.row import make_row
-from axe_nb.views.summary import summary
+from axe_nb.views.rows import make_row, summary
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node
 from tests.engine.in_process import Stage, agent, ask, lead, stage

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from axe_nb.cell_display.answer import PACE, LiveAnswer
-from axe_nb.events import (
-    RetryScheduled,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TurnFinished,
-    TurnStarted,
-)
+from axe_nb.events import RetryScheduled, RunFinished, RunStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
-from axe_nb.views.row import make_row
+from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
 from tests.views.test_draft import begun, delta
 
 
-def told(transcript: Transcript) -> dict[str, Any]:
-    """All that a page knows which is loaded now."""
-    assert transcript.root
-    answer = LiveAnswer(transcript.root)
+def told(transcript: Transcript) -> tuple[str, bool]:
+    """The HTML that a page shows which is loaded now; True if it was said before calls."""
+    answer = LiveAnswer(transcript.whole)
     answer.update(0.0)
-    return answer.whole()
-
-
-def html(news: dict[str, Any]) -> str:
-    return "".join(news["html"])
+    return "".join(answer.blocks), answer.is_earlier
 
 
 def finished(text: str, *calls: ToolCall, number: int = 1) -> TurnFinished:
@@ -42,102 +29,76 @@ def finished(text: str, *calls: ToolCall, number: int = 1) -> TurnFinished:
 
 
 def test_an_answer_is_marked_up_while_it_grows() -> None:
-    assert html(told(begun(delta("# One\n\n**two** `thr")))) == render("# One\n\n**two** `thr")
-    assert html(told(begun())) == ""
+    assert told(begun(delta("# One\n\n**two** `thr")))[0] == render("# One\n\n**two** `thr")
+    assert told(begun())[0] == ""
 
 
 def test_what_was_said_before_calls_stays_until_there_are_new_words() -> None:
-    ask = ToolCall("c", "grep", {})
     transcript = begun(delta("I'll *look*."))
-    news = told(transcript)
-    assert (html(news), news["is_earlier"]) == (render("I'll *look*."), False)
-    transcript.apply(finished("I'll *look*.", ask), 0.0)
-    news = told(transcript)
-    assert (html(news), news["is_earlier"]) == (render("I'll *look*."), True)
+    assert told(transcript) == (render("I'll *look*."), False)
+    transcript.apply(finished("I'll *look*.", ToolCall("c", "grep", {})), 0.0)
+    assert told(transcript) == (render("I'll *look*."), True)
     transcript.apply(TurnStarted("0", 2, 1, 0), 0.0)
-    assert told(transcript)["is_earlier"] is True
+    assert told(transcript) == (render("I'll *look*."), True)
     transcript.apply(delta("Found.", turn=2), 0.0)
-    news = told(transcript)
-    assert (html(news), news["is_earlier"]) == (render("Found."), False)
+    assert told(transcript) == (render("Found."), False)
 
 
 @pytest.mark.req("D-23")
 def test_the_words_of_a_failed_attempt_are_gone() -> None:
     transcript = begun(delta("One tw"))
     transcript.apply(RetryScheduled("0", 1, 2, 0.5, "overloaded", "busy"), 0.0)
-    assert html(told(transcript)) == ""
+    assert told(transcript)[0] == ""
     transcript.apply(delta("One two.", attempt=2), 0.0)
-    assert html(told(transcript)) == render("One two.")
+    assert told(transcript)[0] == render("One two.")
 
 
 def test_of_a_long_answer_the_page_has_what_stands_there_at_the_end_and_its_last_words() -> None:
     text = "Some *words* here.\n\n" * 3000
     transcript = begun(delta(text))
-    news = told(transcript)
-    assert html(news) == render(text[:20_000].strip("\n"))
-    assert news["rest"][0] == "… 40,000 more characters"
-    assert news["rest"][1].endswith("Some *words* here.")
-    assert len(news["rest"][1]) <= 500 + 2
+    answer = LiveAnswer(transcript.whole)
+    answer.update(0.0)
+    *blocks, more, end = answer.blocks
+    assert "".join(blocks) == render(text[:20_000].strip("\n"))
+    assert more == "<p>… 40,000 more characters</p>"
+    assert end.endswith("Some *words* here.</pre>")
+    assert len(end) <= 500 + 50
     transcript.apply(finished(text), 0.0)
-    assert transcript.root
-    assert html(told(transcript)) in page(transcript.root, "r")["text/html"]
+    assert "".join(blocks) in page(transcript.whole, "r")["text/html"]
 
 
-def test_a_list_without_end_is_read_again_less_and_less_often_and_at_last_whole() -> None:
+def test_a_long_answer_is_rendered_less_and_less_often_and_at_last_whole() -> None:
     transcript = begun(delta("A list:\n"))
-    assert transcript.root
-    answer, read, now = LiveAnswer(transcript.root), 0, 0.0
+    answer, read, now = LiveAnswer(transcript.whole), 0, 0.0
     for number in range(400):
         transcript.apply(delta(f"- item {number} of a long list, all of it one block\n"), now)
         now += 0.1
-        before = html(answer.whole())
+        before = answer.blocks
         answer.update(now)
-        read += answer._markdown.parsed if html(answer.whole()) != before else 0
+        read += len(answer._text) if answer.blocks != before else 0
     assert read <= PACE * now * 1.1
     assert answer.owes(now + 1)
     assert not answer.owes(0.0)
-    text = str(transcript.root.turns[0].draft.text)  # type: ignore[union-attr]
+    text = str(transcript.whole.turns[0].draft.text)  # type: ignore[union-attr]
     answer.update(now, is_over=True)
-    assert html(answer.whole()) == render(text[:20_000].strip("\n"))
+    assert "".join(answer.blocks).startswith(render(text[:20_000].strip("\n")))
     assert not answer.owes(now + 1)
 
 
-def test_nothing_is_read_again_while_nothing_comes() -> None:
-    transcript = begun(delta("One. "))
-    assert transcript.root
-    answer = LiveAnswer(transcript.root)
-    first = answer.update(0.1)
-    assert (first["before"], first["state"], html(first)) == (0, 1, "<p>One.</p>\n")
-    again = answer.update(9.0)
-    assert (again["before"], again["state"], again["html"]) == (1, 1, [])
-    transcript.apply(TextDelta("0", 1, 1, "Two."), 9.0)
-    more = answer.update(9.1)
-    assert (more["before"], more["state"]) == (1, 2)
-    assert (more["kept"], more["size"], more["html"]) == (0, 7, [" Two.</p>\n"])
-
-
-def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end() -> None:
+@pytest.mark.parametrize("text", ["Half of *an* answ", ""])
+def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end(text: str) -> None:
     transcript = begun(delta("Half of *an* answ"))
-    assert transcript.root
-    answer = LiveAnswer(transcript.root)
+    answer = LiveAnswer(transcript.whole)
     answer.update(0.0)
-    result = done(status="error", text="Half of *an* answ", error="server: gone")
+    result = done(status="error", text=text, error="server: gone")
     transcript.apply(RunFinished("0", result), 0.0)
     answer.update(0.1, is_over=True)
-    assert html(answer.whole()) == render("Half of *an* answ")
-    transcript = begun(delta("Half of *an* answ"))
-    assert transcript.root
-    answer = LiveAnswer(transcript.root)
-    answer.update(0.0)
-    transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
-    news = answer.update(0.1, is_over=True)
-    assert (news["kept"], news["html"], html(answer.whole())) == (0, [], "")
+    assert "".join(answer.blocks) == (render(text) if text else "")
 
 
 def test_the_row_of_a_first_turn_that_failed_says_so() -> None:
     transcript = begun(delta("hm", kind="reasoning"))
-    assert transcript.root
-    [turn] = transcript.root.turns
+    [turn] = transcript.whole.turns
     transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
     assert make_row(turn).asked == "no answer"
 
@@ -153,18 +114,16 @@ def test_data_grow_as_the_table_that_they_are_at_the_end() -> None:
     pages = []
     for piece in (DATA[:11], DATA[11:38], DATA[38:50], DATA[50:]):
         transcript.apply(delta(piece), 0.0)
-        pages.append(html(told(transcript)))
+        pages.append(told(transcript)[0])
     assert pages[0] == "", "brackets alone are not shown"
     assert pages[1].startswith("<table>")
     assert [page.count("<tr>") for page in pages[1:]] == [2, 2, 3]
     data = [{"city": "Berne", "size": 12}, {"city": "Rome", "size": 3}]
     result = done(text=json.dumps(data), data=data)
-    transcript.apply(finished(DATA), 0.0)
-    assert html(told(transcript)) == pages[-1]
-    transcript.apply(RunFinished("0", result), 0.0)
-    assert html(told(transcript)) == pages[-1]
-    assert transcript.root
-    assert pages[-1] in page(transcript.root, "r")["text/html"]
+    for event in (finished(DATA), RunFinished("0", result)):
+        transcript.apply(event, 0.0)
+        assert told(transcript)[0] == pages[-1]
+    assert pages[-1] in page(transcript.whole, "r")["text/html"]
 
 
 def test_words_before_the_calls_of_a_run_with_data_are_marked_up() -> None:
@@ -172,4 +131,4 @@ def test_words_before_the_calls_of_a_run_with_data_are_marked_up() -> None:
     transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
     transcript.apply(TurnStarted("0", 1, 1, 0, data="object"), 0.0)
     transcript.apply(delta("I'll *look*."), 0.0)
-    assert html(told(transcript)) == render("I'll *look*.")
+    assert told(transcript)[0] == render("I'll *look*.")

@@ -83,9 +83,9 @@ def test_live_they_share_one_widget_and_leave_the_static_display(cells: Kernel) 
     assert set(closed) <= set(opened)
     [final] = [o for o in outputs if o["type"] == "comm_msg"][-1:]
     rows = json.loads(final["data"]["state"]["snapshot"])["rows"]
-    assert rows[0]["who"] == "30 runs"
-    assert rows[0]["asked"].startswith("29 completed, 1 error")
-    assert [row["asked"] for row in rows if row["above"] == "0"] == [
+    assert rows[0]["name"] == "error 30 runs"
+    assert rows[0]["about"].startswith("29 completed, 1 error")
+    assert [row["name"].partition(" slow ")[2] for row in rows if row["above"] == "0"] == [
         'server: script "slow" raised RuntimeError: seven in line 10' if n == 7 else f"→ did {n}"
         for n in range(30)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,26 @@ pytestmark = pytest.mark.req("E-5")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 FEED = """
-from axe_nb.cell_display.table_feed import TableFeed
+from axe_nb.cell_display import table
 
-def draw():
-    return {"text/html": "<b>whole</b>", "text/plain": "whole"}
+now, parts = 0.0, ["head", "one", "two"]
+table.SHARE = 0
 
-feed = TableFeed(["head", "one", "two"], draw, 0.0)
+def draw(text):
+    return {"text/html": "<b>whole</b>", "text/plain": text or "twin"}
+
+class Module:
+    monotonic = staticmethod(lambda: now)
+
+real, table.time = table.time, Module
+feed = table.Table(draw, draw, lambda text: parts, live=True)
+
+def update(at, *news):
+    global now, parts
+    now, parts = at, list(news)
+    feed.show("whole")
+
+feed.show("whole")
 """
 
 Output = dict[str, Any]
@@ -43,10 +58,10 @@ def told(outputs: list[Output]) -> list[Any]:
         data = output["data"]
         state = data.get("state", {})
         if "snapshot" in state:
-            news.append(json.loads(state["snapshot"]))
+            news.append(list(json.loads(state["snapshot"])["parts"].values()))
         elif data.get("method") == "custom":
-            news.append(data["content"])
-    return news
+            news.append(data["content"]["parts"])
+    return json.loads(re.sub("</?div>", "", json.dumps(news)))  # type: ignore[no-any-return]
 
 
 def shown(outputs: list[Output]) -> list[Output]:
@@ -60,29 +75,27 @@ def test_only_what_changed_is_sent_and_all_again_now_and_then(cells: Kernel) -> 
     [output] = shown(first)
     assert set(output) == {WIDGET, "text/html", "text/plain"}
     changed = cells.run(
-        "feed.update(['head 2', 'one', 'two'], draw, 0.1)\n"
-        "feed.update(['head 2', 'one', 'two'], draw, 0.2)\n"
-        "feed.update(['head 2', 'one', 'zwei'], draw, 1.4)"
+        "update(0.1, 'head 2', 'one', 'two')\n"
+        "update(0.2, 'head 2', 'one', 'two')\n"
+        "update(1.4, 'head 2', 'one', 'zwei')"
     )
     assert told(changed) == [{"0": "head 2"}, {"2": "zwei"}]
-    again = cells.run(
-        "feed.update(['head 2', 'one', 'zwei'], draw, 1.5)\n"
-        "feed.update(['head 2', 'one', 'zwei'], draw, 9.0)\n"
-    )
+    again = cells.run("update(1.5, 'head 2', 'one', 'zwei')\nupdate(9.0, 'head 2', 'one', 'zwei')")
     assert told(again) == [["head 2", "one", "zwei"]], "what was lost is there; once is enough"
     assert shown(changed + again) == [], "a widget in an output would be made anew"
-    ended = cells.run("feed.close(['end', 'one', 'zwei'], {'text/plain': 'twin'})")
+    ended = cells.run("parts = ['end', 'one', 'zwei']; feed.finish('whole')")
     assert told(ended) == [["end", "one", "zwei"]]
-    assert shown(ended) == [{"text/plain": "twin"}]
+    assert shown(ended) == [{"text/html": "<b>whole</b>", "text/plain": "twin"}]
     assert ended[-1]["type"] == "comm_close"
+    cells.run("table.time = real")
 
 
 def test_a_large_table_is_sent_whole_more_rarely(cells: Kernel) -> None:
     cells.run(FEED.replace('"two"', '"two" * 100_000'))
-    large = "feed.update([f'head {at}', 'one', 'two' * 100_000], draw, at)"
+    large = "update(at, f'head {at}', 'one', 'two' * 100_000)"
     outputs = cells.run(f"for at in (1.0, 2.0, 4.0, 5.1):\n    {large}")
     assert [type(news) for news in told(outputs)] == [dict, dict, dict, list]
-    cells.run("feed.close(['', '', ''], draw())")
+    cells.run("feed.finish(''); table.time = real")
 
 
 @pytest.fixture
@@ -102,14 +115,11 @@ def test_under_a_jupyter_server_the_output_is_a_readable_table(served: Kernel) -
     ]
     marked = {"text/html": f"<div class='{mark}'><b>whole</b></div>", "text/plain": "whole"}
     assert shown(outputs) == [marked]
-    outputs = served.run(
-        "feed.update(['head 2', 'one', 'two'], draw, 0.1)\n"
-        "feed.update(['head 3', 'one', 'two'], draw, 1.6)"
-    )
+    outputs = served.run("update(0.1, 'head 2', 'one', 'two')\nupdate(1.6, 'head 3', 'one', 'two')")
     assert told(outputs) == [{"0": "head 2"}, ["head 3", "one", "two"]]
     assert shown(outputs) == [marked], "what is saved or loaded anew is of now"
-    assert shown(served.run("feed.close(['', '', ''], draw())")) == [
-        {"text/html": "<b>whole</b>", "text/plain": "whole"}
+    assert shown(served.run("feed.finish(''); table.time = real")) == [
+        {"text/html": "<b>whole</b>", "text/plain": "twin"}
     ]
 
 

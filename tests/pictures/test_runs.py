@@ -26,7 +26,7 @@ from axe_nb.run_history.writer import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin
-from axe_nb.views.transcript import as_text
+from axe_nb.views.text import as_text
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
 from tests.protocols import PROTOCOLS, provider_of
 from tests.run_history.rows import read_text

@@ -17,7 +17,7 @@ from axe_nb.events import Event, TextDelta
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
-from axe_nb.views.middle import draft_line
+from axe_nb.views.rows import draft_line
 from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import ask_session
 from tests.providers.strict_anthropic import ANSWER, THOUGHT, StrictAnthropic

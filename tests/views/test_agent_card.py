@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.views.agent_card import AgentCard
+from axe_nb.views.agent_summary import AgentCard
 from tests.views.runs import PAYLOADS
 
 

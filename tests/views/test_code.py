@@ -7,8 +7,15 @@ from html import unescape
 
 import pytest
 
-from axe_nb.views.code import GROWTH, LANGUAGES, LONGEST, MOST_LINES, STYLES, format_code
-from axe_nb.views.markdown import render
+from axe_nb.views.markdown import (
+    CODE_GROWTH,
+    LANGUAGES,
+    LONGEST_CODE,
+    MOST_LINES,
+    STYLES,
+    format_code,
+    render,
+)
 
 PYTHON = 'def f(n: int = 3) -> str:\n    return f"{n}"  # a <b>comment</b>\n'
 
@@ -45,11 +52,13 @@ def test_code_of_another_language_has_no_colours(language: str) -> None:
     assert shown(html).strip("\n") == PYTHON.strip("\n")
 
 
-@pytest.mark.parametrize("code", ["x = 1\n" * (MOST_LINES + 1), "x = 1 " * LONGEST, "1 a " * 1000])
+@pytest.mark.parametrize(
+    "code", ["x = 1\n" * (MOST_LINES + 1), "x = 1 " * LONGEST_CODE, "1 a " * 1000]
+)
 def test_code_that_would_take_long_or_grow_has_no_colours(code: str) -> None:
     html = format_code(code, "python")
     assert "<span" not in html
-    assert len(html) < GROWTH * len(code) + 200
+    assert len(html) < CODE_GROWTH * len(code) + 200
 
 
 def test_code_cannot_bring_marks_of_its_own_or_characters_that_are_not_seen() -> None:

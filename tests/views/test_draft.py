@@ -10,12 +10,10 @@ import pytest
 
 from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
-from axe_nb.views.draft import Draft, Growing
-from axe_nb.views.middle import draft_line
-from axe_nb.views.outline import Outline
-from axe_nb.views.row import make_row
-from axe_nb.views.transcript import Transcript, as_text
-from axe_nb.views.tree import Node, row_of
+from axe_nb.views.rows import Outline, draft_line, make_row
+from axe_nb.views.text import as_text
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import Draft, Growing, Node, row_of
 from tests.views.runs import ONE_CHILD, done, turn
 
 TALE = "Once upon a time " * 20
@@ -62,7 +60,7 @@ def test_the_end_of_a_growing_text_is_that_of_the_joined_one() -> None:
         text.add(piece)
         whole += piece
         size = chance.randrange(60)
-        assert text.end(size) == whole[max(0, len(whole) - size) :]
+        assert text.show_end(size + 1) == whole[-size - 1 :]
     assert (str(text), text.size) == (whole, len(whole))
 
 
@@ -73,7 +71,7 @@ def test_a_piece_costs_the_same_however_much_has_arrived() -> None:
             began = time.perf_counter()
             for _ in range(50):
                 text.add("word ")
-            text.end(300)
+            text.show_end(300)
             took.append(time.perf_counter() - began)
         return min(took)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.results import RunResult, Turn
-from axe_nb.views.folds import ROOM
-from axe_nb.views.html import twin
+from axe_nb.views.html import ROOM, twin
 from tests.views.runs import ask, done, long_run, turn
 
 FOLD = "<summary><small style=opacity:.7>the whole "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb.views.growing_data import read_beginning
+from axe_nb.cell_display.answer import read_beginning
 
 RECORDS = '[{"city": "Berne \\"B\\"", "size": 12.5}, {"city": "Rome", "size": null}]'
 

@@ -12,8 +12,7 @@ import pytest
 from axe_nb.errors import ProviderError
 from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
-from axe_nb.views.head_html import format_strip
-from axe_nb.views.html import answer, twin
+from axe_nb.views.html import _format_strip, answer, twin
 from axe_nb.views.markdown import render
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
@@ -238,11 +237,11 @@ def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes() -> None:
 
 def test_the_states_of_all_sub_agents_are_a_strip_of_at_least_two_stops() -> None:
     # JupyterLab drops a gradient of one stop from an output that it does not trust
-    strip = format_strip(["completed"] * 3)
+    strip = _format_strip(["completed"] * 3)
     assert re.findall(r"linear-gradient\(90deg,(.*?)\)", strip) == ["#393 0em 1.5em,#393 0"]
-    mixed = format_strip(["completed", "error", "error"])
+    mixed = _format_strip(["completed", "error", "error"])
     assert re.findall(r"#\w+ [\d.]+em [\d.]+em", mixed) == ["#393 0em 0.5em", "#d33 0.5em 1.5em"]
-    assert format_strip(["completed"]) == format_strip(["completed"] * 61) == ""
+    assert _format_strip(["completed"]) == _format_strip(["completed"] * 61) == ""
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

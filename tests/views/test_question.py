@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.redaction import remember
 from axe_nb.session.asking import MOST, describe
-from axe_nb.views.question import _kind_of
+from axe_nb.views.html import format_question
 
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-calm\n+storm"
 EDIT = ApprovalRequest("0.1", "writer", "edit_file", {"path": "x"}, DIFF, call_id="a")
@@ -20,9 +22,11 @@ def test_the_event_tells_the_question_its_diff_and_its_letters() -> None:
     assert [letter for letter, _ in asked.choices] == ["y", "a", "e", "n", "s"]
     assert asked.prompt.endswith("[s]top: ")
     assert asked.arguments == '{"path": "x"}'
-    assert [_kind_of(line) for line in asked.diff.split("\n")] == [
-        "place", "place", "place", "gone", "new",
+    html = format_question(asked)
+    assert re.findall(r"class='(\S*)'>([^\s<]+)", html) == [
+        ("", "---"), ("", "+++"), ("", "@@"), ("axe-nb-gone", "-calm"), ("axe-nb-new", "+storm"),
     ]  # fmt: skip
+    assert re.findall("<button [^>]*value='(.)'>", html) == ["y", "a", "e", "n", "s"]
 
 
 @pytest.mark.req("D-48")

@@ -13,7 +13,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.segments import MODEL, MOST, PERSON, RETRY, TOOL, segments_of
+from axe_nb.views.live import MAX_SEGMENTS, list_segments
 from axe_nb.views.transcript import Transcript
 
 CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))
@@ -40,10 +40,10 @@ def test_calls_at_once_are_one_segment_between_two_of_the_model() -> None:
     take_turn(transcript, 1, 0.0)
     transcript.apply(TurnStarted("0", 2, 3, 2), 3.0)
     assert transcript.root
-    assert segments_of(transcript.root) == [
-        (MODEL, 0.0, 1.0), (TOOL, 1.0, 3.0), (MODEL, 3.0, None),
+    assert list_segments(transcript.root) == [
+        ("model", 0.0, 1.0), ("tool", 1.0, 3.0), ("model", 3.0, None),
     ]  # fmt: skip
-    assert segments_of(transcript.root.turns[0].calls[0]) == [(TOOL, 1.0, 2.0)]
+    assert list_segments(transcript.root.turns[0].calls[0]) == [("tool", 1.0, 2.0)]
 
 
 def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:
@@ -51,8 +51,8 @@ def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:
     transcript.apply(TurnStarted("0", 1, 1, 0), 0.0)
     transcript.apply(RetryScheduled("0", 1, 2, 2.0, "429", "slow down"), 1.0)
     assert transcript.root
-    assert segments_of(transcript.root) == [
-        (MODEL, 0.0, 1.0), (RETRY, 1.0, 3.0), (MODEL, 3.0, None),
+    assert list_segments(transcript.root) == [
+        ("model", 0.0, 1.0), ("retry", 1.0, 3.0), ("model", 3.0, None),
     ]  # fmt: skip
 
 
@@ -63,9 +63,9 @@ def test_a_wait_for_the_person_is_a_segment_of_its_own() -> None:
     transcript.apply(ToolStarted("0", CALLS[0]), 1.0)
     transcript.apply(PersonAsked("0", "a"), 1.0)
     assert transcript.root
-    assert segments_of(transcript.root) == [(MODEL, 0.0, 1.0), (PERSON, 1.0, None)]
+    assert list_segments(transcript.root) == [("model", 0.0, 1.0), ("person", 1.0, None)]
     transcript.apply(PersonAnswered("0", "a", "yes"), 5.0)
-    assert segments_of(transcript.root)[1:] == [(PERSON, 1.0, 5.0), (TOOL, 5.0, None)]
+    assert list_segments(transcript.root)[1:] == [("person", 1.0, 5.0), ("tool", 5.0, None)]
 
 
 def test_a_long_run_has_a_bounded_number_of_segments_the_latest() -> None:
@@ -73,6 +73,6 @@ def test_a_long_run_has_a_bounded_number_of_segments_the_latest() -> None:
     for number in range(200):
         take_turn(transcript, number + 1, 3.0 * number)
     assert transcript.root
-    segments = segments_of(transcript.root)
-    assert len(segments) == MOST
-    assert segments[-1] == (TOOL, 598.0, 600.0)
+    segments = list_segments(transcript.root)
+    assert len(segments) == MAX_SEGMENTS
+    assert segments[-1] == ("tool", 598.0, 600.0)

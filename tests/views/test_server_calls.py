@@ -18,8 +18,9 @@ from axe_nb.exchanges import Turn
 from axe_nb.messages import Usage
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.html import answer, twin
-from axe_nb.views.outline import Outline
-from axe_nb.views.transcript import Transcript, as_text
+from axe_nb.views.rows import Outline
+from axe_nb.views.text import as_text
+from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, turn
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
@@ -91,7 +92,7 @@ def test_the_live_answer_ends_with_the_same_links() -> None:
     assert root is not None
     live = LiveAnswer(root)
     live.update(0.0, is_over=True)
-    html = "".join(live.whole()["html"])
+    html = "".join(live.blocks)
     assert html in twin(searched(SEARCH, sources=PAGES))["text/html"]
     assert len(Links(html).links) == 3
 
@@ -167,7 +168,7 @@ def test_ten_thousand_sources_are_counted() -> None:
 
 def test_ten_thousand_searches_are_counted() -> None:
     result = searched(*[SEARCH] * 10_000)
-    assert re.search(r"… 9,5\d\d more rows", as_text(result))
+    assert re.search(r"… 9,7\d\d more rows", as_text(result))
 
 
 def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import re
 from dataclasses import replace
@@ -14,15 +13,10 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, RunResult, call, script, tool
-from axe_nb.clock import Clock
-from axe_nb.engine.scope import AgentSource, Env, RunScope
-from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
 from axe_nb.times import Lap
-from axe_nb.tools.tool import Job
 from axe_nb.views.html import twin
-from axe_nb.views.laps import MOST_LAPS, Laps
-from axe_nb.views.timeline import KEPT, MOST, NONE, PLAYED, show_times
+from axe_nb.views.timeline import KEPT, MOST, MOST_LAPS, NONE, PLAYED, Laps, Timeline
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, hostile_run, turn
 
@@ -46,11 +40,11 @@ def timed() -> RunResult:
 
 
 def html_of(result: RunResult) -> str:
-    return show_times(result)._repr_mimebundle_()["text/html"]
+    return Timeline(result)._repr_mimebundle_()["text/html"]
 
 
 def test_each_row_has_its_seconds_and_a_bar_of_what_they_went_to() -> None:
-    text = str(show_times(timed()))
+    text = str(Timeline(timed()))
     head, legend, axis, lead, first, grep, helper, second = text.splitlines()
     assert "lead" in head
     assert legend == "= model  # tool  ~ waits for a retry  ? waits for you"
@@ -91,7 +85,7 @@ def test_a_run_without_times_says_so() -> None:
         {key: value for key, value in timed().to_dict(full=True).items() if key != "times"}
     )
     assert old.times == ()
-    assert NONE in str(show_times(old))
+    assert NONE in str(Timeline(old))
     assert NONE in html_of(old)
 
 
@@ -111,7 +105,7 @@ def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
     assert page.count("<bdi") == MOST
     assert len(page) < 300_000
     assert "more rows" in unescape(page)
-    assert len(str(show_times(result)).splitlines()) < MOST + 10
+    assert len(str(Timeline(result)).splitlines()) < MOST + 10
 
 
 def _lead(request: axe_nb.Request) -> object:
@@ -161,19 +155,6 @@ def test_a_run_keeps_the_times_of_its_requests_calls_and_waits(finished: RunResu
     assert first.began <= wait.began < wait.ended <= first.ended
 
 
-def test_a_child_begins_when_its_clock_does() -> None:
-    """Its times would else end after the call that made it."""
-
-    async def make() -> tuple[RunScope, RunScope]:
-        one = Agent("one", "script/x")
-        env = Env(agents=AgentSource(load=lambda _: one, provider_for=lambda *_: None), emit=print)  # type: ignore[arg-type, return-value]
-        root = RunScope.root(one, Limits(), env, Clock(None))
-        return root, root.child(one, Job(one, "go", "go"), env, call_id="c", key="1", ahead=0.0)
-
-    root, child = asyncio.run(make())
-    assert child.began == child.clock.started - root.clock.started
-
-
 def test_times_are_kept_in_files_and_pickles(finished: RunResult, tmp_path: Path) -> None:
     finished.save(tmp_path / "run.axe")
     kept = axe_nb.load(tmp_path / "run.axe").times
@@ -203,14 +184,14 @@ def test_a_replay_says_whose_time_it_is(project: Path) -> None:
     assert recorded.ok
     assert played.ok
     assert "model" not in {lap.kind for run in played.walk() for lap in run.times}
-    assert PLAYED in str(show_times(played))
+    assert PLAYED in str(Timeline(played))
     assert PLAYED in html_of(played)
-    assert PLAYED not in str(show_times(recorded))
+    assert PLAYED not in str(Timeline(recorded))
 
 
 def test_a_sub_agent_that_a_fork_took_over_has_no_time_of_its_own(finished: RunResult) -> None:
     fork = finished.fork("0/2", reply="otherwise")
-    rows = str(show_times(fork)).splitlines()
+    rows = str(Timeline(fork)).splitlines()
     assert [row for row in rows if " helper " in row and row.endswith(KEPT)]
 
 
@@ -223,7 +204,7 @@ def test_a_run_that_failed_keeps_its_time(project: Path) -> None:
         failed = axe_nb.run(Agent("lead", "script/never-ends"), "go")
     assert not failed.ok
     assert failed.times[0].kind == "run"
-    assert "0." in str(show_times(failed))
+    assert "0." in str(Timeline(failed))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e308, -5.0, 1e15])
@@ -232,19 +213,19 @@ def test_times_that_no_clock_gives_are_left_out(bad: float) -> None:
     good = html_of(replace(timed(), times=timed().times[:-2]))
     assert html_of(replace(timed(), times=(*timed().times[:-2], *laps))) == good
     for run in (Lap("run", bad, 5.0), Lap("run", 5.0, bad)):
-        assert NONE in str(show_times(replace(timed(), times=(run, *laps))))
+        assert NONE in str(Timeline(replace(timed(), times=(run, *laps))))
 
 
 def test_times_outside_the_run_are_not_drawn() -> None:
     laps = (Lap("run", 6.0, 9.0), Lap("tool", 0.0, 1.0, 1, 1), Lap("tool", 20.0, 30.0))
-    lead = str(show_times(replace(timed(), times=laps))).split("\n")[3]
+    lead = str(Timeline(replace(timed(), times=laps))).split("\n")[3]
     assert lead.split()[-1] == "." * 48
 
 
 def test_a_hostile_file_of_many_times_is_cut() -> None:
     laps = tuple(Lap("tool", 1.0, 2.0, 1, n) for n in range(MOST_LAPS)) * 20
     run = replace(timed(), times=(Lap("run", 0.0, 9.0), *laps))
-    assert len(show_times(run)._repr_mimebundle_()["text/html"]) < 20_000
+    assert len(Timeline(run)._repr_mimebundle_()["text/html"]) < 20_000
     assert len(Laps(run).of(Transcript.of(run).root)) == MOST_LAPS  # type: ignore[arg-type]
 
 
@@ -254,7 +235,7 @@ def test_names_of_deep_runs_stay_in_sight() -> None:
         lead = turn(1, ask("c", "inner", "look"), results=["x"])
         deep = done(log=(lead,), children=(replace(deep, call_id="c"),))
     deep = replace(deep, times=(Lap("run", 0.0, 9.0),))
-    assert "deepest" in str(show_times(deep))
+    assert "deepest" in str(Timeline(deep))
     assert max(map(int, re.findall(r"padding-left:(\d+)em", html_of(deep)))) < 20
 
 

@@ -1,97 +1,112 @@
-// The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
-// Nothing is sent back but the word of stop.js. What a row says comes from views/row.py, its sign and
-// its colours from views/appearance.py (LOOKS); feed.py sends it, and says why some of it twice.
+// The live tree of a run, or a table that fills: fragments of HTML arrive by row and are put in place.
+// views/live.py and grids/page.py draw them and escape every text; cell_display/feed.py sends them, and
+// says why some come twice. Nothing is sent back but the word that stops a run.
 
 const TICK = 250; // milliseconds between two looks at the clock
-const SHORTEST = 4; // seconds that the bars span at first
+const AT_FIRST = 30; // milliseconds between two looks for the place of the tree, until it is there
+const LOOK = 100; // milliseconds between two looks for the input of a question
 const SAY = 4000; // milliseconds between two announcements to a screen reader
+const TOLD = 2000; // milliseconds for which the copy of a text is told of
+const QUIET = 10; // seconds without news after which the clock stops; there are some every 2 s
+const PATIENCE = 3; // seconds from the word that stops until the button says what it waits for
 const MANY = 20; // rows above which there are chips and a search box
-const QUIET = 10; // seconds without news after which the clock stops; feed.py sends some every 2 s
-const TICKS = 4; // parts of the axis of seconds, of which fewer are named where names are long
-const WIDEST = 22; // that are as wide as the axis
-const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
-
-// What a row has unless it says otherwise; feed.py sends no such values.
-const EMPTY = {
-  who: "", asked: "", cost: "", facts: [], segments: [], progress: [], question: null, before: [],
-  after: [],
-};
-
+const LOST = new Set(["restarting", "autorestarting", "terminating", "dead", "unknown"]);
+const ARGUMENTS = "arguments, as JSON: "; // the prompt of session/typed_json.py
 const TROUBLES = {
   lost: "The kernel is gone. This is the run as of TIME; %axe history has what was answered by then",
   quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
+const CHIPS = ["all", "running", "failed", "slowest first"];
+const TREE = `<div class=axe-nb-tree><div class=axe-nb-note role=status></div>
+  <div class="axe-nb-writing jp-RenderedHTMLCommon mathjax_ignore tex2jax_ignore"><div></div></div>
+  <div class="axe-nb-scroll jp-RenderedHTMLCommon" role=tree aria-label=Run></div>
+  <span class=axe-nb-said role=status></span></div>`;
+const HEAD = `<div class=axe-nb-head><div class=axe-nb-progress></div><div class=axe-nb-ruled>
+  <button type=button class=axe-nb-stop hidden></button><div class=axe-nb-tools hidden>
+  <span class=axe-nb-chips role=group aria-label="Rows to show">${CHIPS.map((name) =>
+    `<button type=button class=axe-nb-chip aria-pressed=${name === "all"}>${name}</button>`).join("")}
+  </span><input type=search class=axe-nb-search placeholder=search aria-label="Search the rows"></div>
+  <div class=axe-nb-axis aria-hidden=true></div></div></div>`;
+const ROW = `<details role=treeitem><summary tabindex=-1></summary><div class=axe-nb-inside>
+  <div></div><div></div><div class=axe-nb-rows role=group></div><div></div></div></details>`;
 
-function make(tag, name, ...inside) {
-  const element = document.createElement(tag);
-  if (name) element.className = `axe-nb-${name}`;
-  if (tag === "pre" || name === "asked") element.dir = "auto";
-  element.append(...inside);
-  return element;
+const clock = () => performance.now() / 1000;
+
+function parse(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html || "<span></span>";
+  return template.content.firstElementChild;
 }
 
-function put(element, text) {
+// Puts fragments of one element each into a box. Those that stay the same are not touched, so that
+// what a reader has selected there stays selected; what is unfolded stays unfolded.
+function put(box, parts) {
+  const shown = (box.shown ??= []);
+  for (; shown.length > parts.length; shown.pop()) box.lastElementChild.remove();
+  for (let at = 0; at < parts.length; at += 1) {
+    if (shown[at] === parts[at] && at < shown.length) continue;
+    const [old, fresh] = [box.children[at], parse(parts[at])];
+    if (old?.querySelector("details[open]")) fresh.querySelector("details")?.setAttribute("open", "");
+    if (old) old.replaceWith(fresh);
+    else box.append(fresh);
+    shown[at] = parts[at];
+  }
+}
+
+function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function seconds(value) {
-  return value < 60
-    ? `${value.toFixed(1)} s`
-    : `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+// Keeps the end of a box in view until the reader scrolls up.
+function follow(box, isFree = () => true) {
+  let follows = true;
+  box.addEventListener("scroll", () => {
+    follows = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+  });
+  return () => follows && isFree() && requestAnimationFrame(() => box.scrollTo(0, 1e9));
 }
 
-function percent(part, whole) {
-  return `${((100 * part) / whole).toFixed(2)}%`;
-}
-
-// What is known of one tree; every view of the widget draws from it.
+// What is known of one tree or table; every view of the widget draws from it.
 class Store {
-  constructor() {
-    this.rows = new Map();
-    this.wholes = new Map(); // key of a row → [their version, what copy.js takes, or null, of each text]
-    this.answer = new Answer();
-    this.newest = "";
-    this.offset = 0; // seconds on this machine's clock at which the run began
-    this.told = 0; // seconds since the run began, as the last news said
-    this.heardAt = 0; // this machine's clock at the last news
+  constructor(model) {
+    this.tell = (words) => model.send(words);
+    this.canStop = model.get("can_stop");
+    this.rows = new Map(); // key → its fields
+    this.parts = []; // HTML of the answer or the table
+    this.wholes = new Map(); // number → a text that a row cuts
+    this.head = { number: -1 };
+    this.stoppedAt = this.heardAt = 0; // this machine's clock; 0 = not yet
     this.isLost = false; // the kernel is gone, unless there is news after all
-    this.tell = null; // sends a message to the kernel
-    this.canStop = false;
-    this.stoppedAt = 0; // this machine's clock when the reader stopped the run; 0 = not yet
     this.views = new Set();
   }
 
-  // Where nothing more is heard, the clock stands still.
+  // Seconds since the run began; where nothing more is heard, the clock stands still.
   get now() {
-    return this.trouble ? this.told : performance.now() / 1000 - this.offset;
+    return this.head.now + (this.trouble ? 0 : clock() - this.heardAt);
   }
 
   get trouble() {
-    if (this.newest === "") return ""; // the run is over
-    if (this.isLost) return "lost";
-    return performance.now() / 1000 - this.heardAt > QUIET ? "quiet" : "";
+    if (this.isLost) return this.head.newest === "" ? "" : "lost";
+    return this.head.newest && clock() - this.heardAt > QUIET ? "quiet" : "";
   }
 
-  take(news) {
-    this.told = news.now;
-    this.heardAt = performance.now() / 1000;
+  take({ rows = [], parts = {}, wholes = {}, ...head }) {
+    if (head.number < this.head.number) return; // later news came first: the next snapshot has all
+    this.head = { ...this.head, ...head };
+    this.heardAt = clock();
     this.lastAt = new Date().toLocaleTimeString();
+    const fresh = new Set(this.isLost ? this.rows.keys() : []);
     this.isLost = false;
-    this.offset = performance.now() / 1000 - news.now;
-    this.newest = news.newest;
-    for (const [key, wholes] of Object.entries(news.wholes ?? {})) {
-      if (wholes[0] >= (this.wholes.get(key)?.[0] ?? 0)) this.wholes.set(key, wholes);
+    for (const [number, text] of Object.entries(wholes)) this.wholes.set(number, text);
+    for (const [at, html] of Object.entries(parts)) this.parts[at] = html;
+    this.parts.length = this.head.size;
+    for (const { key, ...fields } of rows) {
+      const known = this.rows.get(key);
+      // where its beginning was lost, or the row above, the snapshot has it
+      if (!known && (fields.above === undefined || (fields.above && !this.rows.has(fields.above)))) continue;
+      this.rows.set(key, { ...known, ...fields, words: null });
+      fresh.add(key);
     }
-    const fresh = [];
-    for (const row of news.rows) {
-      const known = this.rows.get(row.key);
-      if (known && known.version >= row.version) continue;
-      if (row.above !== null && !this.rows.has(row.above)) continue; // lost: the snapshot has it
-      const whole = { ...EMPTY, ...LOOKS[row.state], ...row };
-      this.rows.set(row.key, whole);
-      fresh.push(whole);
-    }
-    this.answer.take(news.answer);
     for (const view of this.views) view.draw(fresh);
   }
 
@@ -101,405 +116,291 @@ class Store {
   }
 
   stop() {
-    if (this.stoppedAt) return;
-    this.stoppedAt = performance.now() / 1000;
-    this.tell({ stop: true });
+    if (!this.stoppedAt) this.tell({ stop: true });
+    this.stoppedAt ||= clock();
     for (const view of this.views) view.tick();
   }
 }
 
-class Row {
-  constructor(row, wholes) {
-    this.wholes = wholes;
-    this.sign = make("span", "sign");
-    this.sign.setAttribute("role", "img");
-    this.who = make("b", "who");
-    this.asked = make("span", "asked");
-    this.cost = make("small", "cost");
-    this.bar = make("i");
-    const line = make("summary", "", this.sign, this.who, this.asked, this.cost);
-    if (row.above !== null) line.append(make("span", "bar", this.bar));
-    else this.asked.append((this.facts = make("span")), (this.clock = make("b")));
-    this.before = make("div", "texts");
-    this.below = make("div", "rows");
-    this.after = make("div", "texts");
-    this.inside = make("div", "inside", this.before, this.below, this.after);
-    this.element = make("details", "row", line, this.inside);
-    this.question = new Question(this.element);
-    this.before.after(this.question.element);
-    this.element.open = row.kind === "turn" || row.above === null;
-    this.element.addEventListener("toggle", () => this.fill());
-  }
-
-  // Texts are made when a reader can see them: most rows are never opened.
-  fill() {
-    if (!this.element.open) return;
-    const { before, after } = this.data;
-    texts(this.before, before, (place, index) => this.copy(place, index));
-    texts(this.after, after, (place, index) => this.copy(place, before.length + index));
-  }
-
-  // A whole that belongs to an earlier text of the row is none of this one.
-  copy(place, index) {
-    const { key, wholes, before, after } = this.data;
-    const block = [...before, ...after][index];
-    const [version, all] = this.wholes.get(key) ?? [];
-    if (block) copy(place, block, version === wholes ? all[index] : null);
-  }
-
-  draw(row, now) {
-    this.data = row;
-    this.element.className = `axe-nb-row axe-nb-${row.kind} axe-nb-${row.tone}`;
-    put(this.sign, row.sign);
-    put(this.who, row.who);
-    if (row.above !== null) put(this.asked, row.asked);
-    this.fill();
-    this.question.draw(row.question);
-    this.inside.classList.toggle("axe-nb-leaf", !this.below.children.length);
-    this.end(false, now);
-  }
-
-  // Where the kernel is gone, what ran until then runs no more.
-  end(isLost, now) {
-    const { state, facts: said, above } = this.data;
-    this.past = isLost && state === "running" ? "was running" : "";
-    this.sign.setAttribute("aria-label", this.past || state);
-    const inPast = ([text, marks]) => [text.replace(/^(.*\d) running$/, "$1 were running"), marks];
-    if (above === null) facts(this.facts, isLost ? said.map(inPast) : said);
-    this.tick(now);
-  }
-
-  // The names of its rows stand in one column, as wide as the longest but for the longest ones.
-  widen(length) {
-    this.longest = Math.max(this.longest ?? 0, length);
-    this.below.style.setProperty("--longest", this.longest);
-  }
-
-  get runs() {
-    return this.data.times[0] !== null && this.data.times[1] === null;
-  }
-
-  took(now) {
-    const [started, ended] = this.data.times;
-    return started === null ? 0 : Math.max(0, (ended ?? now) - started);
-  }
-
-  get said() {
-    const { who, asked, cost, before, after } = this.data;
-    const texts = [...before, ...after].map(([, text]) => text);
-    return [who, asked, cost, ...texts].join("\n").toLowerCase();
-  }
-
-  tick(now) {
-    const [started] = this.data.times;
-    const took = this.took(now);
-    if (this.clock) {
-      put(this.clock, took >= 0.1 ? ` · ${seconds(took)}` : "");
-      return;
-    }
-    this.bar.hidden = started === null;
-    this.bar.style.setProperty("--from", (started ?? 0).toFixed(2));
-    this.bar.style.setProperty("--took", took.toFixed(2));
-    this.paint(started, took, now);
-    const facts = [this.past, this.data.cost, took >= 0.1 ? seconds(took) : ""];
-    put(this.cost, facts.filter(Boolean).join(" · "));
-  }
-
-  // The segments of a bar: what the time went to.
-  paint(started, took, now) {
-    const segments = this.data.segments;
-    if (!segments.length || !took) return;
-    const stops = [];
-    let at = started;
-    for (const [kind, from, to] of segments) {
-      const [begin, end] = [Math.max(at, from), Math.min(to ?? now, started + took)];
-      if (end <= begin) continue;
-      const [first, last] = [percent(begin - started, took), percent(end - started, took)];
-      stops.push(`transparent ${percent(at - started, took)} ${first}`);
-      stops.push(`var(--${KINDS[kind]}) ${first} ${last}`);
-      at = end;
-    }
-    stops.push(`transparent ${percent(at - started, took)} 100%`);
-    this.bar.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
-  }
-}
-
-// Facts in one line; what needs a look has the colour of its tone.
-function facts(box, all) {
-  const text = JSON.stringify(all);
-  if (box.dataset.facts === text) return;
-  box.dataset.facts = text;
-  const parts = all.map(([text, marks], index) => {
-    const part = make("span", "", index ? " · " : "", text, text && marks.length ? " (" : "");
-    marks.forEach(([words, tone], number) => {
-      part.append(number ? ", " : "", make("b", `mark axe-nb-${tone}`, words));
-    });
-    if (text && marks.length) part.append(")");
-    return part;
-  });
-  box.replaceChildren(...parts);
-}
-
-// The part of the head below its line: progress, the axis of seconds; above MANY rows, what to
-// show of them. It filters and sorts in the browser alone.
-class Head {
-  constructor(view) {
-    this.view = view;
-    this.only = "all";
-    this.progress = make("div", "progress");
-    this.axis = make("div", "axis");
-    this.axis.setAttribute("aria-hidden", "true");
-    this.chips = make("span", "chips");
-    this.chips.setAttribute("role", "group");
-    this.chips.setAttribute("aria-label", "Rows to show");
-    this.buttons = new Map();
-    for (const name of ["all", "running", "failed", "slowest first"]) {
-      const button = make("button", "chip", name);
-      button.type = "button";
-      button.addEventListener("click", () => this.choose(name));
-      this.buttons.set(name, button);
-      this.chips.append(button);
-    }
-    this.search = make("input", "search");
-    this.search.type = "search";
-    this.search.placeholder = "search";
-    this.search.setAttribute("aria-label", "Search the rows");
-    this.search.addEventListener("input", () => this.filter());
-    // JupyterLab would take the letters for its own shortcuts
-    this.search.addEventListener("keydown", (event) => event.stopPropagation());
-    this.tools = make("div", "tools", this.chips, this.search);
-    this.ruled = make("div", "ruled", this.axis);
-    this.stop = new Stop(view.store, this.ruled);
-    this.element = make("div", "head", this.progress, this.ruled);
-    this.choose("all");
-  }
-
-  choose(name) {
-    this.only = name;
-    for (const [each, button] of this.buttons) {
-      button.setAttribute("aria-pressed", String(each === name));
-    }
-    this.filter();
-  }
-
-  draw(row, count) {
-    const parts = row.progress;
-    while (this.progress.children.length > parts.length) this.progress.lastChild.remove();
-    parts.forEach(([tone, count], index) => {
-      const part = this.progress.children[index] ?? make("i");
-      part.className = `axe-nb-${tone}`;
-      part.style.flexGrow = count;
-      if (!part.parentElement) this.progress.append(part);
-    });
-    if (count > MANY && !this.tools.parentElement) this.axis.before(this.tools);
-    if (this.only !== "all" || this.search.value) this.filter();
-  }
-
-  scale(span) {
-    const [unit, size] = span < 60 ? ["s", 1] : ["min", 60];
-    const name = (n, parts) => `${+((span * n) / parts / size).toFixed(1)}`;
-    // the last name ends at its tick, the others stand around theirs
-    const isTight = (parts) =>
-      `${name(1, 1)} ${unit} `.length + name(parts - 1, parts).length / 2 > WIDEST / parts;
-    let parts = TICKS;
-    while (parts > 1 && isTight(parts)) parts /= 2;
-    const ticks = Array.from({ length: parts + 1 }, (_, n) => {
-      const tick = make("small", "", name(n, parts), n === parts ? ` ${unit}` : "");
-      tick.style.left = percent(n, parts);
-      return tick;
-    });
-    this.axis.replaceChildren(...ticks);
-  }
-
-  isWanted(row, words) {
-    if (words && !row.said.includes(words)) return false;
-    if (this.only === "running") return row.data.kind === "run" && row.runs;
-    if (this.only === "failed") return !row.runs && ["bad", "limit"].includes(row.data.tone);
-    return true;
-  }
-
-  filter() {
-    const { rows, store } = this.view;
-    const words = this.search.value.trim().toLowerCase();
-    const isOn = words || ["running", "failed"].includes(this.only);
-    const shown = new Set();
-    for (const [key, row] of rows) {
-      if (!isOn || !this.isWanted(row, words)) continue;
-      shown.add(key);
-      for (let at = row.data.above; at !== null && !shown.has(at); ) {
-        shown.add(at);
-        rows.get(at).element.open = true;
-        at = rows.get(at).data.above;
-      }
-    }
-    const isSorted = this.only === "slowest first";
-    for (const [key, row] of rows) {
-      row.element.hidden = Boolean(isOn) && row.data.above !== null && !shown.has(key);
-      const isRun = isSorted && row.data.kind === "run";
-      row.element.style.order = isRun ? -Math.round(1000 * row.took(store.now)) : "";
-    }
-  }
-}
-
-function texts(box, blocks, copyOne) {
-  while (box.children.length > blocks.length) box.lastChild.remove();
-  blocks.forEach(([label, text, rest, ...pictures], index) => {
-    let block = box.children[index];
-    if (!block) {
-      const button = makeCopyButton();
-      block = make("div", "text", make("small"), make("pre"), make("small", "rest"), make("div"), button);
-      button.addEventListener("click", () => block.copy());
-      box.append(block);
-    }
-    const [name, body, more, images, button] = block.children;
-    block.copy = () => copyOne(block, index);
-    button.setAttribute("aria-label", `Copy text (${label})`);
-    button.hidden = !text;
-    draw(images, pictures);
-    put(name, label);
-    put(body, text);
-    put(more, rest ? `… ${rest}` : "");
-    fold(block, label === "thinks" || label === "thought");
-    block.classList.toggle("axe-nb-warning", label === "warning");
-    block.classList.toggle("axe-nb-lines", text.includes("\n"));
-  });
-}
-
-// Pictures are data of this page's own; nothing is fetched.
-function draw(box, urls) {
-  while (box.children.length > urls.length) box.lastChild.remove();
-  urls.filter((url) => url.startsWith("data:image/")).forEach((url, index) => {
-    const image = box.children[index] ?? make("img", "picture");
-    if (image.src !== url) image.src = url;
-    if (!image.parentElement) box.append(image);
-  });
-}
-
-class View {
+class Table {
   constructor(store, element) {
     this.store = store;
-    this.written = new Written();
-    this.said = make("span", "said");
-    this.said.setAttribute("role", "status");
-    this.scroll = make("div", "scroll");
-    this.note = make("div", "note");
-    this.note.setAttribute("role", "status");
-    this.root = make("div", "tree", this.note, this.written.element, this.scroll, this.said);
+    // as JupyterLab's own HTML output, so that nothing moves when the saved table takes the place
+    element.append((this.root = parse('<div class="axe-nb-table jp-RenderedHTMLCommon"></div>')));
+    this.draw();
+  }
+
+  draw() {
+    put(this.root, this.store.parts);
+  }
+
+  tick() {}
+
+  close() {
+    this.store.views.delete(this);
+  }
+}
+
+class Tree {
+  constructor(store, element) {
+    this.store = store;
+    [this.root, this.head] = [parse(TREE), parse(HEAD)];
     element.append(this.root);
-    this.rows = new Map();
-    this.head = new Head(this);
-    this.keys = new Keys(this.scroll);
-    this.newest = null;
-    this.span = SHORTEST; // seconds
-    this.isScaled = false;
+    [this.note, this.written, this.scroll, this.said] = this.root.children;
+    [this.progress, this.ruled] = this.head.children;
+    [this.stop, this.tools, this.axis] = this.ruled.children;
+    this.rows = new Map(); // key → its elements
+    this.running = new Set(); // those whose clock goes on
+    this.only = "all";
     this.spoke = 0;
-    this.follows = true; // until the reader scrolls up
-    this.scroll.addEventListener("scroll", () => {
-      const { scrollTop, clientHeight, scrollHeight } = this.scroll;
-      this.follows = scrollHeight - scrollTop - clientHeight < 30;
-    });
-    this.draw([...store.rows.values()]);
-    this.tick();
+    this.keys = new Keys(this);
+    this.follow = follow(this.scroll, () => !this.keys.isInUse);
+    this.followAnswer = follow(this.written);
+    this.listen();
+    this.draw(new Set(store.rows.keys()));
     this.timer = setInterval(() => this.tick(), TICK);
   }
 
-  draw(fresh) {
-    const now = this.store.now;
-    for (const row of fresh) this.place(row).draw(row, now);
-    const top = this.rows.values().next().value;
-    if (top) this.head.draw(top.data, this.rows.size);
-    this.mark();
-    this.written.draw(this.store.answer);
-    if (this.follows && !this.keys.isInUse) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
+  listen() {
+    this.root.addEventListener("mousedown", (event) => {
+      if (event.target.closest(".axe-nb-copy")) event.preventDefault(); // the focus stays
+    });
+    this.root.addEventListener("click", ({ target, isTrusted }) => {
+      if (target.matches(".axe-nb-copy")) this.copy(target.parentElement, target.parentElement);
+      if (target.matches(".axe-nb-chip")) this.choose(target);
+      if (target === this.stop && isTrusted) this.store.stop();
+    });
+    this.search = this.tools.querySelector("input");
+    this.search.addEventListener("input", () => this.filter());
+    // JupyterLab would take the letters for its own shortcuts
+    this.search.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
-  place(row) {
-    const known = this.rows.get(row.key);
-    if (known) return known;
-    const made = new Row(row, this.store.wholes);
-    this.rows.set(row.key, made);
-    if (row.above === null) {
-      this.scroll.append(made.element);
-      made.element.insertBefore(this.head.element, made.inside);
-    } else {
-      const over = this.rows.get(row.above);
-      over.below.append(made.element);
-      over.inside.classList.remove("axe-nb-leaf");
-      over.widen(row.who.length);
+  draw(fresh) {
+    const { head, parts, rows } = this.store;
+    const box = this.written.firstElementChild;
+    // one text takes another's place: what stands below stays where it is
+    if (box.shown?.length && box.shown[0] !== parts[0] && !parts[1]) {
+      this.written.style.minHeight = `${this.written.offsetHeight}px`;
     }
-    this.keys.add(made);
-    return made;
+    put(box, parts);
+    this.written.classList.toggle("axe-nb-earlier", head.is_earlier);
+    for (const key of fresh) this.drawRow(key, rows.get(key));
+    if (this.shownHead !== head.progress + head.axis) {
+      this.shownHead = head.progress + head.axis;
+      this.root.style.setProperty("--span", head.span);
+      this.progress.innerHTML = head.progress;
+      this.axis.innerHTML = head.axis;
+    }
+    this.tools.hidden = this.rows.size <= MANY;
+    if (this.only !== "all" || this.search.value) this.filter();
+    this.mark();
+    this.tick();
+    this.follow();
+    this.followAnswer();
+  }
+
+  drawRow(key, data) {
+    const row = this.rows.get(key) ?? this.addRow(key, data);
+    row.data = data;
+    row.element.className = `axe-nb-row ${data.look}`;
+    row.element.ariaLabel = data.name;
+    row.element.setAttribute("aria-description", data.about);
+    if (row.html !== data.line) row.line.innerHTML = row.html = data.line;
+    this.fill(row);
+    row.question.draw(data.question);
+    this.time(row);
+  }
+
+  addRow(key, data) {
+    const element = parse(ROW);
+    const [line, inside] = element.children;
+    const [before, box, below, after] = inside.children;
+    const row = { element, line, before, below, after };
+    row.question = new Question(element, box);
+    element.open = data.open;
+    element.addEventListener("toggle", (event) => {
+      if (event.target === element) this.fill(row);
+    });
+    const above = this.rows.get(data.above);
+    (above?.below ?? this.scroll).append(element);
+    if (!above) line.after(this.head);
+    this.rows.set(key, row);
+    this.keys.add(row, above);
+    return row;
+  }
+
+  // Texts are made when a reader can see them: most rows are never opened.
+  fill({ element, data, before, after }, isWanted = element.open) {
+    if (!isWanted || !data) return;
+    put(before, data.before);
+    put(after, data.after);
+  }
+
+  // Writes the seconds of a row; those of one that runs go on.
+  time(row) {
+    const { line, data } = row;
+    const [time, now] = [line.querySelector("time"), this.store.now];
+    const { from, to } = time.dataset;
+    if (from && !to) this.running.add(row);
+    else this.running.delete(row);
+    if (!from) return;
+    const took = Math.max(0, (to ?? now) - from);
+    const words = took < 60 ? `${took.toFixed(1)} s` : `${Math.floor(took / 60)} min ${Math.floor(took % 60)} s`;
+    const past = !to && this.store.trouble === "lost" && data.above ? "was running" : "";
+    const parts = [past, took >= 0.1 ? words : ""].filter(Boolean).join(" · ");
+    say(time, parts && time.previousSibling ? ` · ${parts}` : parts);
+    if (!to) line.style.setProperty("--now", now.toFixed(2));
   }
 
   // Marks the newest row; where it is folded away, the row that it is folded into.
   mark() {
-    let shown = this.rows.get(this.store.newest)?.element;
+    let shown = this.rows.get(this.store.head.newest)?.element;
     for (let at = shown; at; at = at.parentElement.closest("details")) if (!at.open) shown = at;
-    if (shown === this.newest) return;
     this.newest?.classList.remove("axe-nb-newest");
     shown?.classList.add("axe-nb-newest");
     this.newest = shown;
   }
 
-  // Says why the clock stands still.
-  explain() {
-    // a question that waits for its answer holds the news back
-    const cell = this.root.closest(".jp-Cell");
-    if (cell?.querySelector(".jp-Stdin-input")) this.store.heardAt = performance.now() / 1000;
-    const { trouble, lastAt } = this.store;
-    const isLost = trouble === "lost";
-    if (this.root.classList.contains("axe-nb-lost") !== isLost) {
-      this.root.classList.toggle("axe-nb-lost", isLost);
-      for (const row of this.rows.values()) row.end(isLost, this.store.now);
+  choose(chip) {
+    this.only = chip.textContent;
+    for (const each of chip.parentElement.children) each.ariaPressed = String(each === chip);
+    this.filter();
+  }
+
+  isWanted(row, words) {
+    const { data } = row;
+    data.words ??= [data.line, ...data.before, ...data.after].join(" ").replace(/<[^>]*>/g, " ").toLowerCase();
+    const runs = this.running.has(row);
+    if (!data.words.includes(words)) return false;
+    if (this.only === "running") return runs && data.look.startsWith("axe-nb-run ");
+    return this.only !== "failed" || (!runs && /-(bad|limit)$/.test(data.look));
+  }
+
+  // Shows and sorts rows, in the browser alone.
+  filter() {
+    const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+    const words = this.search.value.trim().toLowerCase().replace(/[&<>]/g, (char) => escapes[char]);
+    const isOn = words || ["running", "failed"].includes(this.only);
+    const shown = new Set();
+    for (const [key, row] of isOn ? this.rows : []) {
+      if (!this.isWanted(row, words)) continue;
+      shown.add(key);
+      for (let at = row.data.above; at && !shown.has(at); at = this.rows.get(at).data.above) {
+        shown.add(at);
+        this.rows.get(at).element.open = true;
+      }
     }
-    put(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
+    for (const [key, { element, line, data }] of this.rows) {
+      element.hidden = Boolean(isOn && data.above && !shown.has(key));
+      const { from, to } = line.querySelector("time").dataset;
+      const isSorted = this.only === "slowest first" && from && data.look.startsWith("axe-nb-run ");
+      element.style.order = isSorted ? -Math.round(1000 * ((to ?? this.store.now) - from)) : "";
+    }
   }
 
   tick() {
-    this.explain();
-    const now = this.store.now;
-    // by leaps, so that bars stand still in between and few of them are laid out anew
-    for (; this.span < now; this.span *= 1.5) this.isScaled = false;
-    if (!this.isScaled) {
-      this.root.style.setProperty("--span", this.span.toFixed(2));
-      this.head.scale(this.span);
-    }
-    this.isScaled = true;
-    for (const row of this.rows.values()) if (row.runs) row.tick(now);
+    // a question that waits for its answer holds the news back
+    const cell = this.root.closest(".jp-Cell");
+    if (cell?.querySelector(".jp-Stdin-input")) this.store.heardAt = clock();
+    const { trouble, lastAt, head } = this.store;
+    const isLost = trouble === "lost";
+    say(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
+    for (const row of this.running) this.time(row);
+    const wasLost = this.root.classList.contains("axe-nb-lost");
+    for (const row of isLost && !wasLost ? this.rows.values() : []) this.end(row);
+    this.root.classList.toggle("axe-nb-lost", isLost);
     const top = this.rows.values().next().value;
-    const line = top?.element.firstElementChild;
-    const height = line?.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
-    if (height) this.head.element.style.top = `${height - 8}px`;
-    if (top) this.head.stop.draw(top.data.who);
-    const isLost = this.store.trouble === "lost"; // the note says it
-    if (!top || (!isLost && performance.now() - this.spoke < SAY)) return;
+    if (!top) return;
+    const height = top.line.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
+    if (height) this.head.style.top = `${height - 8}px`;
+    this.drawStop(top.line.querySelector("b + b").textContent, !head.newest || isLost);
+    if (!isLost && performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
-    put(this.said, isLost ? "" : `${top.data.who}: ${top.data.asked}`);
+    const name = top.data.name.slice(top.data.name.indexOf(" ") + 1);
+    say(this.said, isLost ? "" : `${name}: ${top.data.about}`); // the note says it
+  }
+
+  // Where the kernel is gone, what ran until then runs no more.
+  end(row) {
+    const { element, line, data } = row;
+    row.html = null; // drawn anew, should it be heard of again
+    for (const each of [element, line.querySelector("b")]) {
+      each.ariaLabel = each.ariaLabel.replace(/^running/, "was running");
+    }
+    if (data.above) return;
+    const facts = line.querySelector("span").firstChild;
+    facts.textContent = facts.textContent.replace(/(\d) running/, "$1 were running");
+  }
+
+  drawStop(who, isOver) {
+    const { canStop, stoppedAt } = this.store;
+    this.stop.hidden = !canStop || isOver;
+    const isLate = clock() - stoppedAt > PATIENCE;
+    const words = isLate ? "Stopping as soon as the kernel is free…" : "Stopping…";
+    say(this.stop, stoppedAt ? words : "Stop");
+    this.stop.ariaDisabled = String(Boolean(stoppedAt)); // a disabled button would lose the focus
+    this.stop.ariaLabel = `${this.stop.textContent} (run of ${who})`;
+  }
+
+  // Copies a text, all of it as far as it came here, and says how much that was.
+  async copy(text, place) {
+    if (!text) return;
+    const { whole, words = "copied" } = text.querySelector(".axe-nb-copy").dataset;
+    const shown = text.querySelector("pre, code, ol").textContent;
+    const known = this.store.wholes.get(whole);
+    const isEnd = shown.startsWith("… ") ? "copied the part shown" : "copied";
+    const part = whole ? `copied the first ${[...shown].length.toLocaleString("en")} characters` : isEnd;
+    const isDone = await write(known ?? shown);
+    const told = parse("<small class=axe-nb-told></small>");
+    told.textContent = isDone ? (known ? words : part) : "not copied: the browser did not allow it";
+    place.querySelector(":scope > .axe-nb-told")?.remove();
+    place.append(told);
+    setTimeout(() => told.remove(), TOLD);
+    say(this.said, told.textContent);
   }
 
   close() {
     clearInterval(this.timer);
     this.keys.close();
-    this.head.stop.close();
-    for (const row of this.rows.values()) row.question.close();
+    for (const { question } of this.rows.values()) question.close();
     this.store.views.delete(this);
+  }
+}
+
+// Pages that are not secure have no clipboard, and others may be refused it.
+async function write(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const [area, before] = [document.createElement("textarea"), document.activeElement];
+    area.value = text;
+    area.style.cssText = "position: fixed; opacity: 0";
+    document.body.append(area);
+    area.select();
+    const isDone = document.execCommand("copy");
+    area.remove();
+    before?.focus({ preventScroll: true });
+    return isDone;
   }
 }
 
 // The keys of ARIA's tree: one tab stop, arrows between the rows that are not folded away. The focus
 // is on the row itself: browsers let no summary be anything but a button that folds its details.
 class Keys {
-  constructor(tree) {
-    this.tree = tree;
-    this.known = new WeakMap(); // element → Row
-    tree.setAttribute("role", "tree");
-    tree.setAttribute("aria-label", "Run");
-    tree.addEventListener("toggle", (event) => this.fold(event.target), true);
-    tree.addEventListener("focusin", ({ target }) => {
-      if (target.matches("summary")) this.go(target.parentElement, { preventScroll: true });
+  constructor(view) {
+    this.view = view;
+    this.tree = view.scroll;
+    this.known = new WeakMap(); // element → its row
+    this.tree.addEventListener("toggle", ({ target }) => this.known.has(target) && this.fold(target), true);
+    this.tree.addEventListener("focusin", ({ target }) => {
+      if (this.known.has(target.parentElement) && target.matches("summary")) {
+        this.go(target.parentElement, { preventScroll: true });
+      }
       window.addEventListener("keydown", this.press, true);
     });
-    tree.addEventListener("focusout", () => this.close());
+    this.tree.addEventListener("focusout", () => this.close());
   }
 
   // Whether a reader goes through the rows, whom the newest text must not scroll away.
@@ -508,33 +409,18 @@ class Keys {
     return this.tree.contains(at) && at.matches("details:focus-visible");
   }
 
-  add(row) {
-    const { element, sign, who, asked, cost, below } = row;
-    this.known.set(element, row);
-    const above = element.parentElement.closest("details");
-    // a clock in its name would be read out again and again
-    const name = above ? [sign, who, asked] : [sign, who];
-    this.refer(element, "aria-labelledby", name);
-    this.refer(element, "aria-describedby", above ? [cost] : [asked]);
-    element.setAttribute("aria-level", above ? Number(above.ariaLevel) + 1 : 1);
-    element.setAttribute("aria-expanded", element.open);
-    element.setAttribute("role", "treeitem");
-    element.firstElementChild.tabIndex = -1;
-    below.setAttribute("role", "group");
-    if (!this.at) this.stop(element);
-  }
-
-  refer(element, attribute, parts) {
-    for (const part of parts) part.id = `axe-nb-${Math.random().toString(36).slice(2)}`;
-    element.setAttribute(attribute, parts.map((part) => part.id).join(" "));
+  add(row, above) {
+    this.known.set(row.element, row);
+    row.element.ariaLevel = above ? Number(above.element.ariaLevel) + 1 : 1;
+    row.element.ariaExpanded = row.element.open;
+    if (!this.at) this.stop(row.element);
   }
 
   // Rows other than the stop have no tabindex: Tab passes over all that is in a row with -1.
   stop(row) {
-    const before = this.at;
+    if (this.at !== row) this.at?.removeAttribute("tabindex");
     row.tabIndex = 0;
     this.at = row;
-    if (before !== row) before?.removeAttribute("tabindex");
   }
 
   go(row, options) {
@@ -544,21 +430,22 @@ class Keys {
 
   // A row that is folded away cannot be reached by Tab; the one that it is folded into can.
   fold(row) {
-    row.setAttribute("aria-expanded", row.open);
+    row.ariaExpanded = row.open;
     if (!row.open && row.contains(this.at)) this.stop(row);
   }
 
   get rows() {
-    const all = [...this.tree.querySelectorAll("details")];
+    const all = [...this.tree.querySelectorAll(".axe-nb-row")];
     return all.filter((row) => !row.closest("[hidden]") && !row.parentElement.closest("details:not([open])"));
   }
 
-  // On the window: JupyterLab takes arrows at the document already, to go to another cell.
+  // On the window: JupyterLab takes keys at the document already, to go to another cell or edit it.
   press = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const row = event.target;
-    const isRow = this.tree.contains(row) && row.matches("details");
-    const move = isRow && this.moves[event.key];
+    const isPress = row === this.view.stop && ["Enter", " "].includes(event.key);
+    if (isPress) event.stopImmediatePropagation();
+    const move = this.known.has(row) && this.moves[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -573,16 +460,164 @@ class Keys {
   moves = {
     ArrowDown: (row) => this.rows[this.rows.indexOf(row) + 1],
     ArrowUp: (row) => this.rows[this.rows.indexOf(row) - 1],
-    ArrowRight: (row) => (row.open ? row.querySelector("details") : this.toggle(row)),
-    ArrowLeft: (row) => (row.open ? this.toggle(row) : row.parentElement.closest("details")),
+    ArrowRight: (row) => (row.open ? row.querySelector(".axe-nb-row") : this.toggle(row)),
+    ArrowLeft: (row) => (row.open ? this.toggle(row) : row.parentElement.closest(".axe-nb-row")),
     Home: () => this.rows[0],
     End: () => this.rows.at(-1),
     Enter: this.toggle,
     " ": this.toggle,
-    c: (row) => void this.known.get(row).copy(row.firstElementChild, 0),
+    c: (element) => {
+      const row = this.known.get(element);
+      this.view.fill(row, true);
+      const first = row.before.firstElementChild ?? row.after.firstElementChild;
+      this.view.copy(first, element);
+    },
   };
 
   close() {
     window.removeEventListener("keydown", this.press, true);
   }
 }
+
+// The question that a row waits for, with buttons that answer it. They type their letter into the
+// cell's own open input, as a person would: nothing else answers a cell that runs. Which input is
+// its own is decided by the text of the prompt.
+class Question {
+  constructor(row, box) {
+    this.row = row;
+    this.box = box;
+    box.addEventListener("click", ({ target, isTrusted }) => {
+      const button = target.closest(".axe-nb-answer");
+      const input = button && isTrusted && this.find();
+      if (!input) return;
+      this.fills = button.value === "e";
+      input.value = button.value;
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+      this.look();
+    });
+  }
+
+  // An empty one has its answer.
+  draw(html) {
+    if (html === (this.html ?? "")) return;
+    this.html = html;
+    this.wasOurs = this.fills = false;
+    put(this.box, html ? [html] : []);
+    clearInterval(this.timer);
+    if (!html) return;
+    for (let at = this.row; at; at = at.parentElement?.closest("details")) at.open = true;
+    this.timer = setInterval(() => this.look(), LOOK);
+    this.look();
+  }
+
+  // The open input of this cell, with its prompt; an answered one stays for half a second.
+  get open() {
+    const inputs = this.row.closest(".jp-Cell")?.querySelectorAll("input.jp-Stdin-input") ?? [];
+    const input = [...inputs].findLast((each) => !each.closest(".jp-OutputArea-stdin-hiding"));
+    if (!input || input.type === "password") return [null, ""];
+    return [input, input.closest(".jp-Stdin")?.querySelector(".jp-Stdin-prompt")?.textContent ?? ""];
+  }
+
+  // The input that this question's letters belong into; null = there is none.
+  find() {
+    const [input, text] = this.open;
+    const prompt = this.box.firstElementChild?.dataset.prompt;
+    if (!input || !prompt) return null;
+    const choices = prompt.slice(prompt.lastIndexOf("\n"));
+    // a wrong answer is asked again, in other words; the first prompt of a question begins a line
+    const isAgain = this.wasOurs && !text.startsWith("\n") && text.endsWith(choices);
+    if (text !== prompt && !isAgain) return null;
+    this.wasOurs = true;
+    return input;
+  }
+
+  look() {
+    const isOpen = Boolean(this.find());
+    for (const button of this.box.querySelectorAll("button")) button.disabled = !isOpen;
+    const [input, text] = this.open;
+    if (!this.fills || text !== ARGUMENTS) return;
+    this.fills = false;
+    input.value = this.box.firstElementChild.dataset.arguments;
+    input.focus();
+  }
+
+  close() {
+    clearInterval(this.timer);
+  }
+}
+
+function show(store, element) {
+  const view = store.head.newest === undefined ? new Table(store, element) : new Tree(store, element);
+  store.views.add(view);
+  return view;
+}
+
+// Covers the places of one widget in JupyterLab's page: outputs with the mark, as long as they have
+// it. The end of the run puts the static twin there, without a mark. Returns what ends that; a tree
+// stays where nothing took its place: in a page that was loaded in mid-run.
+function cover(store, mark) {
+  const taken = new Map(); // output → what ends its cover
+  let timer;
+  function take(output) {
+    const element = parse('<div class="axe-nb-place jp-OutputArea-output"></div>');
+    const view = show(store, element);
+    // at once, so that neither both nor nothing is ever seen
+    const observer = new MutationObserver(() => {
+      if (!output.firstElementChild || output.querySelector(`.${mark}`)) return;
+      taken.get(output)();
+      element.remove();
+      output.style.display = "";
+      taken.delete(output);
+    });
+    observer.observe(output, { childList: true, subtree: true });
+    taken.set(output, () => {
+      observer.disconnect();
+      view.close();
+    });
+    output.style.display = "none";
+    output.after(element);
+  }
+  function look() {
+    // a kernel that is gone has nothing to say in a notebook that is opened again
+    const isGone = store.isLost && store.head.newest !== "";
+    for (const marked of isGone ? [] : document.getElementsByClassName(mark)) {
+      const output = marked.closest(".jp-OutputArea-output");
+      if (output && !taken.has(output)) take(output);
+    }
+    timer = setTimeout(look, taken.size ? TICK : AT_FIRST);
+  }
+  if (mark) look();
+  return () => {
+    clearTimeout(timer);
+    for (const end of taken.values()) end();
+  };
+}
+
+// Calls `lose` when the kernel is gone, as far as this front end says so; returns what ends that.
+// Cleanups of widgets are not called then.
+function watch(model, lose) {
+  const status = model.widget_manager?.kernel?.statusChanged;
+  const heard = (_, state) => LOST.has(state) && lose();
+  status?.connect?.(heard);
+  model.on("comm_live_update", lose);
+  return () => status?.disconnect?.(heard);
+}
+
+export default () => {
+  let store;
+  return {
+    initialize({ model }) {
+      store = new Store(model);
+      const all = () => store.take(JSON.parse(model.get("snapshot")));
+      all();
+      model.on("change:snapshot", all);
+      model.on("msg:custom", (news) => store.take(news));
+      const ends = [watch(model, () => store.lose()), cover(store, model.get("mark"))];
+      return () => ends.forEach((end) => end());
+    },
+    render({ el }) {
+      const view = show(store, el);
+      return () => view.close();
+    },
+  };
+};

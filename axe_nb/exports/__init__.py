@@ -1,1 +1,0 @@
-"""A finished run as one file: an HTML page, Markdown, JSON lines."""

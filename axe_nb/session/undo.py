@@ -1,0 +1,219 @@
+"""`result.undo()` and `%axe undo`: puts back the files that the tools of a run changed.
+
+Source: D-84.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from axe_nb.builtin.edit import Change, edit_lock, put
+from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
+from axe_nb.errors import ConfigError
+from axe_nb.redaction import redact
+from axe_nb.results import RunResult
+from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
+from axe_nb.toolbox import REGISTRY
+from axe_nb.tools.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
+from axe_nb.tools.tool import ToolError
+
+MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
+"""Bytes of the whole diff that are shown, and of that of one file."""
+
+MAX_NAMES = 20
+"""Names of files, or of other things, that one line of a report lists."""
+
+MAX_TEXT = 1_000_000
+"""Bytes of a file that are compared line by line."""
+
+OWN = ("write_file", "edit_file")
+
+HARMLESS = ("read", "network", "delegate")
+"""Effects of tools that change no files."""
+
+Outcome = Literal["restored", "removed", "conflict", "same"]
+
+Difference: TypeAlias = tuple[bytes | None, bytes | None]
+"""The contents of a file before and after; None = no file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneFiles:
+    """The files that an undo has put back, or would put back; a notebook shows the difference."""
+
+    restored: tuple[str, ...] = ()
+    """Files that have their old content again, relative to the workdir."""
+    removed: tuple[str, ...] = ()
+    """Files that the run had created."""
+    conflicts: tuple[str, ...] = ()
+    """Files that were left because something else changed them since, or during the run."""
+    notes: tuple[str, ...] = ()
+    """A line for each thing that cannot be undone, with its reason."""
+    diff: str = field(default="", repr=False)
+    """The changes as a unified diff, cut if it is long, without secrets."""
+    is_dry: bool = False
+    """True if nothing was changed."""
+
+    @property
+    def report(self) -> str:
+        """The lines that say what was done, and what was not."""
+        would = "would " if self.is_dry else ""
+        verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
+        lines = [
+            f"{would}{verb} {_list(paths)}"
+            for verb, paths in zip(verbs, (self.restored, self.removed), strict=True)
+            if paths
+        ]
+        if self.conflicts:
+            left = "to be left" if self.is_dry else "left"
+            lines.append(f"{left}, as changed since the run or beside it: {_list(self.conflicts)}")
+        return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, (self.diff, self.report)))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+def undo(
+    result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False
+) -> UndoneFiles:
+    """Puts back the files that the tools of a run changed.
+
+    Args:
+        result: the result of a root run.
+        force: True, or the files, to put them back although they changed since.
+        dry: change nothing.
+
+    Raises:
+        ConfigError: it is the result of a child, or the kept files cannot be read.
+    """
+    if result.id != "0":
+        raise ConfigError(f"{result.id} is a part of a run", hint="undo the whole run")
+    kept = read_kept(result.undo_id)
+    found: dict[Outcome, list[str]] = {"restored": [], "removed": [], "conflict": [], "same": []}
+    notes: list[str] = []
+    diffs: list[str] = []
+    size = 0
+    top = os.path.commonpath([file.first.root for file in kept]) if kept else ""
+    for file in kept or ():
+        path = Path(file.first.root, file.first.path).relative_to(top).as_posix()
+        shown = one_line(printable(path), 200)
+        is_forced = force if isinstance(force, bool) else path in force
+        try:
+            outcome, change = _undo_file(result.undo_id, file, is_forced=is_forced, is_dry=dry)
+        except ToolError as error:
+            notes.append(f"{shown}: {one_line(str(error), 300)}")
+            continue
+        found[outcome].append(path)
+        if change is not None and size < MAX_DIFF:
+            diffs.append(_format(shown, change))
+            size += len(diffs[-1])
+    if len(notes) > MAX_NAMES:
+        notes[MAX_NAMES:] = [f"and {len(notes) - MAX_NAMES} more files that cannot be undone"]
+    return UndoneFiles(
+        restored=tuple(found["restored"]), removed=tuple(found["removed"]),
+        conflicts=tuple(found["conflict"]), is_dry=dry,
+        notes=(*notes, *_describe_rest(result, is_kept=kept is not None)),
+        diff=cut_bytes("\n".join(diffs), MAX_DIFF, "\n... (the rest of the diff is omitted)"),
+    )  # fmt: skip
+
+
+def _undo_file(
+    run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
+) -> tuple[Outcome, Difference | None]:
+    """Puts one file back; returns the contents before and after, if they may be shown.
+
+    Raises:
+        ToolError: it cannot be put back.
+    """
+    first = file.first
+    names = locate(Path(first.root), first.path)
+    if names.path != first.path:
+        raise ToolError("a link has taken its place")
+    old = _read_old(run, file)
+    done: Outcome = "removed" if old is None else "restored"
+    is_shown = may_read(names)
+    if not os.path.lexists(names.real) and (old is None or is_dry):
+        return ("same", None) if old is None else (done, (None, old) if is_shown else None)
+    with edit_lock, hold_place(names.folder, first.path, create=old is not None) as spot:
+        if spot.path != first.path:
+            raise ToolError("a link has taken its place")
+        now = None  # of a very long file, the beginning
+        if kind(spot) is not None:
+            with os.fdopen(open_file(spot), "rb") as opened:
+                now = opened.read(MAX_RUN + 1)
+        if now == old:
+            return "same", None
+        is_changed = now is not None and (file.is_mixed or digest(now) not in file.written)
+        if is_changed and not is_forced:
+            return "conflict", None
+        if old is None and not is_dry:
+            os.unlink(spot.name, dir_fd=spot.folder)
+        elif old is not None and not is_dry:
+            put(spot, old, mode=first.mode)
+    return done, (now, old) if is_shown else None
+
+
+def _read_old(run: str, file: KeptFile) -> bytes | None:
+    """Returns the content of a file before the run; None if there was no file.
+
+    Raises:
+        ToolError: it was not kept, or is damaged.
+    """
+    if file.first.mode is None:
+        return None
+    if not file.first.kept:
+        raise ToolError("its old content was not kept")
+    old = read_content(run, file)
+    if old is None:
+        raise ToolError("its kept content is damaged")
+    return old
+
+
+def _format(path: str, difference: Difference) -> str:
+    before, after = (None if data is None else _decode(data) for data in difference)
+    diff = Change(path, before, after or "").diff
+    note = "\n... (the rest of the diff of this file is omitted)"
+    return cut_bytes(clean(redact(diff)), MAX_FILE_DIFF, note)
+
+
+def _decode(data: bytes) -> str:
+    if b"\0" in data or len(data) > MAX_TEXT:
+        return f"({plural(len(data), 'byte')})\n"
+    return data.decode("utf-8", "replace")
+
+
+def _list(paths: Collection[str]) -> str:
+    return list_some([one_line(printable(path), 200) for path in paths], MAX_NAMES)
+
+
+def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
+    """Yields a line for each thing that was not kept."""
+    if result.origin:
+        yield "not undone: what the forked run had changed before; undo that run as well"
+    elif not is_kept and any(run.files_modified for run in result.walk()):
+        yield "the old contents of the files that this run changed were not kept, or no longer are"
+    calls = Counter(
+        call.name
+        for run in result.walk()
+        for turn in run.log
+        for call, outcome in zip(turn.calls, turn.results, strict=False)
+        if not (outcome.is_denied or outcome.is_skipped or call.traits.delegates)
+    )
+    others = [
+        f"{one_line(printable(name), 100)} ({plural(count, 'call')})"
+        for name, count in calls.items()
+        # a tool that this session does not know may change files, too
+        if name not in OWN
+        and ((tool := REGISTRY.find(name)) is None or tool.effect not in HARMLESS)
+    ]
+    if others:
+        yield f"not undone: what other tools may have changed: {list_some(others, MAX_NAMES)}"

@@ -1,0 +1,235 @@
+"""The files that the tools of a run changed, as they were before, so that they can be put back.
+
+Each root run has a folder in the user's state folder: `index` has a line for each write, and beside
+it are the old contents of the files.
+Source: D-84.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from axe_nb.agents.config import state_dir
+from axe_nb.agents.files import reason
+from axe_nb.errors import ConfigError
+from axe_nb.records import from_json
+from axe_nb.text import list_some, one_line, printable
+
+MAX_RUN = 100_000_000
+"""Bytes that are kept of one run."""
+
+MAX_ALL = 1_000_000_000
+"""Bytes of all runs before a new one; the oldest runs are removed first."""
+
+MAX_RUNS = 1000
+"""Number of runs."""
+
+ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+"""Ids of runs sort by their time."""
+
+TOO_LARGE = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
+
+_OPEN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One write of a file; the first one of a path has the old content."""
+
+    root: str
+    """The real workdir of the run."""
+    path: str
+    """Relative to it, without links."""
+    mode: int | None = None
+    """Permission bits before; None = the file did not exist."""
+    before: str = ""
+    """Digest of the old content; empty if it is not known."""
+    after: str
+    """Digest of the new content."""
+    kept: str = ""
+    """Name of the file with the old content; empty if it was not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFile:
+    """A file that a run changed."""
+
+    first: Write
+    written: frozenset[str]
+    """Digests of what the run wrote."""
+    is_mixed: bool
+    """True if something else changed the file between two writes of the run."""
+
+
+@dataclass(slots=True)
+class KeptFiles:
+    """Keeps the files that the tools of one root run change; one call at a time."""
+
+    is_quiet: bool = False
+    """True if trouble with the state folder is not a warning: tests run anywhere."""
+    id: str = field(default_factory=lambda: f"{time.time_ns():016x}-{os.urandom(4).hex()}")
+    is_used: bool = False
+    """True if there is something to undo."""
+    _seen: set[str] = field(default_factory=set)
+    _lost: dict[str, list[str]] = field(default_factory=dict)
+    """Reason → files that were not kept."""
+    _size: int = 0
+    """Bytes that are kept."""
+
+    def keep(
+        self,
+        root: Path,
+        path: str,
+        old: tuple[os.stat_result, Callable[[], int]] | None,
+        new: bytes,
+    ) -> None:
+        """Keeps a file that is about to be written. Never fails: what is not kept is a warning.
+
+        Args:
+            root: the real workdir.
+            path: relative to it.
+            old: status of the file, and a function that opens it; None = it does not exist.
+            new: the content to be written.
+        """
+        name = f"{root}/{path}"
+        is_first = name not in self._seen
+        self._seen.add(name)
+        try:
+            self._keep(Write(root=str(root), path=path, after=digest(new)), old, is_first)
+        except (OSError, ValueError) as error:  # the second for half characters in a name
+            if not self.is_quiet:
+                self._lose(path, reason(error))
+
+    def _keep(
+        self, write: Write, old: tuple[os.stat_result, Callable[[], int]] | None, is_first: bool
+    ) -> None:
+        folder = _home() / self.id
+        if not self.is_used:
+            _make_room(folder.parent)
+            folder.mkdir(mode=0o700)
+            self.is_used = True
+        if old is not None:
+            status, open_old = old
+            data = _read(open_old())
+            before = "" if data is None else digest(data)
+            write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
+            if is_first and data is not None and self._size + len(data) <= MAX_RUN:
+                write = replace(write, kept=str(len(self._seen)))
+                _append(folder / write.kept, data)
+                self._size += len(data)
+            elif is_first:
+                self._lose(write.path, TOO_LARGE)
+        _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
+
+    def _lose(self, path: str, why: str) -> None:
+        lost = self._lost.setdefault(why, [])
+        if path not in lost[-1:]:
+            lost.append(path)
+
+    def describe_lost(self) -> Iterator[str]:
+        """Yields a warning for each reason why files were not kept."""
+        for why, paths in self._lost.items():
+            names = list_some([one_line(printable(path), 200) for path in paths], 3)
+            whose = "its" if len(paths) == 1 else "their"
+            yield f"{names} cannot be undone: {whose} old content was not kept ({why})"
+
+
+def digest(data: bytes) -> str:
+    """Returns the digest of a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_kept(run: str) -> list[KeptFile] | None:
+    """Returns the files that a run changed, in order of their first write; None if none are kept.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
+        return None
+    try:
+        lines = (folder / "index").read_bytes().split(b"\n")[:-1]  # the last one may be cut off
+        return list(_group(from_json(Write, json.loads(line)) for line in lines))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, ConfigError) as error:
+        problem = getattr(error, "message", "") or one_line(str(error), 200)
+        raise ConfigError(f"the kept files of this run cannot be read: {problem}") from None
+
+
+def read_content(run: str, file: KeptFile) -> bytes | None:
+    """Returns the old content of a kept file; None if it is damaged."""
+    try:
+        data = (_home() / run / file.first.kept).read_bytes()
+    except (OSError, ValueError):
+        return None
+    return data if digest(data) == file.first.before else None
+
+
+def forget_kept(run: str) -> None:
+    """Removes the kept files of a run."""
+    import shutil
+
+    if ID.fullmatch(run):
+        shutil.rmtree(_home() / run, ignore_errors=True)
+
+
+def _home() -> Path:
+    return state_dir() / "undo"
+
+
+def _group(writes: Iterable[Write]) -> Iterator[KeptFile]:
+    """Yields the files of writes, which are in order of time."""
+    by_file: dict[tuple[str, str], list[Write]] = {}
+    for write in writes:
+        by_file.setdefault((write.root, write.path), []).append(write)
+    for own in by_file.values():
+        known = {own[0].before}
+        is_mixed = False
+        for write in own:
+            is_mixed |= write.mode is not None and write.before not in known
+            known.add(write.after)
+        written = frozenset(write.after for write in own)
+        yield KeptFile(first=own[0], written=written, is_mixed=is_mixed)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """Returns the content of an open file; None if it is too long to be kept."""
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(MAX_RUN + 1) if os.fstat(descriptor).st_size <= MAX_RUN else None
+    return data if data is not None and len(data) <= MAX_RUN else None
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Appends to a file, all of it or nothing."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN, 0o600)
+    at = os.fstat(descriptor).st_size
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(descriptor, at)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _make_room(home: Path) -> None:
+    """Removes the oldest runs, so that there is room for a new one."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    size = 0
+    for place, folder in enumerate(sorted(home.iterdir(), reverse=True), 2):
+        with suppress(OSError):  # another process removes it
+            size += sum(path.stat().st_size for path in folder.iterdir())
+        if place > MAX_RUNS or size > MAX_ALL:
+            forget_kept(folder.name)

@@ -1,0 +1,268 @@
+"""Export of a finished run, a diff or a grid, for people and programs that have no axe_nb.
+
+A strict policy lets a page load and run nothing, whatever a model or a tool wrote. In Markdown,
+their texts stand in fences only: no viewer renders or loads any of it; the titles of cited pages
+are escaped instead, beside their links.
+Source: product.md "Traces" (`axe_nb.export`); goals.md "Safety"; D-59, D-60.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from axe_nb.agents.files import expand_home, write_whole
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.results import RunResult, Turn
+from axe_nb.server_calls import Page
+from axe_nb.text import clean, list_choices, one_line, quote
+from axe_nb.views.html import write_tree
+from axe_nb.views.rows import MAX_LISTED, TITLE, Block, Entry, Outline, count_more
+from axe_nb.views.transcript import Transcript
+
+MAX_CHARS = 200_000
+"""Characters of one text."""
+
+MAX_ROWS = 20_000
+"""Rows of a page."""
+
+VERSION = 1
+"""Of the form; a line may have more keys in a later one."""
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
+_TICKS = re.compile(r"`{3,}")
+
+Write = TypeVar("Write")
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """The difference of two runs, or a grid: it shows itself in a notebook."""
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]: ...
+
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+style-src 'unsafe-inline'; img-src data:">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
+summary {{ cursor: pointer }}
+table {{ border-collapse: collapse }}
+th, td {{ padding: .2em .6em }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{content}
+</body>
+</html>
+"""
+
+
+def write_html(result: RunResult) -> str:
+    """Returns the page of a run."""
+    root = Transcript.of(result).whole
+    outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
+    who = result.agent or result.model
+    prompt = escape(clean(result.prompt[:MAX_CHARS]))
+    return PAGE.format(
+        title=escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
+        content=f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"
+        f"{write_tree(outline)}",
+    )
+
+
+def write_shown_html(shown: Shown) -> str:
+    """Returns the page of what shows itself in a notebook, as it is there."""
+    bundle, _ = shown._repr_mimebundle_()
+    title = one_line(bundle["text/plain"].partition("\n")[0], 80)
+    return PAGE.format(title=escape(title), content=bundle["text/html"])
+
+
+def write_markdown(result: RunResult) -> str:
+    """Returns the Markdown of a run."""
+    root = Transcript.of(result).whole
+    outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
+    top = outline.tree
+    lines = [f"# {_escape(one_line(result.agent or result.model, 80))}", ""]
+    lines += [_escape(f"{top.row.look.sign} {top.row.asked}"), ""]
+    lines += ["## Prompt", "", *_fence(result.prompt[:MAX_CHARS], ""), ""]
+    answer = outline.answer().text
+    lines += ["## Answer", "", *(_fence(answer, "") if answer else ["(none)"]), ""]
+    if pages := outline.sources().links:
+        lines += ["## Sources", "", *_list_links(pages), ""]
+    for warning in outline.warnings(root):
+        lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
+    lines += ["## Tree", "", *_list_inside(top, "")]
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def write_shown_markdown(shown: Shown) -> str:
+    """Returns the text of what shows itself in a notebook, in a fence."""
+    bundle, _ = shown._repr_mimebundle_()
+    return "\n".join(_fence(bundle["text/plain"], "")) + "\n"
+
+
+def _list_inside(entry: Entry, indent: str) -> Iterator[str]:
+    for block in entry.before:
+        yield from _format_block(block, indent)
+    for inner in entry.rows:
+        row = inner.row
+        facts = " · ".join(_escape(fact) for fact in (row.asked, row.cost) if fact)
+        yield f"{indent}- {row.look.sign} **{_escape(row.who)}** {facts}"
+        yield from _list_inside(inner, indent + "  ")
+    if entry.left_out:
+        yield f"{indent}- … {entry.left_out} more"
+    for block in entry.after:
+        yield from _format_block(block, indent)
+
+
+def _format_block(block: Block, indent: str) -> Iterator[str]:
+    yield f"{indent}- {block.label}:"
+    yield from _fence(block.text, indent + "  ")
+    if block.rest:
+        yield f"{indent}  … {_escape(block.rest)}"
+
+
+def _list_links(pages: Sequence[Page]) -> Iterator[str]:
+    """Yields the pages that an answer cites as links, whose titles have no meaning in Markdown."""
+    for number, page in enumerate(pages[:MAX_LISTED], 1):
+        yield f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>"
+    if more := count_more(pages):
+        yield f"\n{more}"
+
+
+def _fence(text: str, indent: str) -> Iterator[str]:
+    """Yields a text between fences that are longer than any in it."""
+    longest = max((len(found) for found in _TICKS.findall(text)), default=2)
+    ticks = "`" * (longest + 1)
+    yield f"{indent}{ticks}text"
+    for line in clean(text).split("\n"):
+        yield indent + line
+    yield indent + ticks
+
+
+def _escape(text: str) -> str:
+    """Returns a text of one line without a meaning in Markdown or HTML."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def write_json_lines(result: RunResult) -> str:
+    """Returns the lines of a run."""
+    lines = [{"kind": "axe_nb", "version": VERSION}, *_list_run(result)]
+    # in ASCII: to some readers, other characters end a line as well, and some have no UTF-8
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+def _list_run(result: RunResult) -> Iterator[Mapping[str, Any]]:
+    told = result.to_dict()
+    del told["children"]
+    yield {
+        "kind": "run",
+        "place": result.id,
+        "call": result.call_id,
+        "prompt": result.prompt,
+        **told,
+    }
+    for turn in result.log:
+        yield from _list_turn(result, turn)
+
+
+def _list_turn(result: RunResult, turn: Turn) -> Iterator[Mapping[str, Any]]:
+    place = f"{result.id}/{turn.number}"
+    yield {
+        "kind": "turn", "place": place, "agent": result.agent, "text": turn.text,
+        "stop_reason": turn.stop_reason, "usage": asdict(turn.usage),
+        "asked": "summary" if turn.closing else turn.asked,
+        **({"server_calls": list(map(asdict, turn.server_calls))} if turn.server_calls else {}),
+        **({"sources": list(map(asdict, turn.sources))} if turn.sources else {}),
+    }  # fmt: skip
+    results = {one.call_id: one for one in turn.results}
+    for call in turn.calls:
+        yield _describe_call(place, call, results.get(call.id))
+        for child in result.children:
+            if child.call_id == call.id:
+                yield from _list_run(child)
+
+
+def _describe_call(place: str, call: ToolCall, result: ToolResult | None) -> Mapping[str, Any]:
+    return {
+        "kind": "call", "place": place, "id": call.id, "tool": call.name,
+        "arguments": jsonable(call.arguments), **({"raw": call.raw} if call.raw else {}),
+        "result": result.content if result else None,
+        "is_error": bool(result and result.is_error),
+        "is_denied": bool(result and result.is_denied),
+        **({"is_skipped": True} if result and result.is_skipped else {}),
+    }  # fmt: skip
+
+
+FORMATS: Mapping[str, Callable[[RunResult], str]] = {
+    ".html": write_html,
+    ".md": write_markdown,
+    ".jsonl": write_json_lines,
+}
+"""Ending of a file's name → what writes the text of a run."""
+
+SHOWN: Mapping[str, Callable[[Shown], str]] = {
+    ".html": write_shown_html,
+    ".md": write_shown_markdown,
+}
+"""The same of a diff or a grid."""
+
+
+def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
+    """Writes a finished run, without secrets, to a file that needs no axe_nb to be read.
+
+    `.html` is one self-contained page, which opens offline and has no scripts; `.md` is the same as
+    Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree. A diff or a grid
+    is written as a notebook shows it, as `.html` or `.md`.
+
+    Args:
+        result: a run, however it ended, a diff of two runs, or a grid.
+        path: the file, which is replaced if it exists; its ending selects the format.
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: the ending is unknown, or the file cannot be written.
+    """
+    target = expand_home(Path(path))
+    ending = target.suffix.lower()
+    if isinstance(result, RunResult):
+        text = _find(FORMATS, ending, target)(result.without_secrets())
+    elif isinstance(result, Shown) and not isinstance(result, type):
+        text = _find(SHOWN, ending, target)(result)
+    else:
+        raise ConfigError(
+            f"export takes a RunResult, a diff or a grid, not {type(result).__name__}",
+            hint='for example axe_nb.export(axe_nb.last(), "run.html")',
+        )
+    write_whole(target, text)
+    return target
+
+
+def _find(formats: Mapping[str, Write], ending: str, target: Path) -> Write:
+    if ending not in formats:
+        raise ConfigError(
+            f"unknown export format {quote(target.name)}",
+            hint=f"the file name must end in {list_choices(tuple(formats))}",
+        )
+    return formats[ending]

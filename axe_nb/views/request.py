@@ -1,0 +1,485 @@
+"""One request of a run as it was sent: its exact body, what is new in it, what fills the context.
+
+All that is shown has passed the filter for secrets: plain text for terminals, HTML without scripts
+for notebooks, always the same for the same request. Tokens are estimated for each source as UTF-8
+bytes / 4; where the reply says how many the input had, the estimates are scaled to add up to them.
+Source: product.md "Runs are recordings"; D-18, D-59, D-60, D-62.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from importlib import import_module
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+from axe_nb.conversion.jsonable import change_texts
+from axe_nb.engine.conversation import Conversation
+from axe_nb.engine.person import OF_SCRIPTS
+from axe_nb.engine.plan import Plan
+from axe_nb.errors import ConfigError
+from axe_nb.messages import Message, Request, dump
+from axe_nb.provider_table import PROTOCOLS
+from axe_nb.recording.asked import Asked
+from axe_nb.recording.find_exchange import find_exchange
+from axe_nb.recording.miss import list_changes
+from axe_nb.redaction import find_filter, redact
+from axe_nb.results import RunResult, name_run
+from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote
+from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK
+from axe_nb.views.html import PLAIN
+
+SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"
+TOOLS, HISTORY, PROMPT, RESULTS = "tool schemas", "history", "prompt", "results"
+
+SOURCES = (SYSTEM_PROMPT, SKILL, FILES, TOOLS, HISTORY, PROMPT, RESULTS)
+"""Every source. The prompt is that of the run, with a closing question; the results are those of
+tools; the history is all else that was said, the model's own calls included."""
+
+BYTES = 4
+"""UTF-8 bytes of a token, in the middle."""
+
+Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
+"""A message → its objects on the wire."""
+
+MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
+"""Characters shown of one text of a body, and of a body; changes that are listed."""
+
+MORE = "… ({more:,} more characters)"
+"""Stands for what is cut of a text."""
+
+SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
+"""Style of a body in a notebook, which is often long."""
+
+BAR = 30
+"""Characters of the bar of a source that fills the whole context."""
+
+COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
+"""Source → its colour."""
+
+MAX_COLUMNS = 100
+"""Lists and objects that fit are written on one line."""
+
+_PICTURE = re.compile(
+    r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
+    r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
+)
+"""Beginning of the bytes of a PNG, JPEG, GIF, WebP or PDF in base64."""
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+MAX_SHOWN, MAX_NAMES = 60, 10
+"""Characters shown of a new text; tools named of one reply."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ContextTokens(Mapping[str, int]):
+    """Source → its tokens; every source is there."""
+
+    tokens: Mapping[str, int]
+    is_estimate: bool
+    """True if the model's server did not say how many there were."""
+
+    @property
+    def total(self) -> int:
+        """Tokens of all sources together."""
+        return sum(self.tokens.values())
+
+    @property
+    def size(self) -> str:
+        """The total in words: `1,204 tokens`, `about 1,200 tokens`."""
+        return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
+
+    def __getitem__(self, source: str) -> int:
+        return self.tokens[source]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{source} {count:,}" for source, count in self.items() if count)
+        return f"ContextTokens({self.size}: {shares})"
+
+
+def count_context(
+    request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int = 0
+) -> ContextTokens:
+    """Counts the tokens of a request.
+
+    Args:
+        request: the request.
+        body: the same as it is sent.
+        encode: how its protocol encodes a message.
+        first: position of the run's own prompt among its messages.
+        reported: tokens of the input, as the reply says; 0 = it does not.
+    """
+    whole = len(request.system)
+    end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
+    size = dict.fromkeys(SOURCES, 0)
+    size[SYSTEM_PROMPT] = count_bytes(request.system[:end_of_prompt])
+    size[SKILL] = count_bytes(request.system[end_of_prompt:end_of_skill])
+    size[FILES] = count_bytes(request.system[end_of_skill:])
+    size[TOOLS] = len(dump(body["tools"])) if body.get("tools") else 0
+    for number, message in enumerate(request.messages):
+        if message.tool_results:
+            size[RESULTS] += sum(count_bytes(result.content) for result in message.tool_results)
+            size[RESULTS] += _count_pictures(message)
+        elif message.role == "user":
+            size[PROMPT if number >= first else HISTORY] += count_bytes(message.content)
+            size[PROMPT if number >= first else HISTORY] += _count_pictures(message)
+        else:
+            size[HISTORY] += sum(map(_count_texts, encode(message)))
+    if not reported:
+        return ContextTokens({source: -(-n // BYTES) for source, n in size.items()}, True)
+    return ContextTokens(_share_out(reported, size), False)
+
+
+def _count_pictures(message: Message) -> int:
+    """Counts the bytes of text that cost as much as the pictures."""
+    return sum(BYTES * picture.tokens for picture in message.all_pictures())
+
+
+def _count_texts(value: Any) -> int:
+    """Counts the bytes of all values within JSON data."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        return sum(map(_count_texts, value))
+    return count_bytes(value if isinstance(value, str) else dump(value).decode())
+
+
+def _share_out(total: int, size: Mapping[str, int]) -> dict[str, int]:
+    """Shares a total out in proportion to sizes; the parts add up to it."""
+    if not any(size.values()):
+        size = {**size, PROMPT: 1}
+    whole = sum(size.values())
+    shares = {source: total * n // whole for source, n in size.items()}
+    by_rest = sorted(size, key=lambda source: -(total * size[source] % whole))
+    for source in by_rest[: total - sum(shares.values())]:
+        shares[source] += 1
+    return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SentRequest:
+    """One request to a model. `body` is not filtered; what is shown of it has no secrets."""
+
+    place: str
+    """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
+    attempt: int = 1
+    """From 1; the last one of the turn."""
+    agent: str
+    model: str
+    """provider/model."""
+    protocol: str
+    """Protocol of the body."""
+    note: str = ""
+    """The reason why this body was not sent as it is; empty if it was."""
+    raw: bytes = field(repr=False)
+    """The body, byte by byte."""
+    changed: tuple[str, ...]
+    """The changes since the previous turn, in words, without secrets."""
+    context: ContextTokens
+    """Source → tokens, with `total`."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body, decoded."""
+        decoded: dict[str, Any] = json.loads(self.raw)
+        return decoded
+
+    def __repr__(self) -> str:
+        who = name_run(self.agent, self.model)
+        return f"SentRequest({who}, {self.place}, {self.protocol}, {self.context.size})"
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def format(self, *, whole: bool = False) -> str:
+        """Returns the request as text, without secrets.
+
+        Args:
+            whole: if True, long bodies are not cut.
+        """
+        head = " · ".join(filter(None, [self.agent, *self._list_facts()]))
+        changes = [f"+ {change}" for change in self._list_changes()]
+        parts = [head, *_draw_bars(self.context), "", f"{self._news}:", *changes, ""]
+        return _make_safe("\n".join([*parts, f"{self._title}:", *self._format_body(whole)]))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        facts = " · ".join(map(_escape, self._list_facts()))
+        changes = "".join(f"<div>+ {_escape(change)}</div>" for change in self._list_changes())
+        body = _escape("\n".join(self._format_body()))
+        html = (
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div><b>{_escape(self.agent)}"
+            f"</b> <span style=opacity:{MUTED}>{facts}</span></div>{_draw_stripe(self.context)}"
+            f"<details open><summary>{self._news}</summary>"
+            f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
+            f"<details open><summary>{self._title}</summary>"
+            f"<pre style='{TEXT};{SCROLLS}'>{body}</pre></details></div>"
+        )
+        return {"text/html": html, "text/plain": self.format()}
+
+    @property
+    def _news(self) -> str:
+        return "first turn" if self.place.endswith("/1") else "since the previous turn"
+
+    @property
+    def _title(self) -> str:
+        return f"body ({self.protocol}, {plural(len(self.raw), 'byte')})"
+
+    def _list_facts(self) -> list[str]:
+        attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
+        facts = (self.model, self.place, attempt, self.context.size, self.note)
+        return list(filter(None, facts))
+
+    def _list_changes(self) -> Iterator[str]:
+        yield from self.changed[:MAX_CHANGES]
+        if (more := len(self.changed) - MAX_CHANGES) > 0:
+            yield f"{more:,} more"
+
+    def _format_body(self, whole: bool = False) -> Iterator[str]:
+        body = hide_pictures(find_filter().json(self.body))
+        if whole:
+            yield format_json(body)
+            return
+        short = change_texts(body, lambda text: cut_chars(text, MAX_TEXT, MORE))
+        text = format_json(short)
+        yield text[:MAX_BODY]
+        if short != body or len(text) > MAX_BODY:
+            yield f'… cut; in full: .request("{self.place}").body'
+
+
+def find_request(
+    result: RunResult, place: str | int | None, protocol: str | None = None
+) -> SentRequest:
+    """Returns the request that a run sent at a place.
+
+    Args:
+        result: the run, or one above it.
+        place: as in `find_exchange`.
+        protocol: `anthropic`, `openai`, `responses` or `ollama`: the request as it would be sent
+            over that one; None = as it was sent.
+
+    Raises:
+        ConfigError: there is none, or no such protocol.
+        ProviderError: it could not be encoded.
+    """
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise ConfigError(
+            f"unknown protocol {quote(protocol)}", hint=f"one of {', '.join(PROTOCOLS)}"
+        )
+    found = find_exchange(result, place)
+    exchange = found.exchange
+    before = found.request(found.before) if found.before else None
+    return _make(
+        found.request(exchange), found.run.model,
+        own=exchange.protocol, wanted=protocol, streaming=exchange.streaming,
+        before=before, first=found.first,
+        reported=0 if exchange.response is None else exchange.response.usage.input_tokens,
+    )  # fmt: skip
+
+
+def preview_request(plan: Plan) -> SentRequest:
+    """Returns the first request of a run that has not begun.
+
+    Raises:
+        ProviderError: it cannot be encoded.
+    """
+    talk = Conversation(plan)
+    talk.say(plan.prompt, plan.pictures)
+    request = talk.make_request(plan.toolset.offered, output=not plan.asks_at_end)
+    own = plan.provider.name
+    streaming = {}
+    if plan.is_streamed and own in PROTOCOLS:
+        streaming = import_module(PROTOCOLS[own].module).STREAMING.fields[0]
+    return _make(
+        request, plan.agent.model, own=own, streaming=streaming,
+        first=len(request.messages) - 1, note="nothing was sent",
+    )  # fmt: skip
+
+
+def _make(
+    request: Request,
+    model: str,
+    *,
+    own: str,
+    wanted: str | None = None,
+    streaming: Mapping[str, Any] | None = None,
+    before: Request | None = None,
+    first: int,
+    reported: int = 0,
+    note: str = "",
+) -> SentRequest:
+    """Encodes a request.
+
+    Args:
+        request: the request.
+        model: provider/model.
+        own: protocol of the model's server, or `script`.
+        wanted: protocol to encode it for; None = its own.
+        streaming: the fields that ask for a stream over its own protocol.
+        before: the request of the turn before.
+        first: position of the run's own prompt among its messages.
+        reported: tokens of the input, as the reply says.
+        note: the reason why it was not sent.
+    """
+    protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
+    module = import_module(PROTOCOLS[protocol].module)
+    if protocol != own:
+        sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
+        note = f"as it would be sent over {protocol}; {note or sent}"
+        reported = reported if own not in PROTOCOLS else 0
+        streaming = module.STREAMING.fields[0] if streaming else {}
+    raw = module.body(request, streaming)
+    return SentRequest(
+        place=request.place, attempt=request.attempt, agent=request.agent, model=model,
+        protocol=protocol, note=note, raw=raw, changed=tuple(describe_changes(before, request)),
+        context=count_context(request, json.loads(raw), module.encode, first, reported),
+    )  # fmt: skip
+
+
+def _make_safe(text: str) -> str:
+    """Returns a text without secrets, and without what could harm a terminal."""
+    return clean(find_filter().text(text))
+
+
+def _escape(text: str) -> str:
+    return escape(_make_safe(text), quote=False)
+
+
+def _list_shares(context: ContextTokens) -> list[tuple[str, int]]:
+    return [(source, count) for source, count in context.items() if count]
+
+
+def _format_share(count: int, whole: int) -> str:
+    return f"{count / whole:.0%}" if 100 * count >= whole else "<1%"
+
+
+def _draw_bars(context: ContextTokens) -> Iterator[str]:
+    """Yields a line with a bar for each source."""
+    whole = max(context.total, 1)
+    for source, count in _list_shares(context):
+        bar = "█" * round(BAR * count / whole) or "▏"
+        yield f"{source:<13}  {count:>9,}  {_format_share(count, whole):>4}  {bar}"
+
+
+def _draw_stripe(context: ContextTokens) -> str:
+    """Returns one bar of all sources, and the names of its colours."""
+    shares, whole = _list_shares(context), max(context.total, 1)
+    ends = accumulate(count for _, count in shares)
+    stops = (
+        f"{COLOURS[source]} 0 {round(100 * end / whole)}%"
+        for (source, _), end in zip(shares, ends, strict=True)
+    )
+    names = "".join(
+        f"<span style=white-space:nowrap;margin-right:{GAP}>"
+        f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
+        f"<small style=opacity:{MUTED}>{_escape(_format_share(count, whole))}</small></span> "
+        for source, count in shares
+    )
+    colours = ",".join((*stops, f"{TRACK} 0"))
+    return (
+        f"<div style='height:.8em;margin:.2em 0;background:linear-gradient(90deg,{colours})'></div>"
+        f"<div>{names}</div>"
+    )
+
+
+def format_json(value: Any, margin: str = "\n") -> str:
+    """Returns JSON data as text.
+
+    Args:
+        value: the data.
+        margin: line break and indentation of the line that it begins on.
+    """
+    inner = f"{margin}  "
+    if isinstance(value, dict) and value:
+        parts = [f"{_encode(key)}: {format_json(entry, inner)}" for key, entry in value.items()]
+        return _join("{}", parts, margin)
+    if isinstance(value, list) and value:
+        return _join("[]", [format_json(entry, inner) for entry in value], margin)
+    return _encode(value)
+
+
+def _join(brackets: str, parts: list[str], margin: str) -> str:
+    size = len(margin) + sum(len(part) + 2 for part in parts)
+    if size <= MAX_COLUMNS and not any("\n" in part for part in parts):
+        return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
+    inner = f"{margin}  "
+    return f"{brackets[0]}{inner}{f',{inner}'.join(parts)}{margin}{brackets[1]}"
+
+
+def hide_pictures(value: Any) -> Any:
+    """Returns JSON data with the bytes of pictures left out, which tell a reader nothing."""
+
+    def hide(text: str) -> str:
+        found = _PICTURE.match(text)
+        return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
+
+    return change_texts(value, hide)
+
+
+def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
+    """Yields what a request has that the one before had not: changed fields, new messages.
+
+    Args:
+        before: the request of the turn before; None = there was none.
+        now: the request.
+    """
+    if before:
+        if before.tools and not now.tools:
+            yield "tools can no longer be called"
+        told = before if now.tools else replace(before, tools=())
+        for change in list_changes(_describe(told), _describe(now)):
+            yield change.removeprefix("its ")
+    sent = len(before.messages) if before else max(0, len(now.messages) - 1)
+    if not before and sent:
+        yield f"it continues a conversation of {plural(sent, 'message')}"
+    for message in now.messages[sent:]:
+        yield from _describe_message(message)
+
+
+def _describe(request: Request) -> Asked:
+    tools = [
+        {"name": tool.name, "description": tool.description, **tool.input_schema()}
+        for tool in request.tools
+    ]
+    described = {
+        "model": request.model, "system": request.system, "params": request.params, "tools": tools,
+    }  # fmt: skip
+    cleaned: Asked = find_filter().json(described)
+    return cleaned
+
+
+def _describe_message(message: Message) -> Iterator[str]:
+    for result in message.tool_results:
+        kind = "error" if result.is_error else "result"
+        yield f"new {kind} of {_name(result.name)}: {_show(result.content)}"
+    if message.tool_results:
+        return
+    what = f"new {'prompt' if message.role == 'user' else 'reply'}"
+    said = f": {_show(message.content)}" if message.content.strip() else ""
+    names = Counter(call.name for call in message.tool_calls)
+    calls = [_name(name) + (f" ×{count}" if count > 1 else "") for name, count in names.items()]
+    called = f", calls {list_some(calls, MAX_NAMES)}" if calls else ""
+    yield f"{what}{said}{called}"
+
+
+def _name(name: str) -> str:
+    return one_line(redact(name), MAX_SHOWN)
+
+
+def _show(text: str) -> str:
+    """The beginning of a text, and its length if that is not all."""
+    text = redact(text)
+    line = one_line(text, MAX_SHOWN)
+    more = f" ({plural(len(text), 'character')})" if len(text) > MAX_SHOWN else ""
+    return quote(line) + more
