@@ -20,7 +20,7 @@ ROOMS = (
     "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
     "exchanges", "times",
-    "conversion", "records", "provider_table", "agents",
+    "conversion", "provider_table", "agents",
     "data_files", "endings", "results", "events", "interpolation",
     "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",
     "scripting", "make_provider",

@@ -23,7 +23,7 @@ from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
 from axe_nb.recording.approvals import TEST_VARIABLES
 from axe_nb.run_history.history import delete_run
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard

@@ -38,7 +38,7 @@ from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
-from axe_nb.run_history.policy import begin_recorder
+from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
 from axe_nb.session.overrides import Overrides, keep_for_tree

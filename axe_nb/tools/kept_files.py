@@ -21,8 +21,8 @@ from pathlib import Path
 
 from axe_nb.agents.config import state_dir
 from axe_nb.agents.files import reason
+from axe_nb.conversion.records import from_json
 from axe_nb.errors import ConfigError
-from axe_nb.records import from_json
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
