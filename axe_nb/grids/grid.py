@@ -16,13 +16,13 @@ from axe_nb.agents.files import expand_home
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.data_files import read_data, write_data
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.plot import draw
 from axe_nb.grids.squares import Squares
 from axe_nb.grids.variants import Variant, name_agent
+from axe_nb.paths import open_real_file
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 
