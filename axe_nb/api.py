@@ -16,7 +16,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.data_files import read_data
-from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
+from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.front_end import find_approver, make_view
@@ -243,11 +243,9 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
             f"{quote(saved)} is not a run id of the history",
             hint=f"run ids are numbers; to load a file with this name, write ./{saved}",
         )
-    from axe_nb.grids.saved import is_grid
+    from axe_nb.grids.grid import Grid, is_grid
 
     if is_grid(saved):
-        from axe_nb.grids.grid import Grid
-
         return Grid.load(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
 

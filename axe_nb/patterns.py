@@ -82,14 +82,10 @@ def _check_size(pattern: str) -> None:
         )
     if _RECURSION.search(re.sub(r"\\.", "", pattern, flags=re.DOTALL)):
         raise ConfigError("it calls a group again", hint="write the part out instead")
-    if copies > 1 and _has_empty_group(pattern):
-        raise ConfigError("it contains a repeat and an empty group", hint="remove the empty group")
-
-
-def _has_empty_group(pattern: str) -> bool:
     bare = _NO_GROUP.sub("", re.sub(r"\\.", "a", pattern, flags=re.DOTALL))
     space = r"(?:\s|\#[^\n]*\n)*" if re.search(r"\(\?[A-Za-z01-]*x", pattern) else ""
-    return re.search(_EMPTY.format(space=space), bare) is not None
+    if copies > 1 and re.search(_EMPTY.format(space=space), bare):
+        raise ConfigError("it contains a repeat and an empty group", hint="remove the empty group")
 
 
 def count_copies(pattern: str) -> int:

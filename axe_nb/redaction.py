@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import count
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -35,21 +36,16 @@ SECRET_NAME = re.compile(
 SCHEME = re.compile(r"\A\s*(?:bearer|basic|token)\s+", re.IGNORECASE)
 """Beginning of the value of an authorization header."""
 
-ORDINARY = frozenset(
-    {
-        "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
-        "not-needed", "optional", "password", "placeholder", "required", "undefined",
-        "your-api-key",
-    }
-)  # fmt: skip
+ORDINARY = frozenset({
+    "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
+    "not-needed", "optional", "password", "placeholder", "required", "undefined", "your-api-key",
+})  # fmt: skip
 """Values that stand for a secret where none is needed, and words that ordinary texts have."""
 
-SECRET_HEADERS = frozenset(
-    {
-        "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization",
-        "set-cookie", "x-api-key", "x-auth-token", "x-goog-api-key",
-    }
-)  # fmt: skip
+SECRET_HEADERS = frozenset({
+    "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization", "set-cookie",
+    "x-api-key", "x-auth-token", "x-goog-api-key",
+})  # fmt: skip
 """Keys of objects, in lower case with `-`, whose texts are secrets whatever they are."""
 
 
@@ -115,8 +111,6 @@ No secret matches `***`. Each begins with a fixed text because such patterns are
 looks from many places of a text at the same long rest, as a model may write whatever costs most.
 """
 
-_CHARACTERS = frozenset("".join(SHAPES))
-
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
 """The marks of a cut."""
 
@@ -180,10 +174,8 @@ class Filter:
                 begin, end = form[:SHORTEST], form[-SHORTEST:]
                 if len(form) >= 2 * SHORTEST and (begin in text or end in text):
                     text = _mask_rest(form, text)
-        # one character is found far faster than two, and most texts lack one of each mark
-        characters = {char for char in _CHARACTERS if char in text}
         for mark, pattern in _compile_shapes():
-            if characters.issuperset(mark) and mark in text:
+            if mark in text:
                 text = pattern.sub(rf"\1{MASK}", text)
         return text
 
@@ -193,20 +185,15 @@ class Filter:
             return self.text(value)
         if isinstance(value, list | tuple):
             return [self.json(item) for item in value]
-        if isinstance(value, Mapping):
-            return self._mask_object(value)
-        return value
-
-    def _mask_object(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            return value
         masked: dict[str, Any] = {}
-        for key, value in given.items():
-            name = first = self.text(key)
-            number = 1
-            while name in masked:
-                number += 1
-                name = f"{first} {number}"
+        for key, item in value.items():
+            name = self.text(key)
+            others = (f"{name} {number}" for number in count(2))
+            name = name if name not in masked else next(n for n in others if n not in masked)
             is_header = key.lower().replace("_", "-") in SECRET_HEADERS
-            masked[name] = self._mask_header(value) if is_header else self.json(value)
+            masked[name] = self._mask_header(item) if is_header else self.json(item)
         return masked
 
     def _mask_header(self, value: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.agents.definitions import Definitions
 from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
@@ -26,7 +27,6 @@ from axe_nb.exchanges import Asked as Asked
 from axe_nb.exchanges import Turn as Turn
 from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.records import from_json, to_json
 from axe_nb.redaction import find_filter, redact
 from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
@@ -35,7 +35,7 @@ from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
     from axe_nb.diffs.run_diff import RunDiff
-    from axe_nb.undo import UndoneFiles
+    from axe_nb.session.undo import UndoneFiles
     from axe_nb.views.request import SentRequest
 
 Status = Literal[
@@ -267,7 +267,7 @@ class RunResult:
         Raises:
             ConfigError: this is the result of a child, or the kept files cannot be read.
         """
-        from axe_nb.undo import undo
+        from axe_nb.session.undo import undo
 
         return undo(self, force=force, dry=dry)
 

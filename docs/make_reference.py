@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from axe_nb.agents import agent, config
-from axe_nb.agents.price_table import UNSET, PriceTable
+from axe_nb.agents.config import UNSET, PriceTable
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.servers import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option

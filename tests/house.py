@@ -20,7 +20,7 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("sandbox/",),
     "protected names and paths": (
         "agents/protected.py", "protected.py", "protected_names.py", "links.py", "descriptors.py",
-        "builtin/file_guard.py", "builtin/paths.py", "imports.py",
+        "paths.py", "builtin/file_guard.py", "builtin/paths.py", "imports.py",
     ),
     "trust": (
         "agents/trust.py", "agents/hosts.py", "agents/env_files.py", "agents/unusual.py",

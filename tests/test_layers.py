@@ -16,19 +16,18 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors", "globs",
-    "patterns", "descriptors",
-    "links", "wire_log", "usage", "pictures",
+    "model_table", "invisible", "text", "redaction", "errors", "patterns",
+    "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
     "exchanges", "times",
-    "conversion", "records", "provider_table", "agents",
+    "conversion", "provider_table", "agents",
     "data_files", "endings", "results", "events", "interpolation",
-    "threads", "clock", "prices", "limits", "kept_files", "sandbox", "providers", "tools",
+    "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "forks", "session", "views", "diffs",
     "commands", "cell_display", "front_end", "maps", "grids",
-    "undo", "api", "notebook", "__init__", "testing",
+    "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""

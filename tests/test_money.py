@@ -16,14 +16,13 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
-from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.price_table import PriceTable
+from axe_nb.agents.config import Config, PriceTable, config_path
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.prices import Prices, find_table_version
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import Session, session

@@ -12,7 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.events import Event, TextDelta
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin

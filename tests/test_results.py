@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult, call
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.data_files import MAX_BYTES, format_data, parse_data, read_data, write_data
 from axe_nb.messages import (
     CallTraits,
@@ -29,7 +30,6 @@ from axe_nb.messages import (
     ToolSpec,
     Usage,
 )
-from axe_nb.records import from_json, to_json
 from axe_nb.results import Status, Turn
 from axe_nb.views import html
 from tests.random_results import JSON, facts, results

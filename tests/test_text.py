@@ -11,7 +11,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.invisible import EMOJI, INVISIBLE
+from axe_nb.invisible import INVISIBLE
 from axe_nb.text import (
     align_columns,
     clean,
@@ -302,13 +302,6 @@ def test_all_that_unicode_calls_ignorable_is_invisible() -> None:
     invisible = set(INVISIBLE.findall(LINES))
     assert invisible - ignorable == set("\u2800\ufff9\ufffa\ufffb\ufffc\U0001d159")
     assert ignorable - invisible == set()
-
-
-def test_a_selector_may_follow_emoji_alone() -> None:
-    emoji = {c for c in regex.findall(r"\p{Emoji}", LINES) if not c.isascii()}
-    known = set(EMOJI.findall(LINES))
-    assert emoji - known == set()
-    assert {c for c in known - emoji if c < "\U00010000"} == set()
 
 
 def test_long_lines_are_folded_behind_a_space_and_nothing_is_lost() -> None:

@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, ToolCall, call, kept_files, script
+from axe_nb import Agent, Request, RunResult, ToolCall, call, script
 from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
 from axe_nb.recording.approvals import TEST_VARIABLES
 from axe_nb.run_history.history import delete_run
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
+from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context, run
 
@@ -430,7 +431,8 @@ def test_a_damaged_index_is_told(damage: bytes, do: Callable[..., RunResult], fo
 def test_a_damaged_content_is_not_written(do: Callable[..., RunResult], folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     result = do(write("a.txt", "new"))
-    next((state_dir() / "undo").rglob("contents")).write_bytes(b"odd")
+    [kept] = {*(state_dir() / "undo").glob("*/*")} - {*(state_dir() / "undo").glob("*/index")}
+    kept.write_bytes(b"odd")
     assert "a.txt: its kept content is damaged" in repr(result.undo())
     assert (folder / "a.txt").read_text() == "new"
 

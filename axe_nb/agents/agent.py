@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from axe_nb.agents.agent_files import find_file, hidden_file
+from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
 from axe_nb.agents.config import agent_dirs, format_path
-from axe_nb.agents.files import read_real_text, reason, write_whole
+from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
-from axe_nb.agents.names import check_name
-from axe_nb.agents.output_file import read_schema
-from axe_nb.agents.own_tools import names_of, own_tools
+from axe_nb.agents.names import check_name, names_of, own_tools
 from axe_nb.agents.servers import check_sandbox, parse_servers
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
@@ -31,13 +30,10 @@ from axe_nb.agents.tables import (
     SubAgentsConfig,
     TreeBudget,
     TreeLimits,
-    check_delegation,
     check_params,
-    check_retry,
-    check_vars,
+    variable_problem,
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.agents.update_file import update_file
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import (
     Source,
@@ -53,6 +49,7 @@ from axe_nb.conversion.toml_tables import (
     toml_fields,
 )
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
+from axe_nb.conversion.toml_update import update_text
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
@@ -176,9 +173,9 @@ class Agent:
         try:
             text = read_real_text(check_link(path))
         except OSError as error:
-            raise _make_file_error(
-                f"failed to read agent config {quote(name)}: {reason(error)}", path
-            ) from None
+            failure = ConfigError(f"failed to read agent config {quote(name)}: {reason(error)}")
+            failure.place = f"in {format_path(path)}"
+            raise failure from None
         agent = cls._parse(text, name, str(path), is_restricted=not is_trusted(path))
         hidden = hidden_file(path)
         if hidden is None:
@@ -285,8 +282,20 @@ class Agent:
                 hint=f"trust its project before you save it: {NEXT_STEP}",
             )
         parse = partial(self.from_toml, name=self.name, path=str(path))
-        write_whole(path, update_file(path, make_table(self), parse) or self.to_toml())
+        table, text = make_table(self), ""
+        with suppress(OSError, ConfigError, ValueError, RecursionError):  # or it is written anew
+            old = read_text(path)
+            updated = update_text(old, make_table(parse(old)), table)
+            if make_table(parse(updated)) == table:
+                text = updated
+        write_whole(path, text or self.to_toml())
         return path
+
+
+class NoAgent(Agent):
+    """Stands for the agent of a run without one, which asks a model alone; its name is empty."""
+
+    required: ClassVar[tuple[str, ...]] = ("model",)
 
 
 DEFINED: dict[str, Agent] = {}
@@ -312,8 +321,6 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
             ignored.append(f"retry.{key}")
     if "budget" in table:
         budget = build(TreeBudget, table.pop("budget"), source, ("budget",))
-        if budget.max_tokens < 0:
-            raise WrongValue(("budget", "max_tokens"), "must be non-negative")
         limits = table.setdefault("limits", {})
         if isinstance(limits, dict) and "max_total_tokens" not in limits:
             limits["max_total_tokens"] = budget.max_tokens
@@ -325,15 +332,6 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
     if name and isinstance(own, str) and own.strip() and own != name:
         warnings.append(f"file {quote(name + '.toml')} contains the agent name {quote(own)}")
     return warnings
-
-
-def _make_file_error(message: str, path: Path) -> ConfigError:
-    error = ConfigError(message)
-    error.place = f"in {format_path(path)}"
-    return error
-
-
-_LIMITS = toml_fields(TreeLimits)
 
 
 def _check_values(agent: Agent) -> None:
@@ -352,16 +350,24 @@ def _check_values(agent: Agent) -> None:
         if problem := host_problem(host):
             raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
     check_sandbox(("sandbox",), agent.sandbox)
-    if agent.mcp_servers:
-        parse_servers(agent.mcp_servers)
-    if agent.sub_agents_config is not NO_CONFIG:
-        check_delegation(agent.sub_agents_config)
-    if agent.limits is not DEFAULT_LIMITS:
-        for limit in _LIMITS:
-            if getattr(agent.limits, limit.name) < 0:
-                raise WrongValue(("limits", limit.name), "must be non-negative")
-    check_retry(agent.retry)
+    parse_servers(agent.mcp_servers)
     for tool, permission in agent.permissions.items():
         check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
     check_params(agent.params)
-    check_vars(agent.vars)
+    for name in agent.vars:
+        if problem := variable_problem(name):
+            raise WrongValue(("vars", name), problem)
+
+
+def find_place(agent: Agent, key: str, value: str) -> str:
+    """Returns the file and line of a value, or of an entry of a list or table.
+
+    Empty if the agent has no file, or the value is not from it but from an option of the run.
+    """
+    if not agent.path or not agent.text:
+        return ""
+    written: Any = tomllib.loads(agent.text).get(key)
+    if written != value and (isinstance(written, str) or value not in (written or ())):
+        return ""
+    path = (key, value) if isinstance(written, dict) else (key,)
+    return Source(agent.text, format_path(Path(agent.path))).place(path, value)

@@ -1,20 +1,24 @@
-"""Agent files: lookup by name, listing and scaffolding.
+"""Agent files: lookup by name, listing and scaffolding; the JSON Schema that one names.
 
-Source: product.md "Agent files"; A-5.6, B-1, B-12.
+A schema is a file beside it, or below its folder, and not behind a link: the file of an agent may
+come with a project.
+Source: product.md "Agent files"; A-5.6, B-1, B-12, D-81.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from axe_nb.agents.config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
-from axe_nb.agents.files import expand_home, write_new
+from axe_nb.agents.files import expand_home, read_real_text, reason, write_new
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote, suggestion
+from axe_nb.text import one_line, quote, suggestion
 
 SHELL_STEP = "create it with `axe-nb agents init {name}`"
 
@@ -192,3 +196,52 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
     trust_new_folder(path)
     write_new(path, scaffold(name))
     return path
+
+
+def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
+    """Reads the file of a JSON Schema.
+
+    Args:
+        name: the value of `output.schema`.
+        agent_path: the agent's file; empty = an agent made in code, of the current folder.
+
+    Raises:
+        ConfigError: it does not lie there, or does not hold a JSON object.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise _schema_error(name, "name a JSON file, or write the schema itself under [output]")
+    folder = Path(agent_path).parent if agent_path else Path()
+    parts = Path(name).parts
+    if Path(name).is_absolute() or ".." in parts or name.startswith("~"):
+        raise _schema_error(name, "it must be in the folder of the agent's file, or below it")
+    return read_schema_file(Path(os.path.realpath(folder), *parts), name)
+
+
+def read_schema_file(path: Path, name: str) -> dict[str, Any]:
+    """Reads a JSON Schema from a file, through no link.
+
+    Args:
+        path: absolute.
+        name: as it was given, for errors.
+
+    Raises:
+        ConfigError: it cannot be read, or does not hold a JSON object.
+    """
+    try:
+        schema = json.loads(read_real_text(path))
+    except OSError as error:
+        raise _schema_error(name, reason(error)) from None
+    except RecursionError:
+        raise _schema_error(name, "it is nested too deeply") from None
+    except ValueError as error:
+        raise _schema_error(name, f"it is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise _schema_error(name, "it does not contain a JSON object")
+    return schema
+
+
+def _schema_error(name: object, problem: str) -> ConfigError:
+    return ConfigError(
+        f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
+        hint='agent files name it as schema = "answer.json" under [output], options as a path',
+    )

@@ -7,19 +7,20 @@ Source: B-3, B-6, D-33; product.md "Agent files".
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
-from axe_nb.agents.price_table import PriceTable, read_prices
-from axe_nb.agents.retries import DEFAULT_RETRIES, find_retries
 from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.conversion.toml_tables import Source, WrongValue
+from axe_nb.agents.tables import Retry
+from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError
+from axe_nb.messages import Usage
 from axe_nb.model_table import suggest_model
 from axe_nb.provider_table import (
     PROVIDERS,
@@ -39,7 +40,15 @@ UNREADABLE = "failed to parse config file"
 TABLES = ("providers", "prices", "retry", "sandbox", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
 
-SANDBOX_VARIABLE = "AXE_NB_SANDBOX"
+SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
+
+DEFAULT_RETRIES = 2
+"""Retries of agents that set none, without a setting (D-72)."""
+
+MILLION = 1_000_000
+
+UNSET = -1.0
+"""A price that the table does not have."""
 
 ALMOST = 0.85
 """Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
@@ -116,9 +125,11 @@ def format_path(path: Path) -> str:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
         return display_path(path)
-    for folder, name in ((here, ""), (config_dir().parent, _find_config_prefix())):
-        if name is not None and whole.is_relative_to(folder):
-            return f"{name}{whole.relative_to(folder).as_posix()}"
+    if whole.is_relative_to(here):
+        return whole.relative_to(here).as_posix()
+    home = config_dir().parent
+    if home != expand_home("~/.config") and whole.is_relative_to(home):
+        return f"$XDG_CONFIG_HOME/{whole.relative_to(home).as_posix()}"
     return display_path(whole)
 
 
@@ -126,11 +137,6 @@ def format_path_or_name(path: Path) -> str:
     """As `format_path`, but the file name alone if the path would still be absolute."""
     found = format_path(path)
     return path.name if Path(found).is_absolute() else found
-
-
-def _find_config_prefix() -> str | None:
-    """Returns the prefix for paths in the config folder; None if it is in the home folder."""
-    return "$XDG_CONFIG_HOME/" if config_dir().parent != expand_home("~/.config") else None
 
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
@@ -165,6 +171,40 @@ def skill_paths(skill: str, agent_path: str) -> list[Path]:
     return [home / path, config_dir() / path]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """`[prices."PROVIDER/MODEL"]`: the price of a model, in US dollars per million tokens."""
+
+    input: float = UNSET
+    """Input tokens; required."""
+    output: float = UNSET
+    """Output tokens, reasoning included; required."""
+    cached_input: float = UNSET
+    """Input tokens read from the provider's prompt cache; the default is `input`."""
+    cache_write: float = UNSET
+    """Input tokens written to that cache; the default is `input`."""
+    search: float = UNSET
+    """A thousand searches of the web by the model's server; without it, a reply with one has no
+    known price."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+    def cost_of(self, usage: Usage) -> float | None:
+        """Returns the price of one reply in dollars; None if that of its searches is unknown."""
+        if usage.searches and self.search == UNSET:
+            return None
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        parts = (
+            (usage.input_tokens - cached - written) * self.input,
+            cached * (self.input if self.cached_input == UNSET else self.cached_input),
+            written * (self.input if self.cache_write == UNSET else self.cache_write),
+            usage.output_tokens * self.output,
+        )
+        return sum(parts) / MILLION + usage.searches * max(self.search, 0.0) / 1000
+
+
 @dataclass(frozen=True)
 class Config:
     """The parsed global `config.toml`; empty if there is none."""
@@ -189,35 +229,42 @@ class Config:
         Raises:
             ConfigError: the file cannot be read or is invalid.
         """
-        path = config_path()
+        text = ""
         try:
-            text = read_text(path)
+            with suppress(FileNotFoundError):
+                text = read_text(config_path())
             table = parse_toml(text)
-        except FileNotFoundError:
-            return cls(
-                retries=find_retries({}, Source("")), requires_sandbox=_requires_sandbox("auto")
-            )
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
         except ValueError as error:
-            raise _make_config_error(
-                f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
-            ) from None
+            hint = toml_hint(text, error)
+            raise _make_config_error(f"{UNREADABLE}: {error}", hint=hint) from None
         source = Source(text)
         try:
             _check_spelling(table)
             providers = _find_providers(table)
             for name, entry in providers.items():
                 check_table(name, entry, source)
-            prices = read_prices(table.get("prices", {}), source)
-            servers = _parse_servers(table.get(KEY, {}), source)
-            retries = find_retries(table.get("retry", {}), source)
-            is_required = _requires_sandbox(table.get("sandbox", "auto"))
+            prices = _read_prices(table.get("prices", {}), source)
+            servers = table.get(KEY, {})
+            if not isinstance(servers, dict):
+                raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
+            servers = {name: parse_server(name, own, source) for name, own in servers.items()}
+            retry = build(Retry, table.get("retry", {}), source, ("retry",))
+            sandbox = table.get("sandbox", "auto")
+            if sandbox not in ("auto", "required"):
+                raise WrongValue(("sandbox",), "must be auto or required")
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {source.quote_value(error)}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
-        commands = dict(_read_key_commands(providers, source))
+        commands = {}
+        for name, entry in providers.items():
+            if words := entry.get("key_command"):
+                place = f"line {source.line(('providers', name, 'key_command'))}"
+                file = f"{format_path(config_path())}, {place}"
+                commands[name] = make_key_command(name, words, str(config_dir()), file)
+        retries, is_required = _find_retries(retry), _requires_sandbox(sandbox)
         return cls(providers, prices, servers, retries, commands, is_required)
 
     @cached_property
@@ -323,27 +370,6 @@ def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]
     return providers
 
 
-def _read_key_commands(
-    providers: Mapping[str, Mapping[str, Any]], source: Source
-) -> Iterator[tuple[str, KeyCommand]]:
-    for name, table in providers.items():
-        if words := table.get("key_command"):
-            line = source.line(("providers", name, "key_command"))
-            file = f"{format_path(config_path())}, line {line}"
-            yield name, make_key_command(name, words, str(config_dir()), file)
-
-
-def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
-    """Returns the MCP servers of the file.
-
-    Raises:
-        ConfigError: a table is invalid.
-    """
-    if not isinstance(table, dict):
-        raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
-    return {name: parse_server(name, entry, source) for name, entry in table.items()}
-
-
 def _check_spelling(names: Iterable[str]) -> None:
     """Rejects a table that would be ignored because its name is misspelt."""
     for name in names:
@@ -352,15 +378,8 @@ def _check_spelling(names: Iterable[str]) -> None:
             raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
 
 
-def _requires_sandbox(setting: Any) -> bool:
-    """True if the settings file or the environment requires a sandbox.
-
-    Raises:
-        ConfigError: the variable has another value.
-        WrongValue: the key has.
-    """
-    if setting not in ("auto", "required"):
-        raise WrongValue(("sandbox",), "must be auto or required")
+def _requires_sandbox(setting: str) -> bool:
+    """True if the settings file or the environment requires a sandbox."""
     variable = os.environ.get(SANDBOX_VARIABLE, "").strip()
     if variable not in ("", "auto", "required"):
         raise ConfigError(
@@ -375,3 +394,39 @@ def _make_config_error(message: str, *, hint: str = "", line: int | None = None)
     at = f", line {line}" if line else ""
     error.place = f"in {format_path(config_path())}{at}"
     return error
+
+
+def _find_retries(retry: Retry) -> int:
+    """Returns the retries that the environment, else the file, else nothing sets."""
+    value = os.environ.get(RETRIES_VARIABLE, "").strip()
+    if not value:
+        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise ConfigError(
+            f"{RETRIES_VARIABLE} takes a whole number, not {quote(value)}",
+            hint=f"for example {RETRIES_VARIABLE}=2; 0 = none",
+        )
+    return int(value)
+
+
+def _read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
+    if not isinstance(tables, dict):
+        raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
+    return {model: _read_price(model, table, source) for model, table in tables.items()}
+
+
+def _read_price(model: str, table: Any, source: Source) -> PriceTable:
+    at = ("prices", model)
+    provider, _, name = model.partition("/")
+    if not (provider.strip() and name.strip()):
+        raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
+    price = build(PriceTable, table, source, at)
+    for key in ("input", "output"):
+        if key not in table:
+            raise WrongValue(
+                (*at, key), "is missing", hint="US dollars per million tokens; 0 = free"
+            )
+    for key in table:
+        if getattr(price, key) < 0:
+            raise WrongValue((*at, key), "must be non-negative")
+    return price

@@ -16,13 +16,12 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import read_real_text, reason
+from axe_nb.agents.globs import find_paths
 from axe_nb.agents.protected import find_read_protection
 from axe_nb.agents.trust import is_outside, is_trusted
 from axe_nb.agents.workdir import find_workdir, is_from_file
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
-from axe_nb.globs import find_paths
-from axe_nb.links import find_names, follow_links, list_links
+from axe_nb.paths import find_names, follow_links, list_links, open_real_file
 from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, quote
 
@@ -93,10 +92,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
-    """Reads the skill: an absolute path, else below the agents' parent or the config folder.
-
-    Returns its text, and its real path if there is one.
-    """
+    """Returns the text of the skill, and its real path if there is one."""
     given = agent.skill.strip()
     if not given:
         return "", []
@@ -121,7 +117,7 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
         ConfigError: it may hold keys, or lies outside the project of an agent that is not trusted.
     """
     given = quote(agent.skill.strip())
-    if any(is_secret([path], path.parent) for path in (*passed, real)):
+    if any(find_read_protection(path, path.parent) for path in (*passed, real)):
         raise ConfigError(
             f"skill {given} was not read: it may hold keys or passwords",
             hint=f"name another skill in agent {quote(agent.name)}",
@@ -134,11 +130,6 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
             f"skill {given} of agent {quote(agent.name)} was replaced by a link out of the project",
             hint="start a new run",
         )
-
-
-def is_secret(names: Iterable[Path], workdir: Path) -> bool:
-    """True if a file may hold keys by one of its names, so that no model is sent it (D-83)."""
-    return any(find_read_protection(path, workdir) for path in names)
 
 
 def _format_skill_hint(agent: Agent) -> str:
@@ -168,12 +159,7 @@ class _Files:
     _picture_room: int = MAX_PICTURES
 
     def read(self, shown: str, real: Path) -> None:
-        """Reads a file, or adds a warning that says why not.
-
-        Args:
-            shown: its path relative to the workdir.
-            real: its real path.
-        """
+        """Reads a file, `shown` by its path in the workdir, or adds a warning that says why not."""
         try:
             with os.fdopen(open_real_file(real), "rb") as file:
                 data = file.read(MAX_FILE + 1)
@@ -213,10 +199,8 @@ class _Files:
         self.sources.append(real)
 
     def list_warnings(self) -> tuple[str, ...]:
-        """Returns all warnings."""
-        if not self._binary:
-            return tuple(self.warnings)
-        return (*self.warnings, f"binary files skipped: {list_some(self._binary, LISTED)}")
+        binary = [f"binary files skipped: {list_some(self._binary, LISTED)}"] * bool(self._binary)
+        return (*self.warnings, *binary)
 
 
 def _advise(pattern: str, workdir: Path) -> str:
@@ -278,13 +262,9 @@ def _check_files(paths: Iterable[Path], workdir: Path) -> tuple[Mapping[Path, Pa
         shown = path.relative_to(workdir).as_posix()
         if not names.real.is_relative_to(workdir):
             outside.append(shown)
-        elif is_secret(names.all, workdir):
+        elif any(find_read_protection(name, workdir) for name in names.all):  # (D-83)
             secret.append(shown)
         else:
             found[path] = names.real
-    warnings: list[str] = []
-    if outside:
-        warnings.append(f"links out of the workdir skipped: {list_some(outside, LISTED)}")
-    if secret:
-        warnings.append(f"files that may hold keys skipped: {list_some(secret, LISTED)}")
-    return found, warnings
+    skipped = {"links out of the workdir": outside, "files that may hold keys": secret}
+    return found, [f"{what} skipped: {list_some(s, LISTED)}" for what, s in skipped.items() if s]

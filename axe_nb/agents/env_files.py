@@ -15,11 +15,14 @@ from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
-MAX_NAMES = 1000
-"""Names in a file."""
+_LINE = re.compile(
+    r"""(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,99})[ \t]*=[ \t]*+
+    (?: '([^']*)'[ \t]*(?:\#.*)? | "((?:[^"\\]|\\.)*)"[ \t]*(?:\#.*)? | ((?!['"]).*) )?""",
+    re.VERBOSE,
+)
+"""Name, and the value in single quotes, in double quotes or without."""
 
-_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,99})[ \t]*=[ \t]*(.*)")
-_QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:\#.*)?""")
+_NAME = re.compile(r"(?:export[ \t]+)?[A-Za-z_][A-Za-z0-9_]{0,99}[ \t]*=")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -35,13 +38,8 @@ KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent
 def load_env(file: str) -> dict[str, list[str]]:
     """Reads a file of NAME=VALUE lines into the environment of this process.
 
-    A variable that has a value keeps it. Values are not expanded.
-
-    Returns:
-        Outcome → names; never a value.
-
-    Raises:
-        ConfigError: it cannot be read, or a line is wrong; then nothing is set.
+    A variable that has a value keeps it. Values are not expanded. Returns outcome → names. Raises
+    ConfigError if the file cannot be read, or a line is wrong; then nothing is set.
     """
     path = expand_home(file)
     shown = format_path_or_name(path)
@@ -81,46 +79,26 @@ def load_env(file: str) -> dict[str, list[str]]:
 
 
 def _parse(text: str, file: str) -> dict[str, str | None]:
-    """Returns name → value; None for one that has `${…}`.
-
-    Raises:
-        ConfigError: names the line, and nothing that it holds.
-    """
+    """Returns name → value; None for one that has `${…}`. Errors name the line, not its text."""
     values: dict[str, str | None] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        bare = line.strip()
-        if not bare or bare.startswith("#"):
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
+        if not line or line.startswith("#"):
             continue
-        found = _LINE.fullmatch(bare)
-        try:
-            if len(values) >= MAX_NAMES:
-                raise ValueError(f"more than {MAX_NAMES} variables")
-            if found is None:
-                raise ValueError("not a NAME=VALUE line")
-            values[found[1]] = _read_value(found[2])
-        except ValueError as error:
-            failure = ConfigError(str(error), hint="fix the line; nothing was set")
+        found = _LINE.fullmatch(line)
+        if found is None or "\0" in line:
+            failure = ConfigError(
+                "not a NAME=VALUE line"
+                if not _NAME.match(line)
+                else "the value contains a NUL character"
+                if "\0" in line
+                else "the quotes around the value are not closed at the end of the line",
+                hint="fix the line; nothing was set",
+            )
             failure.place = f"in {file}, line {number}"
-            raise failure from None
+            raise failure
+        name, single, double, plain = found.groups("")
+        bare = re.split(r"(?:^|\s)#", plain, maxsplit=1)[0].strip()
+        is_expanded = "${" in bare or re.search(r"(?<!\\)\$\{", double)
+        unescaped = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), double)
+        values[name] = None if is_expanded else single + unescaped + bare
     return values
-
-
-def _read_value(written: str) -> str | None:
-    """Returns a value without its quotes; None if it has `${…}`.
-
-    Raises:
-        ValueError: its quotes are not closed on the line, or it has a character that none can have.
-    """
-    if "\0" in written:
-        raise ValueError("the value contains a NUL character")
-    if not written.startswith(("'", '"')):
-        value = re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
-        return None if "${" in value else value
-    found = _QUOTED.fullmatch(written)
-    if found is None:
-        raise ValueError("the quotes around the value are not closed at the end of the line")
-    if found[1] is not None:
-        return found[1]
-    if re.search(r"(?<!\\)\$\{", found[2]):
-        return None
-    return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), found[2])

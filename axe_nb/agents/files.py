@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
+from axe_nb.paths import open_real_file
 
 if sys.platform == "win32":
     import msvcrt

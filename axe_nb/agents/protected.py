@@ -103,20 +103,14 @@ def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] =
 
 
 def find_read_protection(path: Path, workdir: Path) -> str:
-    """Returns the reason that tools may not read a path; empty if they may.
-
-    Args: as for `find_write_protection`.
-    """
+    """Returns the reason that tools may not read a path; empty if they may."""
     is_kept = path.is_relative_to(_resolve(state_dir() / "undo"))  # old contents of any files
     is_secret = is_kept or is_hidden(path, workdir) or NEEDED.search(_join(_fold(path)))
     return KEYS if is_secret else ""
 
 
 def is_hidden(path: Path, workdir: Path) -> bool:
-    """True if commands may not read a path either: it holds keys that they do without.
-
-    Args: as for `find_write_protection`.
-    """
+    """True if commands may not read a path either: it holds keys that they do without."""
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import keyword
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.conversion.toml_tables import (
@@ -43,6 +43,15 @@ LIMIT_ADVICE = {
 }
 """Limits that only children have → the next step for an agent that sets one for itself."""
 
+NEGATIVE = "must be non-negative"
+
+
+def _reject(*checks: tuple[str, bool, str]) -> None:
+    """Raises WrongValue for the first key whose check is true; a check ends with the problem."""
+    for key, is_wrong, problem in checks:
+        if is_wrong:
+            raise WrongValue((key,), problem)
+
 
 @clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,11 @@ class ChildBudget:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _reject(
+            ("max_tool_calls", self.max_tool_calls <= 0, "must be positive"),
+            ("max_tokens", self.max_tokens <= 0, "must be positive"),
+            ("timeout_ms", self.timeout_ms < 5000, "must be at least 5000"),
+        )
 
 
 @clear_arguments
@@ -88,6 +102,15 @@ class SubAgentsConfig:
     def __post_init__(self) -> None:
         build_nested(self)
         check_types(self)
+        check_choice(("ask",), self.ask, get_args(Ask))
+        _reject(
+            ("max_depth", self.max_depth > 5, "cannot exceed 5"),
+            ("max_depth", self.max_depth < 0, NEGATIVE),
+            ("timeout", self.timeout < 0, NEGATIVE),
+            ("max_concurrent", self.max_concurrent < 0, NEGATIVE),
+            ("max_turns", not 1 <= self.max_turns <= 50, "must be between 1 and 50"),
+            ("output_limit", self.output_limit <= 0, "must be positive"),
+        )
 
 
 NO_CONFIG = SubAgentsConfig()
@@ -118,6 +141,7 @@ class TreeLimits:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _reject(*((one.name, getattr(self, one.name) < 0, NEGATIVE) for one in fields(self)))
 
 
 DEFAULT_LIMITS = TreeLimits()
@@ -135,6 +159,7 @@ class TreeBudget:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _reject(("max_tokens", self.max_tokens < 0, NEGATIVE))
 
 
 @clear_arguments
@@ -150,38 +175,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_types(self)
-
-
-def check_retry(retry: Retry) -> None:
-    """Rejects a negative number of retries.
-
-    Raises:
-        WrongValue: names the key.
-    """
-    if (retry.max_retries or 0) < 0:
-        raise WrongValue(("retry", "max_retries"), "must be non-negative")
-
-
-def check_delegation(config: SubAgentsConfig) -> None:
-    """Rejects values that the designs do not allow.
-
-    Raises:
-        WrongValue: names the key.
-    """
-    check_choice(("sub_agents_config", "ask"), config.ask, get_args(Ask))
-    for key, wrong, problem in (
-        ("max_depth", config.max_depth > 5, "cannot exceed 5"),
-        ("max_depth", config.max_depth < 0, "must be non-negative"),
-        ("timeout", config.timeout < 0, "must be non-negative"),
-        ("max_concurrent", config.max_concurrent < 0, "must be non-negative"),
-        ("max_turns", not 1 <= config.max_turns <= 50, "must be between 1 and 50"),
-        ("output_limit", config.output_limit <= 0, "must be positive"),
-        ("budget.max_tool_calls", config.budget.max_tool_calls <= 0, "must be positive"),
-        ("budget.max_tokens", config.budget.max_tokens <= 0, "must be positive"),
-        ("budget.timeout_ms", config.budget.timeout_ms < 5000, "must be at least 5000"),
-    ):
-        if wrong:
-            raise WrongValue(("sub_agents_config", *key.split(".")), problem)
+        _reject(("max_retries", (self.max_retries or 0) < 0, NEGATIVE))
 
 
 def check_params(params: Mapping[str, Any]) -> None:
@@ -191,8 +185,11 @@ def check_params(params: Mapping[str, Any]) -> None:
         WrongValue: names the key.
     """
     for name, value in params.items():
-        if not _is_json(value):
-            raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            problem = "must be valid JSON: no dates, nan or inf"
+            raise WrongValue(("params", name), problem) from None
     if not isinstance(params.get(PROMPT_CACHE, True), bool):
         raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
@@ -243,27 +240,8 @@ def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict
     return {**others, SERVER_TOOLS: kept} if kept else others
 
 
-def check_vars(values: Mapping[str, Any]) -> None:
-    """Rejects variables that no system prompt can name.
-
-    Raises:
-        WrongValue: names the key.
-    """
-    for name in values:
-        if problem := variable_problem(name):
-            raise WrongValue(("vars", name), problem)
-
-
 def variable_problem(name: str) -> str:
     """Returns the reason why a variable cannot have this name; empty if it can."""
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True

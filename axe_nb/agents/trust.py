@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
@@ -29,9 +30,6 @@ HEADER = "axe-nb trusted folders 1.0"
 COMMANDS = {"run_command", "terminal"}
 """Names of the tool that runs commands."""
 
-MAX_NAMED = 8
-"""Keys that the warning names."""
-
 
 def trusts_all() -> bool:
     """True if the environment trusts every folder, as in CI."""
@@ -39,7 +37,7 @@ def trusts_all() -> bool:
 
 
 def trust_file() -> Path:
-    """Returns the path of the list of trusted folders; it need not exist."""
+    """The path of the list of trusted folders; it need not exist."""
     return state_dir() / "trusted_folders"
 
 
@@ -56,9 +54,6 @@ def is_trusted(path: Path) -> bool:
     """True if the user trusts the project of an agent file, or if the file is the user's own.
 
     A folder above the project's does not count: it may hold the clones of others.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read.
     """
     if trusts_all() or is_own(path):
         return True
@@ -68,8 +63,7 @@ def is_trusted(path: Path) -> bool:
 def remember_trust(entry: str) -> None:
     """Remembers the real path of a folder that the user trusts, or an approval that they gave here.
 
-    Raises:
-        ConfigError: the list cannot be read or written.
+    Raises ConfigError if the list cannot be read or written.
     """
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
@@ -80,13 +74,12 @@ def trust_new_folder(path: Path) -> None:
     """Trusts the folder of an agent file that axe_nb is about to write, if it makes that folder.
 
     The rest of the project is not trusted by it: it may be a clone with agents elsewhere.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read or written.
     """
-    agents, top = _find_agents(path)
-    if not is_own(path) and _is_empty(top):
-        remember_trust(str(agents))
+    top = _find_top(path)
+    with suppress(OSError):
+        is_new = not os.path.lexists(top) or not (top.is_symlink() or any(top.iterdir()))
+        if is_new and not is_own(path):
+            remember_trust(str(top))
 
 
 def load_trusted() -> dict[str, None]:
@@ -124,8 +117,7 @@ def is_outside(path: Path, target: Path) -> bool:
 def check_link(path: Path) -> Path:
     """Returns the real path of an agent file, which is not read yet.
 
-    Raises:
-        ConfigError: a link leads it out of a project that the user does not trust.
+    Raises ConfigError if a link leads out of a project that the user does not trust.
     """
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
@@ -137,26 +129,21 @@ NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes from an agent's table what it may not have in a folder that is not trusted.
+    """Removes from an agent's table what it may not have without trust; returns a warning about it.
 
-    Args:
-        table: the agent file, parsed but not checked; changed in place.
-        path: the file.
-
-    Returns:
-        The warning that names what was left out; empty if nothing was.
-
-    Raises:
-        ConfigError: the agent cannot run without what it may not have.
+    The table is not checked yet. Raises ConfigError if the agent cannot run without what it lacks.
     """
     script = _find_script(table, path)
     if script is not None and is_outside(path, script):
         raise _make_error(path, "uses a script outside its project")
-    left_out = [*_remove_keys(table, path), *_remove_entries(table)]
+    left_out = []
+    for holder, key, name in [*_find_refused(table, path)]:
+        holder.remove(key) if isinstance(holder, list) else holder.pop(key)
+        left_out.append(name)
     if not left_out:
         return ""
     names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
-    named = list_some(list(names), MAX_NAMED)
+    named = list_some(list(names), 8)
     return (
         f"restricted, because you have not trusted {quote(find_project(path).name)}: "
         f"left out {named}; to trust it, {NEXT_STEP}"
@@ -170,7 +157,8 @@ def _make_error(path: Path, problem: str) -> ConfigError:
     )
 
 
-def _remove_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
+def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
+    """Yields what an agent file may not have: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
     is_refused = {
         "mcp_servers": bool(table.get("mcp_servers")),
@@ -181,28 +169,21 @@ def _remove_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
         "skill": bool(skill) and _leads_out(skill_paths(skill, str(path)), path),
     }
     for key in filter(is_refused.get, is_refused):
-        del table[key]
-        yield 'mode = "auto"' if key == "mode" else key
+        yield table, key, 'mode = "auto"' if key == "mode" else key
+    for name, is_refused_entry in REFUSED_ENTRIES.items():
+        entries = table.get(name)
+        for key, value in entries.items() if isinstance(entries, dict) else ():
+            if is_refused_entry(key, value):
+                yield entries, key, f"{name}.{key}"
+    tools = table.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, str) and (tool in COMMANDS or "__" in tool):  # of an MCP server
+            yield tools, tool, tool
 
 
 def _leads_out(places: list[Path], path: Path) -> bool:
     """True if the place that would be used lies outside the project; nothing there is read."""
     return is_outside(path, next(filter(os.path.lexists, places), places[0]))
-
-
-def _remove_entries(table: dict[str, Any]) -> Iterator[str]:
-    for name, is_refused in REFUSED_ENTRIES.items():
-        entries = table.get(name)
-        if isinstance(entries, dict):
-            for key in [key for key, value in entries.items() if is_refused(key, value)]:
-                del entries[key]
-                yield f"{name}.{key}"
-    tools = table.get("tools")
-    if isinstance(tools, list):
-        names = [one for one in tools if isinstance(one, str)]
-        for tool in (one for one in names if one in COMMANDS or "__" in one):  # of an MCP server
-            tools.remove(tool)
-            yield tool
 
 
 LIMITS = {key: most for key, most in asdict(DEFAULT_LIMITS).items() if most}
@@ -226,38 +207,24 @@ def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
     return beside if os.path.lexists(beside) else None
 
 
-def _is_empty(folder: Path) -> bool:
-    """True if there is nothing at a path, or an empty folder; not for a link."""
-    try:
-        return not folder.is_symlink() and not any(folder.iterdir())
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-
-
-def _find_agents(path: Path) -> tuple[Path, Path]:
-    """Returns the folder of an agent file, and the `axe/` above it, else that folder again.
-
-    The links above both are resolved.
-    """
+def _find_top(path: Path) -> Path:
+    """Returns the `axe/` of an agent file, else its folder; the links above it are resolved."""
     agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
-    real = Path(os.path.realpath(top.parent), top.name)
-    return real / agents.relative_to(top), real
+    return Path(os.path.realpath(top.parent), top.name)
 
 
 def _list_folders(path: Path) -> list[Path]:
-    """Returns the folder of an agent file, the one it belongs to, and those up to its project.
+    """Returns the `axe/` or folder of an agent file, the one it belongs to, and up to its project.
 
     It belongs to the folder with `axe/`; elsewhere to the one above the agents, with scripts. In
     the home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
     """
-    agents, top = _find_agents(path)
+    top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
     above = list(takewhile(lambda folder: not _holds_home(folder), base.parents))
     roots = (at for at, one in enumerate((base, *above)) if _is_git_root(one))
-    return [agents, base, *above[: next(roots, 0)]]
+    return [top, base, *above[: next(roots, 0)]]
 
 
 def _holds_home(folder: Path) -> bool:

@@ -18,15 +18,14 @@ from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import NEXT_STEP, is_trusted
 from axe_nb.conversion.toml_text import ESCAPES
 from axe_nb.errors import ConfigError
-from axe_nb.links import follow_links
+from axe_nb.paths import follow_links
 from axe_nb.text import quote
 
 
 def find_workdir(agent: Agent) -> Path:
     """Returns the real path of the workdir of an agent, as it is now.
 
-    Raises:
-        ConfigError: it does not exist, or a link leads it out of the current folder.
+    Raises ConfigError if it does not exist, or if a link leads it out of the current folder.
     """
     named = agent.workdir.strip()
     try:
@@ -78,9 +77,6 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
         caller: the real workdir of the run that starts it.
         root: that of the root; empty = the child may work anywhere.
         defined: name → agent of the session when the root started.
-
-    Raises:
-        ConfigError: its workdir lies outside the root's.
     """
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
@@ -99,9 +95,6 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
     Only the child's own file may name another place than the root's workdir: one of the user's own,
     or a trusted one. The same is true of an agent that the session had when the root started.
-
-    Raises:
-        ConfigError: it lies outside.
     """
     if not root or real.is_relative_to(root):
         return

@@ -15,20 +15,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from axe_nb.builtin.file_guard import (
+from axe_nb.builtin.files import MAX_FILE, contents, is_text
+from axe_nb.builtin.paths import (
+    Spot,
     check_write,
     guard_edit,
     guard_write,
+    hold_place,
+    kind,
+    locate,
     may_read,
+    missing,
+    open_file,
 )
-from axe_nb.builtin.files import MAX_FILE, contents, is_text
-from axe_nb.builtin.paths import Spot, hold_place, kind, locate, missing, open_file
-from axe_nb.descriptors import FILE
-from axe_nb.kept_files import KeptFiles
+from axe_nb.paths import FILE
 from axe_nb.text import cut_bytes
+from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
@@ -212,7 +218,8 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
     if not count:
         raise ToolError(_format_not_found(spot, text, old_text))
     if count > 1 and not replace_all:
-        lines = ", ".join(_find_lines(text, old)[:10])
+        places = islice(re.finditer(re.escape(old), text), 10)
+        lines = ", ".join(str(text.count("\n", 0, found.start()) + 1) for found in places)
         raise ToolError(
             f"old_text occurs {count} times in {spot.path} (lines {lines}). "
             "Include more surrounding lines, or set replace_all"
@@ -222,16 +229,6 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
             f"{spot.path} would have more than {MAX_FILE} characters. Replace less, or by less"
         )
     return Change(spot.path, text, text.replace(old, new))
-
-
-def _find_lines(text: str, part: str) -> list[str]:
-    """Returns the line numbers, from 1, at which a part of a text begins."""
-    places: list[str] = []
-    at = text.find(part)
-    while at >= 0 and len(places) < 20:
-        places.append(str(text.count("\n", 0, at) + 1))
-        at = text.find(part, at + len(part))
-    return places
 
 
 def _format_not_found(spot: Spot, text: str, old_text: str) -> str:
@@ -282,7 +279,9 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
     if kept is not None:
         old = None if before is None else (before, partial(open_file, spot))
         kept.keep(spot.names.folder, spot.path, old, data)
-    temporary = replace(spot, name=_temporary_name(spot))
+    name = f".axe-{secrets.token_hex(6)}.tmp"
+    beside = str(Path(spot.name).with_name(name))
+    temporary = replace(spot, name=beside if spot.folder is None else name)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
     descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
     try:
@@ -298,11 +297,6 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
     except BaseException:
         os.unlink(temporary.name, dir_fd=spot.folder)
         raise
-
-
-def _temporary_name(spot: Spot) -> str:
-    name = f".axe-{secrets.token_hex(6)}.tmp"
-    return name if spot.folder is not None else str(Path(spot.name).with_name(name))
 
 
 def _keep_owner_and_mode(descriptor: int, temporary: Spot, before: os.stat_result) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import islice
 
-from axe_nb.builtin.file_guard import check_read
-from axe_nb.builtin.paths import Spot, hold_place, kind, open_file, open_folder
+from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
 from axe_nb.text import cut_bytes, cut_chars, printable
 from axe_nb.tools.output import MAX_OUTPUT
 from axe_nb.tools.python_tool import make_tool
@@ -140,16 +139,14 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
 def _format_entries(found: Iterator[os.DirEntry[str]]) -> list[str]:
     """Formats the first entries, folders before files, and a note if there are more."""
     entries = list(islice(found, MAX_SCANNED))
-    first = nsmallest(MAX_ENTRIES, entries, key=_place_folders_first)
+    first = nsmallest(
+        MAX_ENTRIES, entries, key=lambda one: (not one.is_dir(follow_symlinks=False), one.name)
+    )
     shown = [_format_entry(entry) for entry in first]
     if len(entries) > MAX_ENTRIES:
         count = f"more than {MAX_SCANNED}" if next(found, None) else f"{len(entries)}"
         shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")
     return shown
-
-
-def _place_folders_first(entry: os.DirEntry[str]) -> tuple[bool, str]:
-    return not entry.is_dir(follow_symlinks=False), entry.name
 
 
 def _format_entry(entry: os.DirEntry[str]) -> str:

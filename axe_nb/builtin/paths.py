@@ -1,10 +1,11 @@
-"""Confines file access to the workdir, whatever the spelling of a path and the targets of links.
+"""Files of the workdir for tools: found whatever the spelling of a path, checked, and opened.
 
 A path is checked twice: as it is written, and after resolving links. Then it is opened folder by
-folder, each by the descriptor of its parent and never through a link, so that nothing can be
-exchanged between check and use. On systems without such calls (Windows), the real path is
-checked again after opening instead.
-Source: X-32, X-33, X-37, X-38; D-20.
+folder, each by the descriptor of its parent and never through a link. On systems without such calls
+(Windows), the real path is checked again after opening instead. Protected files need approval for
+each path, and keys are never read: the guard asks about the path before the call, and the tool
+checks the file that it has opened.
+Source: X-32, X-33, X-37, X-38; D-20, D-83; issue 9.
 """
 
 from __future__ import annotations
@@ -14,24 +15,31 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from axe_nb.descriptors import FILE, FOLDER, hold_real_folder
-from axe_nb.links import Names, find_names
-from axe_nb.text import nearest, quote
-from axe_nb.tools.tool import ToolError
+from axe_nb.agents.protected import find_read_protection, find_write_protection
+from axe_nb.paths import FILE, FOLDER, Names, find_names, hold_real_folder
+from axe_nb.text import nearest, printable, quote
+from axe_nb.tools.tool import (
+    CallSite,
+    Guard,
+    PermissionDenied,
+    ToolContext,
+    ToolError,
+    text_argument,
+)
 
 STAY = "Use a relative path inside the workdir"
 
-MAX_PATH = 4096
-"""Characters of a path."""
-
-MAX_FOLDERS = 64
-"""Folders of an absolute path that are compared with the workdir."""
+MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100
+"""Characters of a path; its folders that are compared with the workdir; names of one file, which
+links in the workdir can multiply."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
 """Names that are devices on Windows."""
@@ -64,7 +72,7 @@ def locate(workdir: Path, path: str) -> Names:
 
     Args:
         workdir: its real path, as the run began; another folder may have taken its place.
-        path: path from the model.
+        path: path from the model. An absolute one may name the workdir through links.
 
     Raises:
         ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
@@ -76,7 +84,16 @@ def locate(workdir: Path, path: str) -> Names:
         raise ToolError(
             f"Working directory not found: {workdir}. Create it, or set another workdir"
         )
-    given = workdir.joinpath(*words(path, workdir))
+    if problem := _check_form(path):
+        raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
+    given = Path(os.path.normpath(workdir / path))
+    places = [*reversed(given.parents), given]
+    if not path.startswith("/") and workdir not in places:
+        raise ToolError(f"Path leads out of the workdir: {path}. {STAY}")
+    real_places = map(os.path.realpath, places[:MAX_FOLDERS])
+    # with two slashes, it may be a server of Windows
+    if path.startswith("//") or (path.startswith("/") and str(workdir) not in real_places):
+        raise ToolError(f"Path is outside the workdir: {path}. {STAY}")
     with errors_for_model(path):
         names = find_names(workdir, given)
     if not names.real.is_relative_to(workdir):
@@ -86,15 +103,9 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the place of a path while its folder is held open.
+    """Yields the place of a path while its folder is held open; `create` makes missing folders.
 
-    Args:
-        workdir: as for `locate`.
-        path: path from the model.
-        create: create missing parent folders.
-
-    Raises:
-        ToolError: the path is not valid, leads out of the workdir, or a parent folder is missing.
+    Other arguments and errors as for `locate`.
     """
     names = locate(workdir, path)
     is_top = names.real == workdir
@@ -103,36 +114,6 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
     with errors_for_model(path), hold_real_folder(above, FOLDER, made) as folder:
         name = str(names.real) if folder is None else "." if is_top else names.real.name
         yield Spot(name, folder, names)
-
-
-def words(path: str, root: Path) -> tuple[str, ...]:
-    """Splits a path into its names below the workdir.
-
-    Args:
-        path: path from the model. An absolute one may name the workdir through links.
-        root: the real workdir.
-
-    Raises:
-        ToolError: the path is not valid, or is written to lead out of the workdir.
-    """
-    if problem := _check_form(path):
-        raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
-    given = Path(path)
-    if path.startswith("/"):
-        bases = [*reversed(given.parents), given][:MAX_FOLDERS]
-        base = next((base for base in bases if os.path.realpath(base) == str(root)), None)
-        if base is None or path.startswith("//"):  # that may be a server of Windows
-            raise ToolError(f"Path is outside the workdir: {path}. {STAY}")
-        given = given.relative_to(base)
-    names: list[str] = []
-    for name in given.parts:
-        if name != "..":
-            names.append(name)
-        elif names:
-            names.pop()
-        else:
-            raise ToolError(f"Path leads out of the workdir: {path}. {STAY}")
-    return tuple(names)
 
 
 def _check_form(path: str) -> str:
@@ -161,11 +142,7 @@ def _is_disguised(name: str) -> bool:
 
 @contextmanager
 def open_folder(spot: Spot) -> Iterator[int | None]:
-    """Yields the descriptor of a folder to list; None if the system has no such calls.
-
-    Raises:
-        OSError: it is not a folder, or cannot be read.
-    """
+    """Yields the descriptor of a folder to list; None if the system has no such calls."""
     if spot.folder is None:
         yield None
         return
@@ -185,12 +162,7 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens the regular file at a place and returns its descriptor.
-
-    Raises:
-        ToolError: there is no file, or it is not a regular one.
-        OSError: the file cannot be opened.
-    """
+    """Opens the regular file at a place and returns its descriptor; ToolError if there is none."""
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -224,13 +196,13 @@ def errors_for_model(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = WORDS.get(error.errno or 0, (error.strerror or str(error), ""))
+        what, hint = PROBLEMS.get(error.errno or 0, (error.strerror or str(error), ""))
         raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
 
 
 DENIED = ("Permission denied", "choose another path")
 FULL = ("No space left to write", "nothing was changed; free some space, or write less")
-WORDS = {
+PROBLEMS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), DENIED),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
@@ -241,3 +213,56 @@ WORDS = {
     errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
 }
 """Number of a system error → (problem, next step)."""
+
+
+def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+    """The guard of write_file; raises ToolError as `locate` does."""
+    names = locate(site.workdir, text_argument(arguments, "path"))
+    reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
+    if not reason:
+        folder = names.path.rpartition("/")[0]
+        where = f"files in {printable(folder)}/" if folder else "files directly in the workdir"
+        return Guard(covers=where)
+    is_hidden = os.path.lexists(names.real) and _find_reason(names, find_read_protection)
+    replaces = "it replaces a file whose content is hidden here" if is_hidden else ""
+    told = f"{printable(names.path)} is protected: {reason}"
+    return Guard(floor="ask", reason=told, path=names.path, note=replaces)
+
+
+def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+    """The guard of edit_file, which also reads the file; raises ToolError if it may not."""
+    check_read(locate(site.workdir, text_argument(arguments, "path")))
+    return guard_write(arguments, site)
+
+
+def check_write(names: Names, ctx: ToolContext) -> None:
+    """Raises PermissionDenied for a protected file whose path was not approved for this call."""
+    reason = _find_reason(names, partial(find_write_protection, sources=ctx.sources))
+    approved = ctx.guard.path if ctx.guard else ""
+    if reason and names.path != approved:
+        raise PermissionDenied(f"permission denied: {printable(names.path)} is protected: {reason}")
+
+
+def check_read(names: Names) -> None:
+    """Raises PermissionDenied for a file that may hold keys."""
+    if reason := _find_reason(names, find_read_protection):
+        raise PermissionDenied(
+            f"permission denied: tools cannot read {printable(names.path)}: {reason}. Ask the user "
+            "for what you need from it"
+        )
+
+
+def may_read(names: Names) -> bool:
+    """True if a file may be read."""
+    return not _find_reason(names, find_read_protection)
+
+
+def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
+    """Returns the first reason for a name of a file, with the name if a link says it."""
+    if len(names.all) > MAX_NAMES:
+        return "too many links lead to it"
+    for path in reversed(names.all):
+        if reason := find(path, names.folder):
+            shown = printable(path.relative_to(names.folder).as_posix())
+            return reason if path == names.real else f"{reason} (as {shown})"
+    return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -21,13 +22,10 @@ from typing import IO, Any
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import check_form, refusal
-from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.covers import TIME
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import clean_environment
-from axe_nb.sandbox.process import Process
-from axe_nb.sandbox.view import make_view
+from axe_nb.sandbox.process import Process, clean_environment
+from axe_nb.sandbox.view import TIME, make_view
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
@@ -100,6 +98,26 @@ MEANINGS = {
     127: ": command not found; check its spelling and that it is installed",
 }
 """Exit code → its meaning in a shell."""
+
+SPECIAL = re.compile(r"[`$(){}<>|&;\n\r*?\[\]~#!\\^%]")
+"""Characters that may mean more than themselves to a shell, quoted or not."""
+
+PLAIN = frozenset({
+    # readers
+    "basename", "cat", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep",
+    "fgrep", "file", "grep", "head", "jq", "ls", "md5sum", "nl", "od", "printf", "pwd", "readlink",
+    "realpath", "rg", "seq", "sha1sum", "sha256sum", "sort", "stat", "tac", "tail", "tr", "tree",
+    "uname", "uniq", "wc", "which",
+    # changes of files
+    "chmod", "cp", "gunzip", "gzip", "ln", "mkdir", "mv", "patch", "rm", "rmdir", "tar", "touch",
+    "unzip", "zip",
+    # development: they run what the project says
+    "black", "cargo", "clang", "clang++", "clang-format", "cmake", "ctest", "eslint",
+    "flake8", "g++", "gcc", "git", "go", "gofmt", "isort", "javac", "jest", "make", "meson", "mypy",
+    "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
+    "shellcheck", "sphinx-build", "tsc", "vitest",
+})  # fmt: skip
+"""Programs whose name says what they do; of shells, wrappers and interpreters it says little."""
 
 
 class Output:
@@ -230,6 +248,22 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
         return Guard(note=note, covers=covers)  # what is refused never runs
     reason = f"there is {sandbox.label}: a command can do anything you can"
     return Guard(floor="ask", reason=reason, key='sandbox = "off"', note=note, covers=covers)
+
+
+def program_of(command: str) -> str:
+    """Returns the name of the only program that a command runs; empty if that is not certain.
+
+    A yes to "always" covers a program. So compound commands, paths, assignments and every program
+    that is not in the list have none: shells, wrappers and interpreters are too many to name.
+    """
+    if not command.isascii() or SPECIAL.search(command):
+        return ""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    name = words[0] if words else ""
+    return name if name in PLAIN else ""
 
 
 def _shell_words(command: str, sandbox: Sandbox) -> list[str]:

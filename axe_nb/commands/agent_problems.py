@@ -14,15 +14,14 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
+from axe_nb.agents.globs import check_glob
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import brief
-from axe_nb.agents.variables import fill_in
+from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.plan import check_agent_thinking
 from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolset import assemble, check_search
 from axe_nb.errors import ConfigError
-from axe_nb.globs import check_glob
 from axe_nb.make_provider import make, provider_for
 from axe_nb.prices import Prices, make_price_error
 from axe_nb.provider_table import SEARCH

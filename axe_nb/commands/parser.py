@@ -255,7 +255,6 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     if not made.add_help and words[-1:] in (["-h"], ["--help"]):
         made.error(f"unrecognized arguments: {words[-1]}")
-    words = _mark_prompt(words, made._option_string_actions)
     options = [option for option in command.options_of(face) if option.repeated and option.flags]
     found = made.parse_intermixed_args(_repeat_flags(made, words, options))
     for option in options:
@@ -281,16 +280,6 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
         return list(lexer)
     except ValueError as error:
         parser(command, face).error(f"{str(error)[0].lower()}{str(error)[1:]}")
-
-
-def _mark_prompt(words: Sequence[str], known: Collection[str]) -> list[str]:
-    """Marks a prompt after `-p` that begins with a dash as data, unless it is an option itself."""
-    marked: list[str] = []
-    for before, word in zip(("", *words), words, strict=False):
-        may_be = before in ("-p", "--prompt") and word.startswith("-") and "--" not in marked
-        is_option = word == "--" or word.partition("=")[0] in known
-        marked.append(DATA + word if may_be and not is_option else word)
-    return marked
 
 
 def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> list[str]:

@@ -65,9 +65,7 @@ class PermissionPolicy:
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.
 
-        Args:
-            tool: the tool.
-            guard: the needs of the call; they hold in every mode.
+        The needs of the call, `guard`, hold in every mode.
         """
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)

@@ -13,13 +13,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.place import find_place
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
+from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
 from axe_nb.agents.trust import COMMANDS
-from axe_nb.agents.variables import fill_in
 from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope

@@ -22,7 +22,6 @@ from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
 from axe_nb.events import Emit, Event, PersonAsked
-from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
@@ -31,6 +30,7 @@ from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap
+from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Tool
 
 HARD_DEPTH = 5

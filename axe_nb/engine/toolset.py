@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.hosts import ANY, is_address
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.agents.tables import list_server_tools
 from axe_nb.builtin import table as builtin

@@ -5,21 +5,26 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
+from axe_nb.data_files import MAX_BYTES, check_header, format_header, make_error
+from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable
-from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.pairs import Preference, ask_pairs
 from axe_nb.grids.plot import draw
-from axe_nb.grids.saved import load_grid, save_grid
 from axe_nb.grids.squares import Squares
-from axe_nb.grids.variants import Variant
+from axe_nb.grids.variants import Variant, name_agent
+from axe_nb.paths import open_real_file
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,31 +51,6 @@ class Grid(Squares):
         from axe_nb.grids.page import NAME, show_grid
 
         return show_grid(self, find_variable(self) or NAME), {}
-
-    def label(self, column: str | None = None) -> Agreement:
-        """Compares the verdicts with a person's labels: yes or no with passed, numbers with scores.
-
-        Args:
-            column: input column with the labels; None = asks you about each run.
-
-        Raises:
-            ConfigError: there is no such column, or a label is not yes, no or a number.
-        """
-        labelled = ask_labels(self, input) if column is None else read_labels(self, column)
-        return measure(labelled, self.repeats)
-
-    def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
-        """Asks a judge which of two variants answered each input better, in both orders. Blocks.
-
-        Args:
-            first: number or label of a variant.
-            second: number or label of the other one.
-            judge: the agent or its name.
-
-        Raises:
-            ConfigError: the judge could not be asked.
-        """
-        return ask_pairs(self.column(first), self.column(second), judge)
 
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.
@@ -112,7 +92,17 @@ class Grid(Squares):
         Raises:
             ConfigError: the file cannot be written.
         """
-        save_grid(self, path)
+        place = expand_home(os.fspath(path))
+        lines = (json.dumps(line, ensure_ascii=True) for line in _list_lines(self))
+        text = format_header("grid") + "".join(f"{line}\n" for line in lines)
+        try:
+            if len(text) > MAX_BYTES:
+                raise make_error("write", place, f"larger than {MAX_BYTES} bytes")
+            if not place.resolve().parent.is_dir():
+                raise make_error("write", place, "its folder does not exist")
+        except OSError as error:
+            raise make_error("write", place, reason(error)) from None
+        write_whole(place, text, None if place.exists() else 0o600)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
@@ -121,7 +111,19 @@ class Grid(Squares):
         Raises:
             ConfigError: it cannot be read, or is not a grid.
         """
-        return load_grid(path, cls)
+        place = expand_home(os.fspath(path))
+        try:
+            with os.fdopen(open_real_file(Path(os.path.realpath(place))), "rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise make_error("read", place, f"larger than {MAX_BYTES} bytes")
+            text = content.decode("utf-8-sig")
+            _, start = check_header(place, "grid", text)
+            return _read(text[start:].split("\n"), place)
+        except OSError as error:
+            raise make_error("read", place, reason(error)) from None
+        except UnicodeDecodeError as error:
+            raise make_error("read", place, f"not UTF-8 at byte {error.start}") from None
 
 
 def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
@@ -132,3 +134,81 @@ def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
         result.total_cost, result.duration_ms / 1000,
     )  # fmt: skip
     return dict(zip(COLUMNS, facts, strict=True))
+
+
+def _list_lines(grid: Grid) -> Iterator[Any]:
+    clean = find_filter()
+    variants = [
+        {
+            "label": one.label, "agent": name_agent(one.agent), "model": one.model,
+            "params": jsonable(one.params), "prompt": one.prompt,
+        }
+        for one in grid.choices
+    ]  # fmt: skip
+    plan = {
+        "inputs": jsonable(grid.rows), "variants": variants, "repeats": grid.repeats,
+        "note": grid.note,
+    }  # fmt: skip
+    yield clean.json(plan)
+    for (input, variant, repeat), run in grid.list_places():
+        judgement = run.judgement and run.judgement.to_dict_without_secrets()
+        yield {
+            "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
+            "reason": clean.text(run.reason), "problem": clean.text(run.problem),
+            "result": run.result.to_dict_without_secrets(), "judgement": judgement,
+        }  # fmt: skip
+
+
+def _read(lines: list[str], place: Path) -> Grid:
+    number = 2
+    try:
+        grid = _read_plan(json.loads(lines[0]))
+        for line in lines[1:]:
+            number += 1
+            if line.strip():
+                _read_run(grid, json.loads(line))
+    except ConfigError as error:
+        raise make_error("read", place, f"line {number}: {error.message}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        raise make_error("read", place, f"line {number} is not part of a grid") from None
+    return grid
+
+
+def _read_plan(plan: Mapping[str, Any]) -> Grid:
+    variants = [
+        Variant(
+            label=str(one["label"]), agent=one["agent"] or None, model=one["model"],
+            params=one["params"], prompt=str(one["prompt"]),
+        )
+        for one in plan["variants"]
+    ]  # fmt: skip
+    rows = [dict(row) for row in plan["inputs"]]
+    grid = Grid(rows, variants, max(1, int(plan["repeats"])))
+    grid.note = str(plan["note"])
+    return grid
+
+
+def _read_run(grid: Grid, line: Mapping[str, Any]) -> None:
+    input, variant, repeat = (int(number) for number in line["at"])
+    if not 1 <= repeat <= grid.repeats or min(input, variant) < 0:
+        raise ValueError
+    judged, score, passed = line["judgement"], line["score"], line["passed"]
+    run = GridRun(
+        input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
+        passed=None if passed is None else bool(passed),
+        score=None if score is None else float(score),
+        reason=str(line["reason"]), problem=str(line.get("problem", "")),
+        result=RunResult.from_dict(line["result"]),
+        judgement=None if judged is None else RunResult.from_dict(judged),
+    )  # fmt: skip
+    grid.add(input, variant, run)
+
+
+def is_grid(path: str | os.PathLike[str]) -> bool:
+    """True if a file begins as that of a grid."""
+    start = b"axe_nb grid "
+    with suppress(OSError, ValueError):
+        real = Path(os.path.realpath(expand_home(os.fspath(path))))
+        with os.fdopen(open_real_file(real), "rb") as file:
+            return file.read(len(start)) == start
+    return False

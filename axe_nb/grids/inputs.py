@@ -10,14 +10,14 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.files import expand_home, reason
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
-from axe_nb.maps.tasks import is_iterable
+from axe_nb.maps.prompts import is_iterable
 from axe_nb.text import one_line, plural, quote
 
 Row: TypeAlias = Mapping[str, Any]
@@ -26,11 +26,8 @@ Row: TypeAlias = Mapping[str, Any]
 ONLY = "input"
 """Name of the value of an input that is not a row."""
 
-MAX_BYTES = 100_000_000
-"""Maximum size of a file."""
-
-MAX_INPUTS = 100_000
-"""Maximum number of inputs."""
+MAX_RUNS = 1_000_000
+"""Maximum number of runs of a grid, so that an endless iterator is an error."""
 
 MAX_LABEL = 40
 """Characters of the label of an input."""
@@ -59,11 +56,10 @@ def read_inputs(given: Any) -> list[Row]:
         found = given
     else:
         raise ConfigError(f"inputs takes {FORMS}, not {type(given).__name__}")
-    rows: list[Row] = []
-    for value in found:
-        if len(rows) == MAX_INPUTS:
-            raise ConfigError(f"more than {MAX_INPUTS:,} inputs")
-        rows.append(value if isinstance(value, Mapping) else {ONLY: value})
+    rows = [
+        value if isinstance(value, Mapping) else {ONLY: value}
+        for value in islice(found, MAX_RUNS + 1)
+    ]
     if not rows:
         raise ConfigError("there are no inputs")
     for number, row in enumerate(rows):
@@ -78,11 +74,7 @@ def _read_file(path: Path) -> list[Any]:
     if read is None:
         raise ConfigError(f"inputs {quote(one_line(str(path), 100))}: not a .csv or .jsonl file")
     try:
-        with os.fdopen(open_real_file(Path(os.path.realpath(expand_home(path)))), "rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"inputs {quote(path.name)}: larger than {MAX_BYTES:,} bytes")
-        return read(content.decode("utf-8-sig"), path.name)
+        return read(expand_home(path).read_bytes().decode("utf-8-sig"), path.name)
     except OSError as error:
         raise ConfigError(f"inputs {quote(path.name)}: {reason(error)}") from None
     except UnicodeDecodeError:
@@ -91,15 +83,14 @@ def _read_file(path: Path) -> list[Any]:
 
 def _read_csv(text: str, name: str) -> list[Any]:
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = []
     try:
         columns = next(lines, [])
         if len(set(columns)) < len(columns) or "" in columns:
             raise ConfigError(f"inputs {quote(name)}: the first line must name each column once")
-        rows = []
         for values in filter(None, lines):
             if len(values) != len(columns):
-                raise ConfigError(
-                    f"inputs {quote(name)}, line {lines.line_num}: "
+                raise csv.Error(
                     f"{plural(len(values), 'value')} for {plural(len(columns), 'column')}"
                 )
             rows.append(dict(zip(columns, values, strict=True)))
@@ -111,10 +102,8 @@ def _read_csv(text: str, name: str) -> list[Any]:
 def _read_lines(text: str, name: str) -> list[Any]:
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
         try:
-            rows.append(json.loads(line))
+            rows += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError):
             raise ConfigError(f"inputs {quote(name)}, line {number}: not JSON") from None
     return rows

@@ -6,7 +6,7 @@ Source: product.md "Exploring"; design README.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from itertools import compress
 
@@ -15,7 +15,7 @@ from axe_nb.grids.squares import Squares
 from axe_nb.grids.summary import Summary
 from axe_nb.grids.verdict import has_grades, write_verdicts
 from axe_nb.redaction import redact
-from axe_nb.text import clean, count_columns, format_dollars, one_line, plural
+from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
     COLOURS,
     GAP,
@@ -106,7 +106,7 @@ def format_grid(grid: Squares, note: str = "") -> str:
         ]
         squares.append((label, *cells))
     heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
-    lines = [*heads, *_align(figures), "", *_align(squares), *_list_hidden(grid)]
+    lines = [*heads, *align_columns(figures), "", *align_columns(squares), *_list_hidden(grid)]
     return clean(redact("\n".join(lines)))
 
 
@@ -125,16 +125,6 @@ def _tabulate(grid: Squares, *, is_done: bool) -> list[tuple[str, ...]]:
     ]
     used = [any(column) for column in zip(*rows, strict=True)]
     return [tuple(compress(row, used)) for row in (("", *HEADS), *rows)]
-
-
-def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(count_columns, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (
-            cell + " " * (width - count_columns(cell))
-            for cell, width in zip(row, widths, strict=True)
-        )
-        yield "  ".join(cells).rstrip()
 
 
 def _describe(grid: Squares) -> str:

@@ -5,15 +5,12 @@ Source: product.md "Exploring"; cluster-facts (matplotlib draws the same bytes e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.grids.outcome import Square
 from axe_nb.grids.statistics import Interval, find_mean_interval
-from axe_nb.grids.summary import Summary
 from axe_nb.grids.verdict import has_grades
 from axe_nb.text import clean
 
@@ -27,31 +24,6 @@ HEIGHT = 0.32
 
 MAX_ROWS = 60
 """Inputs that the heat map names; more are drawn without names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A measure of quality."""
-
-    name: str
-    of: Callable[[Square], float | None]
-    """That of a square; None if it has none."""
-    find: Callable[[Summary, Sequence[Square]], tuple[float, Interval | None]]
-    """That of a variant, with its interval if there is one."""
-
-
-def _find_score(summary: Summary, squares: Sequence[Square]) -> tuple[float, Interval | None]:
-    scores = [square.score for square in squares if square.score is not None]
-    return summary.score or 0.0, find_mean_interval(scores)
-
-
-SHARE = Measure(
-    "share passed",
-    lambda square: square.share,
-    lambda summary, _: (summary.share or 0.0, summary.interval),
-)
-SCORE = Measure("mean score", lambda square: square.score, _find_score)
-"""In place of the share, if all runs passed and have grades."""
 
 
 def draw(grid: Squares) -> Figure:
@@ -73,33 +45,41 @@ def draw(grid: Squares) -> Figure:
             self.savefig(file, format="png", dpi=90)
             return file.getvalue()
 
-    rows = min(len(grid.inputs), MAX_ROWS)
-    figure = Drawing(figsize=(11, max(3.5, 1.5 + HEIGHT * rows)), layout="constrained")
+    figure = Drawing(
+        figsize=(11, max(3.5, 1.5 + HEIGHT * min(len(grid.inputs), MAX_ROWS))),
+        layout="constrained",
+    )
     left, right = figure.subplots(1, 2)
-    measure = SCORE if has_grades(grid) and not grid.failures else SHARE
-    _draw_cost(left, grid, measure)
-    _draw_squares(figure, right, grid, measure)
+    # the scores, if all runs passed and have grades
+    is_scored = has_grades(grid) and not grid.failures
+    _draw_cost(left, grid, is_scored=is_scored)
+    _draw_squares(figure, right, grid, is_scored=is_scored)
     return figure
 
 
-def _draw_cost(axes: Any, grid: Squares, measure: Measure) -> None:
+def _draw_cost(axes: Any, grid: Squares, *, is_scored: bool) -> None:
     """Draws the quality with its interval against what a run costs, from 0 on."""
     summaries = [(number, one) for number, one in enumerate(grid.summary) if one.runs]
     has_costs = all(summary.cost is not None for _, summary in summaries)
-    bars = []
-    spent = [((one.cost or 0.0) if has_costs else one.tokens) / one.runs for _, one in summaries]
-    for (number, summary), each in zip(summaries, spent, strict=True):
-        quality, interval = measure.find(summary, grid.column(number))
+    bars, most = [], 0.0
+    for number, one in summaries:
+        spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
+        most = max(most, spent)
+        quality = one.share or 0.0
+        interval: Interval | None = one.interval
+        if is_scored:
+            scores = [square.score for square in grid.column(number) if square.score is not None]
+            quality, interval = one.score or 0.0, find_mean_interval(scores)
         around = interval and [
             [max(0.0, quality - interval.low)],
             [max(0.0, interval.high - quality)],
         ]
-        bars.append(axes.errorbar(each, quality, yerr=around, fmt="o", capsize=3))
+        bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
     axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
-    axes.set_ylabel(f"{measure.name}, with 95% interval")
+    axes.set_ylabel(f"{_name(is_scored)}, with 95% interval")
     # from 0, so that a small difference looks small
-    axes.set_xlim(0, 1.1 * max(spent, default=0.0) or 1.0)
-    if measure is SHARE:
+    axes.set_xlim(0, 1.1 * most or 1.0)
+    if not is_scored:
         axes.set_ylim(-0.05, 1.05)
         axes.yaxis.set_major_formatter("{x:.0%}")
     if summaries:
@@ -111,19 +91,23 @@ def _draw_cost(axes: Any, grid: Squares, measure: Measure) -> None:
             text.set_parse_math(False)
 
 
-def _draw_squares(figure: Any, axes: Any, grid: Squares, measure: Measure) -> None:
+def _draw_squares(figure: Any, axes: Any, grid: Squares, *, is_scored: bool) -> None:
     """Draws the quality of each square; one without runs stays empty."""
+    columns = [grid.column(number) for number in range(len(grid.variants))]
     found = [
-        [measure.of(grid[row, column]) for column in range(len(grid.variants))]
-        for row in range(len(grid.inputs))
+        [one.score if is_scored else one.share for one in row] for row in zip(*columns, strict=True)
     ]
-    values = [[float("nan") if value is None else value for value in row] for row in found]
-    ends = {"vmin": 0, "vmax": 1} if measure is SHARE else {}
+    values = [[nan if value is None else value for value in row] for row in found]
+    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
     image = axes.imshow(values, cmap="viridis", aspect="auto", **ends)
     names = [clean(name) for name in grid.variants]
     plain: Any = {"parse_math": False}  # a dollar is a dollar
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
     if len(grid.inputs) <= MAX_ROWS:
         axes.set_yticks(range(len(grid.inputs)), [clean(name) for name in grid.inputs], **plain)
-    form = "{x:.0%}" if measure is SHARE else None
-    figure.colorbar(image, ax=axes, label=measure.name, format=form)
+    form = None if is_scored else "{x:.0%}"
+    figure.colorbar(image, ax=axes, label=_name(is_scored), format=form)
+
+
+def _name(is_scored: bool) -> str:
+    return "mean score" if is_scored else "share passed"

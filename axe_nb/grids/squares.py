@@ -5,20 +5,16 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import index
-from typing import Any
 
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
-from axe_nb.grids.inputs import Row, label_inputs
+from axe_nb.grids.inputs import MAX_RUNS, Row, label_inputs
 from axe_nb.grids.outcome import GridRun, Square
 from axe_nb.grids.summary import Comparison, Summary, compare, summarize
 from axe_nb.grids.variants import Variant
 from axe_nb.text import list_some, plural, quote, suggestion
-
-MAX_RUNS = 1_000_000
-"""Maximum number of runs of a grid."""
 
 MAX_NAMED = 5
 """Labels that an error names."""
@@ -30,22 +26,13 @@ class Squares:
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        variants: Sequence[Variant],
-        repeats: int = 1,
-        names: Mapping[str, Any] | None = None,
-        first_line: int = 1,
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
         """Creates a grid without runs.
 
         Args:
             rows: the inputs.
             variants: the variants.
             repeats: runs of each square.
-            names: further names of the templates, behind the columns of the inputs.
-            first_line: line of the template's first line in its editor.
 
         Raises:
             ConfigError: it would have more than `MAX_RUNS` runs.
@@ -63,10 +50,6 @@ class Squares:
         """Labels of the variants."""
         self.repeats = repeats
         """Runs of each square."""
-        self.names = names or {}
-        """Further names of the templates, behind the columns of the inputs."""
-        self.first_line = first_line
-        """Line of the template's first line in its editor."""
         self.note = ""
         """Facts that a reader has to know, such as why it ended early; empty = there are none."""
         self._runs: dict[tuple[int, int, int], GridRun] = {}
@@ -74,10 +57,6 @@ class Squares:
     def add(self, input: int, variant: int, run: GridRun) -> None:
         """Puts a run into its square."""
         self._runs[input, variant, run.repeat] = run
-
-    def has(self, input: int, variant: int, repeat: int) -> bool:
-        """True if a run has been put into its square."""
-        return (input, variant, repeat) in self._runs
 
     @property
     def planned(self) -> int:

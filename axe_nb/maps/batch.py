@@ -1,36 +1,50 @@
-"""One map: what its runs are asked, within which limits, and what is kept of them.
+"""One map or grid: what its runs are asked, within which limits, and what becomes of results.
 
 Source: product.md "Exploring"; D-2.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
-from axe_nb.maps.budget import BudgetOption, MapMeter, make_meter
-from axe_nb.maps.digest import compute_digest, compute_key
-from axe_nb.maps.kept import Kept, Resume, open_kept
-from axe_nb.maps.own_session import MapSession, open_session
+from axe_nb.maps.budget import MapMeter
+from axe_nb.maps.own_session import MapSession
 from axe_nb.maps.progress import Tally
-from axe_nb.maps.summary import Keep, summarize
-from axe_nb.maps.tasks import Task, read_task
-from axe_nb.pictures.picture import Picture
+from axe_nb.maps.prompts import Task
+from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
+from axe_nb.pictures.found import split_prompt
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
 from axe_nb.tools.output_form import WrongOutput
 
-Receive = Callable[[int, RunResult], None]
-"""(position of the prompt, result) of a run that has ended."""
+Keep = Literal["results", "summaries", "nothing"]
+
+KEEPS: tuple[Keep, ...] = ("results", "summaries", "nothing")
+
+Resume: TypeAlias = "str | os.PathLike[str] | None"
+"""Path of a resume file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended."""
+
+    index: int
+    """Position of its prompt."""
+    result: RunResult
+    judgement: RunResult | None = None
+    """The run that judged it; None = there was none."""
 
 
 @dataclass
@@ -42,6 +56,8 @@ class Asking:
     """As keywords."""
     expect: str | None = None
     """Expectations that the caller checks; None = those of the options."""
+    output: Mapping[str, Any] | None = None
+    """Form of the answer of an agent that has none of its own; None = text."""
     plan: Plan | None = None
     """That of a run with a blank prompt, which has shown that the configuration is valid."""
     common: bytes = field(default=b"", repr=False)
@@ -59,12 +75,6 @@ class Asking:
         self.options = {**self.options, **options}
         self.overrides = Overrides.of(self.options)
 
-    def make_request(self, text: str = "", pictures: tuple[Picture, ...] = ()) -> RunRequest:
-        """Returns the request of a run."""
-        return RunRequest(
-            agent=self.agent, prompt=text, pictures=pictures, overrides=self.overrides
-        )
-
     async def prepare(self, session: MapSession) -> Plan:
         """Returns the plan of a run with a blank prompt.
 
@@ -75,6 +85,10 @@ class Asking:
         overrides = replace(self.overrides, timeout=None, expect=expect)
         request = RunRequest(agent=self.agent, overrides=overrides)
         self.plan = await session.plan(request, is_dry=session.is_dry)
+        if self.output is not None and self.plan.output is None:
+            self.change(output=self.output)
+            self.output = None
+            return await self.prepare(session)
         return self.plan
 
 
@@ -83,53 +97,83 @@ class Batch:
     """The runs of one map, or of one grid."""
 
     askings: Sequence[Asking]
-    keep: Keep
     session: MapSession
     tally: Tally
+    keep: Keep = "results"
     meter: MapMeter | None = None
     resume: Resume = None
-    """The file that keeps the results and has those of earlier runs; True = the history."""
-    is_kept: bool = False
-    """True if the history keeps the results although nothing is resumed."""
-    receive: Receive = lambda index, result: None
-    """Takes each result; called on the event loop."""
+    """The file that keeps the results and has those of earlier runs."""
+    judge: int | None = None
+    """Position of the asking that judges each completed run; None = none does."""
+    write_case: Callable[[str, str], str] = lambda prompt, answer: ""
+    """(prompt, answer) → the prompt of the judge."""
+    receive: Callable[[Ended], None] = lambda ended: None
+    """Takes each run that has ended; called on the event loop."""
     stop: Callable[[], None] = lambda: None
     """Keeps further runs from beginning; called on the event loop."""
     stopped: str = ""
     """Why further runs did not begin; empty = nothing kept them from it."""
-    file: Kept | None = None
+    results: dict[int, RunResult] = field(default_factory=dict)
+    """Position → result, unless nothing is kept."""
+    file: ResumeFile | None = None
+    _to_judge: dict[int, tuple[Task, RunResult, bool]] = field(default_factory=dict, repr=False)
+    """Position → completed run, with true if it is from the file, until its judge has ended."""
+    _judgements: dict[int, RunResult] = field(default_factory=dict, repr=False)
     _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
-        """Checks the configuration that runs share, and opens what keeps results.
+        """Checks the configuration that runs share, and opens the resume file.
 
         Raises:
-            ConfigError: no run could begin, or what keeps results cannot be used.
+            ConfigError: no run could begin, or the file cannot be used.
         """
         if self._is_ready:
             return
         for asking in self.askings:
             plan = await asking.prepare(self.session)
             self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
-            if self.is_kept or self.resume not in (None, False):
+            if self.resume is not None:
                 asking.common = await compute_digest(plan, asking.overrides)
-        if self.file is None:
-            self.file = open_kept(self.resume, is_kept=self.is_kept)
-        if self.resume is True:
-            self.tally.source = "history"
+        if self.resume is not None:
+            self.file = ResumeFile(self.resume)
         self._is_ready = True
 
     def make_task(self, index: int, prompt: object) -> Task:
-        """Returns the task of a prompt, with its key if results are kept."""
-        task = read_task(prompt)
+        """Returns the task of a prompt (a text, or a list of texts and pictures) or of a task."""
+        if isinstance(prompt, Task):
+            task = prompt
+        else:
+            try:
+                text, pictures = split_prompt(prompt)
+                task = Task(text=text, pictures=pictures)
+            except ConfigError as error:
+                task = Task(problem=error)
+            except Exception as error:  # of the user's own class
+                task = Task(problem=ConfigError(f"the prompt cannot be read: {words(error)}"))
         key = ""
-        if self.file is not None and task.problem is None:
+        if self.file is not None and task.problem is None and not task.is_void:
             key = compute_key(self.askings[task.asking].common, task.text, task.pictures)
         return replace(task, index=index, key=key)
 
     def make_request(self, task: Task) -> RunRequest:
         """Returns the request of a run."""
-        return self.askings[task.asking].make_request(task.text, task.pictures)
+        asking = self.askings[task.asking]
+        return RunRequest(
+            agent=asking.agent, prompt=task.text, pictures=task.pictures,
+            overrides=asking.overrides,
+        )  # fmt: skip
+
+    def make_cases(self, tasks: Sequence[Task]) -> list[Task]:
+        """Returns the tasks of the judge; they are void for runs that did not complete."""
+        assert self.judge is not None
+        cases = []
+        for task in tasks:
+            case = Task(asking=self.judge, is_void=True)
+            if task.index in self._to_judge:
+                answer = self._to_judge[task.index][1].text
+                case = Task(asking=self.judge, text=self.write_case(task.text, answer))
+            cases.append(self.make_task(task.index, case))
+        return cases
 
     def settle(self, task: Task) -> bool:
         """Passes on the result of a task that needs no run; False = it needs one.
@@ -138,6 +182,7 @@ class Batch:
         """
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
+        if task.problem is not None or task.is_void:
             return True
         kept = self.file.take(task.key) if self.file and task.key else None
         if kept is None:
@@ -179,12 +224,12 @@ class Batch:
 
     def describe_resuming(self) -> str:
         """Returns how a stopped map or grid is continued."""
-        if self.resume:
+        if self.resume is not None:
             return "run it again to continue from there"
         return "with resume=PATH, the same call would continue"
 
     def close(self) -> None:
-        """Closes what keeps results; the tally has the notes about it, and about the budget."""
+        """Closes the file; the tally has the notes about it, and about the budget."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.file is None:
@@ -193,10 +238,35 @@ class Batch:
         if self.file.problem:
             self.tally.notes.append(self.file.problem)
 
+    def release(self, index: int) -> None:
+        """Passes on a result that was held until its judge has ended."""
+        judgement = self._judgements.pop(index, None)
+        if (held := self._to_judge.pop(index, None)) is not None:
+            task, result, is_from_file = held
+            self._tell(task, result, judgement, is_from_file=is_from_file)
+
+    def release_all(self) -> None:
+        """Passes on all results that are held."""
+        for index in list(self._to_judge):
+            self.release(index)
+
     def _pass_on(self, task: Task, result: RunResult, *, is_from_file: bool = False) -> None:
+        if task.asking == self.judge:
+            self._judgements[task.index] = result
+        elif self.judge is not None and result.ok:
+            self._to_judge[task.index] = task, result, is_from_file
+        else:
+            self._tell(task, result, is_from_file=is_from_file)
+
+    def _tell(
+        self, task: Task, result: RunResult, judgement: RunResult | None = None, *,
+        is_from_file: bool,
+    ) -> None:  # fmt: skip
         result = self._expect(task, result)
         self.tally.add(result, is_from_file=is_from_file)
-        self.receive(task.index, result)
+        if self.keep != "nothing":
+            self.results[task.index] = result
+        self.receive(Ended(task.index, result, judgement))
 
     def _find_plan(self, task: Task) -> Plan:
         plan = self.askings[task.asking].plan
@@ -222,29 +292,14 @@ def _convert(kept: RunResult, plan: Plan) -> RunResult:
     if output is None or kept.data is None:
         return kept
     try:
-        data: Any = output.read(kept.text).value
+        return replace(kept, data=output.read(kept.text).value)
     except WrongOutput:
         return kept
-    return replace(kept, data=data)
 
 
-def make_batch(
-    agent: str | Agent | None,
-    options: Mapping[str, Any],
-    *,
-    budget: BudgetOption,
-    keep: Keep,
-    resume: Resume,
-    total: int | None,
-) -> Batch:
-    """Returns the batch of a map, in a session of its own.
-
-    Raises:
-        ConfigError: the budget or an option is invalid.
-    """
-    meter = make_meter(budget, "map")
-    return Batch(
-        askings=[Asking(agent, options)], keep=keep, resume=resume, meter=meter,
-        session=open_session(meter),
-        tally=Tally(agent.name if isinstance(agent, Agent) else agent or "", total),
+def summarize(result: RunResult) -> RunResult:
+    """Returns the result with its texts, counts and costs, but without what was said and sent."""
+    return replace(
+        result, messages=(), log=(), exchanges=(), prompt="", pictures=(),
+        children=tuple(map(summarize, result.children)),
     )  # fmt: skip

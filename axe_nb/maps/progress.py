@@ -36,8 +36,6 @@ class Tally:
     done: int = 0
     from_file: int = 0
     """Those whose results were kept by an earlier map."""
-    source: str = "file"
-    """Place that they were kept in."""
     statuses: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
     dollars: float = 0.0
@@ -74,7 +72,7 @@ class Tally:
         parts = [*filter(None, [self.forecast()]), self._format_counts(), *self._format_usage()]
         rate = self._find_rate()
         if self.from_file:
-            parts.append(f"{self.from_file:,} from the {self.source}")
+            parts.append(f"{self.from_file:,} from the file")
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
             if self.total is not None:

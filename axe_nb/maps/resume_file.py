@@ -1,16 +1,21 @@
 """A resume file: the results of runs, one a line, each appended as its run ends.
 
 The first line is a header (D-61), each other one JSON: the key of the run, its status, its result.
-Several processes and threads may append at once: each takes what the others have appended. A line
-that a killed process left half-written, or that cannot be read, counts as not there. Results are
-read again one by one, when they are needed.
-Source: product.md "Exploring" (`resume=`); D-60, D-61; cluster-facts.md §5.
+Several processes and threads may append at once. A line that a killed process left half-written, or
+that cannot be read, counts as not there. Results are read one by one, when they are needed.
+
+The key is a hash of all that a run is asked: the agent with its options, its skill and context
+files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
+only bounds or shows a run (`timeout`, `stream`, `concurrency`, budgets, expectations), and the code
+of tools and scripts.
+Source: product.md "Exploring" (`resume=`); D-60, D-61, D-75; cluster-facts.md §5.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -18,17 +23,21 @@ import stat
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NoReturn
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import display_path, expand_home, reason
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.data_files import MAX_BYTES, check_header, format_header
+from axe_nb.conversion.toml_tables import make_table
+from axe_nb.data_files import check_header, format_header
+from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_bodies import is_used_up
 from axe_nb.results import RunResult
+from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line
 
 if sys.platform == "win32":
@@ -36,8 +45,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-MAX_LINES = 1_000_000
-"""Results of one file."""
+SIZE = 16
+"""Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
 SYNC = 1.0
 """Seconds; results appended longer ago survive a loss of power."""
@@ -53,9 +62,11 @@ OF_THE_REQUEST = (None, 400, 413, 422)
 
 _START = re.compile(rb'\{"key":"([0-9a-f]{1,64})","status":"([a-z_]{1,20})","result":\{')
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError)
+
 
 class ResumeFile:
-    """The file, and the runs in it that were not used yet."""
+    """The file, and the runs that were in it when it was opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens the file, which is made if there is none, and looks through it.
@@ -63,35 +74,41 @@ class ResumeFile:
         Raises:
             ConfigError: it is not such a file, or cannot be read or written.
         """
-        self._handle = -1
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
-        self._lock = threading.RLock()
-        self._found: dict[str, deque[tuple[int, int]]] = {}
-        """Key of a finished run → (position, size) of the lines with its results."""
-        self._lines = self._end = self._size = 0
-        """Lines that were noted; where the next one begins; the size when it was read last."""
-        self._is_torn = False
-        """True if its last line is not complete."""
+        self._lock = threading.Lock()
+        self._found: dict[bytes, list[int]] = {}
+        """Key → where the lines with its results begin, the last one first."""
         self._synced_at = time.monotonic()
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
             flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            self._handle = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+            handle = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
         except (OSError, ValueError) as error:
             self._fail("open", error)
+        self._out = os.fdopen(handle, "ab", buffering=0)
+        self._file: BinaryIO = self._out
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, "it is not a file")
+            self._file = self._path.open("rb")  # with a position of its own
             with self._hold():
-                self._begin()
+                self._read_header()
+            self._note_lines()
         except OSError as error:
             self.close()
             self._fail("read", error)
         except BaseException:
             self.close()
             raise
+
+    def __del__(self) -> None:
+        if hasattr(self, "_out"):  # a map that was never begun
+            self._out.close()
+            self._file.close()
 
     @property
     def has_results(self) -> bool:
@@ -101,120 +118,93 @@ class ResumeFile:
     def take(self, key: str) -> RunResult | None:
         """Returns the result of a finished run that was not taken yet; None = there is none."""
         with self._lock:
-            self._read_more()
-            places = self._found.get(key)
+            places = self._found.get(bytes.fromhex(key), [])
             while places:
-                position, size = places.popleft()
-                try:
-                    os.lseek(self._handle, position, os.SEEK_SET)  # writing always appends
-                    result = read_result(_read(self._handle, size))
-                except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError):
-                    continue  # a damaged line: its run begins anew
-                if is_final(result):
-                    return result
+                with contextlib.suppress(*UNREADABLE):  # a damaged line: its run begins anew
+                    self._file.seek(places.pop())
+                    result = RunResult.from_dict(json.loads(self._file.readline())["result"])
+                    if is_final(result):
+                        return result
         return None
 
     def append(self, key: str, result: RunResult) -> None:
         """Appends a result without its secrets; a problem is kept, as the run goes on anyway."""
         try:
-            line = format_result(key, result).encode()
+            data = result.to_dict_without_secrets()
+            text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+            line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
             with self._lock, self._hold():
-                self._read_more()
-                self._write(line)
-        except (OSError, ValueError, RecursionError, ConfigError) as error:
+                self._write(line.encode())
+        except UNREADABLE as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
-            self.problem = f"{_show(self._path)} is missing results: {one_line(why, 200)}"
-
-    def __del__(self) -> None:
-        if self._handle >= 0:  # a map that was never begun
-            self.close()
+            self.problem = f"{self._show()} is missing results: {one_line(why, 200)}"
 
     def close(self) -> None:
         """Closes the file; what was appended is on its way to the disk."""
         with self._lock:
-            handle, self._handle = self._handle, -1
-            if handle < 0:
-                return
-            with contextlib.suppress(OSError):
-                os.fsync(handle)
-            os.close(handle)
+            if not self._out.closed:
+                with contextlib.suppress(OSError):
+                    os.fsync(self._out.fileno())
+            self._out.close()
+            self._file.close()
 
-    def _begin(self) -> None:
-        kind = format_header("runs")
-        if not stat.S_ISREG(os.fstat(self._handle).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
-        if not os.fstat(self._handle).st_size:
-            os.write(self._handle, kind.encode())
-        with self._open() as file:
-            file.seek(0)
-            first = file.readline(1000)
-        if first != kind.encode()[: len(first)]:  # else it is ours, or the rest was never written
+    def _read_header(self) -> None:
+        kind = format_header("runs").encode()
+        first = self._file.readline(1000)
+        if first != kind[: len(first)]:  # else it is ours, or the rest was never written
             check_header(self._path, "runs", first.decode("utf-8", "replace"))
-        elif not first.endswith(b"\n"):
-            os.write(self._handle, kind.encode()[len(first) :])
-            first = kind.encode()
-        self._end = len(first)
-        self._read_more()
+        else:
+            self._out.write(kind[len(first) :])
+        self._file.seek(max(len(first), len(kind)))
 
-    def _open(self) -> Any:
-        return os.fdopen(os.dup(self._handle), "rb")
-
-    def _read_more(self) -> None:
-        """Notes the lines that were added since, here or by others."""
-        size = os.fstat(self._handle).st_size
-        if size in (self._end, self._size):
-            return
-        self._size = size
-        with self._open() as file:
-            file.seek(self._end)
-            while line := file.readline(MAX_BYTES + 1):
-                self._is_torn = not line.endswith(b"\n")
-                if self._is_torn and len(line) <= MAX_BYTES:
-                    return  # someone writes it just now, or was killed meanwhile
-                self._note(line)
-                self._end += len(line)
-
-    def _note(self, line: bytes) -> None:
-        start = _START.match(line)
-        if start is not None and start[2].decode() not in NOT_FINISHED and self._lines < MAX_LINES:
-            self._lines += 1
-            places = self._found.setdefault(start[1].decode(), deque())
-            places.append((self._end, len(line)))
+    def _note_lines(self) -> None:
+        """Notes where the results of finished runs are; a line without its end is none."""
+        at = self._file.tell()
+        for line in self._file:
+            start = _START.match(line)
+            if start and line.endswith(b"\n") and start[2].decode() not in NOT_FINISHED:
+                with contextlib.suppress(ValueError):  # no key of ours
+                    self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
+            at += len(line)
+        for places in self._found.values():
+            places.reverse()
 
     def _write(self, line: bytes) -> None:
-        """Appends a line whose result is not looked for again; under the lock."""
-        whole = b"\n" + line if self._is_torn else line
-        at = os.lseek(self._handle, 0, os.SEEK_END)
-        rest = memoryview(whole)
+        """Appends a line, also behind one that a process did not write to its end."""
+        if end := self._file.seek(0, os.SEEK_END):
+            self._file.seek(end - 1)
+            line = line if self._file.read(1) == b"\n" else b"\n" + line
+        rest = memoryview(line)
         while rest:
-            rest = rest[os.write(self._handle, rest) :]
-        self._is_torn, self._end = False, at + len(whole)
+            rest = rest[self._out.write(rest) :]
         if time.monotonic() - self._synced_at >= SYNC:
-            os.fsync(self._handle)
+            os.fsync(self._out.fileno())
             self._synced_at = time.monotonic()
 
     @contextlib.contextmanager
     def _hold(self) -> Iterator[None]:
         """Keeps other processes from writing, where the file system has locks."""
-        with contextlib.suppress(OSError):
-            if sys.platform == "win32":
-                os.lseek(self._handle, FAR, os.SEEK_SET)
-                msvcrt.locking(self._handle, msvcrt.LK_LOCK, 1)
-            else:
-                fcntl.flock(self._handle, fcntl.LOCK_EX)
+        self._try_lock(is_end=False)
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):
-                if sys.platform == "win32":
-                    os.lseek(self._handle, FAR, os.SEEK_SET)
-                    msvcrt.locking(self._handle, msvcrt.LK_UNLCK, 1)
-                else:
-                    fcntl.flock(self._handle, fcntl.LOCK_UN)
+            self._try_lock(is_end=True)
+
+    def _try_lock(self, *, is_end: bool) -> None:
+        handle = self._out.fileno()
+        with contextlib.suppress(OSError):
+            if sys.platform == "win32":
+                os.lseek(handle, FAR, os.SEEK_SET)
+                msvcrt.locking(handle, msvcrt.LK_UNLCK if is_end else msvcrt.LK_LOCK, 1)
+            else:
+                fcntl.flock(handle, fcntl.LOCK_UN if is_end else fcntl.LOCK_EX)
+
+    def _show(self) -> str:
+        return one_line(display_path(self._path), 300)
 
     def _fail(self, verb: str, error: Exception) -> NoReturn:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"cannot {verb} the resume file {_show(self._path)}: {why}") from None
+        raise ConfigError(f"cannot {verb} the resume file {self._show()}: {why}") from None
 
 
 def is_final(result: RunResult) -> bool:
@@ -223,7 +213,7 @@ def is_final(result: RunResult) -> bool:
     What would fail again is a request that the server rejects for its content, and a run that
     reached one of its limits.
     """
-    cause = result.cause
+    cause: Any = result.cause
     if result.status in NOT_FINISHED or (
         cause is not None and not isinstance(cause, ProviderError)
     ):
@@ -234,37 +224,64 @@ def is_final(result: RunResult) -> bool:
     return is_of_request and not cause.retryable and not is_used_up(cause.detail)
 
 
-def format_result(key: str, result: RunResult) -> str:
-    """Returns a result without its secrets as a line.
+async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
+    """Returns the hash of all that the runs of a map have in common.
 
-    Raises:
-        ConfigError: it is too large.
-        ValueError, RecursionError: it has no form in JSON.
+    Args:
+        plan: the plan of one of them.
+        overrides: their options.
     """
-    data = result.to_dict_without_secrets()
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
-    if len(line) > MAX_BYTES:
-        raise ConfigError(f"a result is larger than {MAX_BYTES} bytes")
-    return line
+    output = plan.output
+    parts = {
+        "agent": _describe(plan.agent),
+        "system": plan.briefing.system,
+        "pictures": [picture.digest for _, picture in plan.briefing.pictures],
+        "tools": [[s.name, s.description, s.input_schema()] for s in plan.toolset.offered],
+        "output": output and [output.sent, output.is_wrapped],
+        "model_all": overrides.model_all,
+        "vars": overrides.vars,
+        "below": await _describe_below(plan),
+    }
+    return _hash(parts)
 
 
-def read_result(line: str | bytes) -> RunResult:
-    """Returns the result of a line.
+def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> str:
+    """Returns the key of one run in a resume file.
 
-    Raises:
-        ValueError, KeyError, TypeError, RecursionError, ConfigError: it is damaged.
+    Args:
+        common: the hash of what all runs have in common.
+        text: its prompt.
+        pictures: those of the prompt.
     """
-    return RunResult.from_dict(json.loads(line)["result"])
+    own = _hash([text, [picture.digest for picture in pictures]])
+    return hashlib.blake2b(common + own, digest_size=SIZE).hexdigest()
 
 
-def _read(handle: int, size: int) -> bytes:
-    parts = []
-    while size > 0 and (part := os.read(handle, size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _describe(agent: Agent) -> Any:
+    table = make_table(agent)
+    return {key: table[key] for key in table.keys() - {"description", "retry", "stream"}}
 
 
-def _show(path: Path) -> str:
-    return one_line(display_path(path), 300)
+async def _describe_below(plan: Plan) -> dict[str, Any]:
+    """The agents that can be called below the root, as they were read when the map began."""
+    env = plan.scope.env
+    names, found = list(plan.agent.sub_agents), dict[str, Any]()
+    while names:
+        name = names.pop()
+        if name in found:
+            continue
+        try:
+            agent = env.as_child(env.agents.load(name))
+            briefing = await env.agents.brief(agent)
+        except ConfigError as error:
+            found[name] = str(error)
+            continue
+        pictures = [picture.digest for _, picture in briefing.pictures]
+        found[name] = [_describe(agent), briefing.system, pictures]
+        names += agent.sub_agents
+    return found
+
+
+def _hash(parts: Any) -> bytes:
+    text = json.dumps(jsonable(parts), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=SIZE).digest()

@@ -1,4 +1,4 @@
-"""A map: many runs of one agent, whose results are iterated over.
+"""`axe_nb.map` and `axe_nb.amap`: many runs of one agent, whose results are iterated over.
 
 Source: product.md "Exploring"; D-2, D-8.
 """
@@ -6,24 +6,114 @@ Source: product.md "Exploring"; D-2, D-8.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import aclosing, closing
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+from axe_nb.agents.agent import Agent
+from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.maps.batch import Batch
-from axe_nb.maps.drives import Drive, DriveBlocking, DriveHere, Runs
-from axe_nb.maps.progress import Progress
-from axe_nb.maps.tasks import Prompts
+from axe_nb.front_end import make_line
+from axe_nb.maps.batch import KEEPS, Asking, Batch, Ended, Keep, Resume
+from axe_nb.maps.budget import BudgetOption, make_meter
+from axe_nb.maps.driver import Driver
+from axe_nb.maps.executors import make_runs
+from axe_nb.maps.local import Runs
+from axe_nb.maps.own_session import open_session
+from axe_nb.maps.progress import Progress, Tally
+from axe_nb.maps.prompts import Prompts, Source
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
+from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
 from axe_nb.session.portal import run_and_wait
+from axe_nb.session.session import session
 
 LEFT = "the loop over it was left"
 """The reason of a map whose results were not all asked for."""
 
 MOST_WAITING = 10_000
 """Results that wait for an earlier one before further runs do, if the map keeps none."""
+
+
+@with_options_shown
+def map(
+    agent: str | Agent | None,
+    prompts: Source,
+    *,
+    concurrency: int = 8,
+    executor: object = None,
+    resume: Resume = None,
+    budget: BudgetOption = None,
+    keep: Keep = "results",
+    display: bool = True,
+    **options: Unpack[RunOptions],
+) -> RunMap:
+    """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
+
+    `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
+    returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
+    no one is prompted for approval.
+
+    Args:
+        agent: the agent or its name; None = the prompts go directly to `model`.
+        prompts: an iterable or async iterable of texts, or of lists of texts and pictures; each is
+            taken only when its run can start.
+        concurrency: maximum number of runs at once.
+        executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
+            ipyparallel client or view; None = here.
+        resume: a file that keeps each result as its run ends. Runs kept there are not repeated,
+            unless they timed out, were cancelled, or failed for a reason that may pass.
+        budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
+            reached, runs in progress are cancelled at their next request.
+        keep: `results`; `summaries`: results without messages and exchanges; `nothing`: results
+            are only yielded, once.
+        display: if True, a line shows the progress.
+        options: those of `axe_nb.run`; `timeout` applies to each run.
+
+    Raises:
+        ConfigError: invalid configuration, before anything is sent.
+    """
+    made = amap(
+        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
+        keep=keep, display=display, **options,
+    )  # fmt: skip
+    made.check()
+    return made
+
+
+@with_options_shown
+def amap(
+    agent: str | Agent | None,
+    prompts: Source,
+    *,
+    concurrency: int = 8,
+    executor: object = None,
+    resume: Resume = None,
+    budget: BudgetOption = None,
+    keep: Keep = "results",
+    display: bool = True,
+    **options: Unpack[RunOptions],
+) -> RunMap:
+    """Like `map`, but never blocks: awaiting or iterating over it checks the configuration.
+
+    Takes the arguments of `map`. `await axe_nb.amap(…)` returns the results; `async for` yields
+    them as the runs end.
+    """
+    refuse_in_tool("map")
+    width = read_count("concurrency", concurrency)
+    if keep not in KEEPS:
+        raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
+    taken = Prompts(prompts)
+    asking = Asking(agent, refuse_steps(merge_options(options, session.defaults), "a map"))
+    meter = make_meter(budget, "map")
+    name = agent.name if isinstance(agent, Agent) else agent or ""
+    batch = Batch(
+        askings=[asking], session=open_session(meter), tally=Tally(name, taken.total),
+        keep=keep, meter=meter, resume=resume,
+    )  # fmt: skip
+    return RunMap(batch, taken, make_runs(batch, executor, width), lambda: make_line(display))
 
 
 class RunMap:
@@ -47,9 +137,7 @@ class RunMap:
         """
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._make_line = make_line
-        self._results: dict[int, RunResult] = {}
-        """Position → result, unless nothing is kept."""
-        self._drive: Drive | None = None
+        self._driver: Driver | None = None
         self._state: Literal["new", "running", "over"] = "new"
 
     def check(self) -> None:
@@ -58,16 +146,17 @@ class RunMap:
         Raises:
             ConfigError: no run could start.
         """
-        run_and_wait(self._check())
 
-    async def _check(self) -> None:
-        await self._batch.prepare()
-        await self._runs.prepare()
+        async def prepare() -> None:
+            await self._batch.prepare()
+            await self._runs.prepare()
+
+        run_and_wait(prepare())
 
     @property
     def results(self) -> list[RunResult]:
         """The results so far, in the order of the prompts; empty with `keep="nothing"`."""
-        return [result for _, result in sorted(self._results.copy().items())]
+        return [result for _, result in sorted(self._batch.results.copy().items())]
 
     @property
     def failures(self) -> list[RunResult]:
@@ -93,8 +182,8 @@ class RunMap:
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""
         self._batch.stop_for("cancelled")
-        if self._drive is not None:
-            self._drive.cancel()
+        if self._driver is not None:
+            self._driver.cancel()
         elif self._state == "new":
             self._end()
 
@@ -111,37 +200,32 @@ class RunMap:
         return self._gather().__await__()
 
     def _iterate(self) -> Iterator[RunResult]:
-        progress = self._begin()
-        self._drive = drive = DriveBlocking(self._batch, self._prompts, self._runs, progress)
-        receive = self._keep_too(drive)
+        driver = self._begin()
+        most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
         try:
-            with closing(drive.run()) as ended:
-                most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
-                yield from in_order(ended, receive, most)
+            with closing(driver.iterate()) as ended:
+                yield from in_order(ended, driver.receive, most)
         except GeneratorExit:
             self._batch.stop_for(LEFT)
             raise
         finally:
-            self._end(progress)
+            self._end()
 
     async def _iterate_later(self) -> AsyncIterator[RunResult]:
         if self.done:
             for result in self._list_kept():
                 yield result
             return
-        progress = self._begin()
-        self._drive = drive = DriveHere(self._batch, self._prompts, self._runs, progress)
-        receive = self._keep_too(drive)
+        driver = self._begin()
         try:
-            async with aclosing(drive.run()) as ended:
-                async for _, result in ended:
-                    receive()
-                    yield result
+            async with aclosing(driver.iterate_later()) as ended:
+                async for one in ended:
+                    yield one.result
         except GeneratorExit:
             self._batch.stop_for(LEFT)
             raise
         finally:
-            self._end(progress)
+            self._end()
 
     async def _gather(self) -> list[RunResult]:
         if self._batch.keep == "nothing":
@@ -152,32 +236,22 @@ class RunMap:
                     pass
         return self.results
 
-    def _begin(self) -> Progress:
+    def _begin(self) -> Driver:
         if self._state == "running":
             raise AxeError("this map is already being iterated over", hint="create another one")
         if self._state == "over":
             raise self._make_gone()
         self._state = "running"
-        return Progress(self._batch.tally, self._make_line())
+        self._progress = Progress(self._batch.tally, self._make_line())
+        self._driver = Driver(self._batch, self._prompts, self._runs, self._progress)
+        return self._driver
 
-    def _keep_too(self, drive: Drive) -> Callable[[], None]:
-        """Has each result kept as it arrives; returns what notes that one was received."""
-        if self._batch.keep != "nothing":
-            pass_on = self._batch.receive
-
-            def keep(index: int, result: RunResult) -> None:
-                self._results[index] = result
-                pass_on(index, result)
-
-            self._batch.receive = keep
-        return drive.pool.receive
-
-    def _end(self, progress: Progress | None = None) -> None:
-        self._state = "over"
+    def _end(self) -> None:
         self._runs.close()
         self._batch.close()
-        if progress is not None:
-            progress.finish()
+        if self._state == "running":
+            self._progress.finish()
+        self._state = "over"
 
     def _list_kept(self) -> Iterator[RunResult]:
         if self._batch.keep == "nothing":
@@ -191,22 +265,34 @@ class RunMap:
         )
 
 
+def read_count(name: str, number: object) -> int:
+    """Returns the value of an option that is a whole number.
+
+    Raises:
+        ConfigError: it is not a positive whole number.
+    """
+    found = as_count(number)
+    if found is None:
+        raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
+    return found
+
+
 def in_order(
-    ended: Iterator[tuple[int, RunResult]], receive: Callable[[], None], most: float
+    ended: Iterable[Ended], receive: Callable[[], None], most: float
 ) -> Iterator[RunResult]:
     """Yields results in the order of their positions, those after a gap at the end.
 
     Results that wait for an earlier one count as received, so that the runs go on meanwhile.
 
     Args:
-        ended: position and result of each run, as they end.
+        ended: the runs, as they end.
         receive: notes that a result was received.
         most: how many wait at most before the runs do.
     """
     waiting: dict[int, RunResult] = {}
     position = early = 0
-    for index, result in ended:
-        waiting[index] = result
+    for one in ended:
+        waiting[one.index] = one.result
         if position not in waiting and early < most:
             early += 1
             receive()

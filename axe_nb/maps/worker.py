@@ -1,31 +1,48 @@
-"""Runs some prompts of a map in a worker process: the functions that executors call there.
+"""Runs some prompts of a map in a worker process: what travels there, and what executors call.
 
 All that goes in and out is bytes, so that every executor carries it alike; no exception of ours
-leaves a worker, as some executors lose what it says, or die of it.
-Source: product.md "Exploring"; cluster-facts.md §2-4.
+leaves a worker, as some executors lose what it says, or die of it. Agents, skills and context files
+travel as they were read here, with the functions and rule files that are models, the functions that
+are tools, and the settings. No key does: a worker takes those of its own environment and
+`config.toml`.
+Source: product.md "Exploring" (executors); D-53; cluster-facts.md §2-4.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config
+from axe_nb.agents.context import Context
+from axe_nb.agents.names import parse_model
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.maps.batch import Batch
-from axe_nb.maps.drives import DriveBlocking
-from axe_nb.maps.local import LocalRuns
-from axe_nb.maps.parcel import Parcel, find_version
-from axe_nb.maps.progress import Progress
-from axe_nb.maps.tasks import Prompts, Task
+from axe_nb.make_provider import provider_for
+from axe_nb.maps.batch import Asking, Batch, Keep
+from axe_nb.maps.driver import Driver
+from axe_nb.maps.local import Runs
+from axe_nb.maps.own_session import MapSession
+from axe_nb.maps.progress import Progress, Tally
+from axe_nb.maps.prompts import Prompts, Task
+from axe_nb.prices import Prices
+from axe_nb.providers.secrets import mask_query
+from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.results import RunResult
+from axe_nb.scripting.lookup import ScriptFunction, Scripts
+from axe_nb.scripting.rules import Script
 from axe_nb.session.drive import NoLine
 from axe_nb.session.portal import run_and_wait
+from axe_nb.session.snapshot import Key, Snapshot
+from axe_nb.tools.tool import Tool
 
 KEPT = 8
 """Maps whose common part a worker keeps, those used last."""
@@ -40,8 +57,8 @@ class Job:
 
     digest: str
     """Hash of the common part."""
-    parcel: Any
-    """The common part: pickled, a `Parcel` in the same process; None = the worker has it."""
+    parcel: bytes | None
+    """The common part: a pickled `Parcel`; None = the worker has it."""
     tasks: Sequence[Task]
 
 
@@ -58,52 +75,47 @@ class Reply:
     hint: str = ""
 
 
-def check_worker(job: bytes | Job) -> bytes | Reply:
+def check_worker(job: bytes) -> bytes:
     """Checks that a worker can run a map; its reply has the problem, if there is one."""
     return _answer(job, lambda batch, tasks: Reply())
 
 
-def run_job(job: bytes | Job) -> bytes | Reply:
+def run_job(job: bytes) -> bytes:
     """Runs the tasks of a job, and returns its `Reply`."""
     return _answer(job, _run)
 
 
-def _answer(job: bytes | Job, work: Any) -> bytes | Reply:
-    if isinstance(job, Job):
-        return _reply(job, work)
+def _answer(packed: bytes, work: Callable[[Batch, Sequence[Task]], Reply]) -> bytes:
     try:
-        reply = _reply(pickle.loads(job), work)
+        job: Job = pickle.loads(packed)
+        batch = _find_batch(job)
+        reply = Reply(is_missing=True) if batch is None else work(batch, job.tasks)
+    except AxeError as error:
+        reply = Reply(problem=error.message, hint=error.hint)
     except Exception as error:  # a function or type that cannot be imported here
         why = f"{type(error).__name__}: {words(error)}"
         hint = "define it in a module that the workers can import"
         reply = Reply(problem=f"the job cannot be loaded there: {why}", hint=hint)
-    try:
-        return pickle.dumps(reply)
-    except Exception:  # data of a type that was defined in a notebook
-        return _dump_by_value(reply)
+    for dumps in (pickle.dumps, dump_by_value):  # the latter for types of a notebook
+        with suppress(Exception):
+            return dumps(reply)
+    results = [one and replace(one, data=jsonable(one.data)) for one in reply.results]
+    return pickle.dumps(replace(reply, results=results))
 
 
-def _dump_by_value(reply: Reply) -> bytes:
+def dump_by_value(thing: Any) -> bytes:
+    """Pickles a thing, with what a notebook defines by value, where that is possible."""
     import cloudpickle
 
     try:
-        dumped: bytes = cloudpickle.dumps(reply)
-    except Exception:  # data of a type that cannot be pickled
-        results = [one and replace(one, data=jsonable(one.data)) for one in reply.results]
-        dumped = pickle.dumps(replace(reply, results=results))
+        dumped: bytes = cloudpickle.dumps(thing)
+    except Exception:  # of whatever its functions refer to
+        dumped = pickle.dumps(thing)
     return dumped
 
 
-def _reply(job: Job, work: Any) -> Reply:
-    try:
-        batch = _find_batch(job)
-        return Reply(is_missing=True) if batch is None else work(batch, job.tasks)
-    except AxeError as error:
-        return Reply(problem=error.message, hint=error.hint)
-
-
 def _find_batch(job: Job) -> Batch | None:
-    """Returns the map of a job, ready to run; None = its common part is not here.
+    """The map of a job, ready to run; None = its common part is not here.
 
     Raises:
         ConfigError: it cannot run here: a key, a script or a folder is missing.
@@ -113,11 +125,10 @@ def _find_batch(job: Job) -> Batch | None:
         if batch is None:
             if job.parcel is None:
                 return None
-            whole = isinstance(job.parcel, Parcel)
-            parcel = job.parcel if whole else pickle.loads(job.parcel)
-            if parcel.version != find_version():
+            parcel: Parcel = pickle.loads(job.parcel)
+            if parcel.version != _find_version():
                 raise ConfigError(
-                    f"it has axe_nb {find_version()}, not {parcel.version}",
+                    f"it has axe_nb {_find_version()}, not {parcel.version}",
                     hint="install the same version everywhere",
                 )
             batch = parcel.make_batch()
@@ -130,9 +141,155 @@ def _find_batch(job: Job) -> Batch | None:
 
 
 def _run(batch: Batch, tasks: Sequence[Task]) -> Reply:
-    own = replace(batch, tally=replace(batch.tally, statuses=batch.tally.statuses.copy()))
-    runs = LocalRuns(own, len(tasks))
-    drive = DriveBlocking(own, Prompts(list(tasks)), runs, Progress(own.tally, NoLine()))
-    with closing(drive.run()) as ended:
-        found = dict(ended)
+    own = replace(batch, tally=Tally("worker"), results={})
+    driver = Driver(own, Prompts(list(tasks)), Runs(own, len(tasks)), Progress(own.tally, NoLine()))
+    with closing(driver.iterate()) as ended:
+        found = {one.index: one.result for one in ended}
     return Reply(results=[found.get(position) for position in range(len(tasks))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """All that the runs of a map have in common."""
+
+    askings: tuple[tuple[str | Agent | None, Mapping[str, Any]], ...]
+    """Agents, with the options of their runs as keywords."""
+    keep: Keep
+    defined: Mapping[str, Agent]
+    """The agents of the session that the tree can reach."""
+    read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
+    """Agents and texts that were read from files."""
+    config: Config
+    """The settings, without keys."""
+    lacks: Mapping[str, tuple[str, ...]]
+    """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
+    tools: tuple[Tool, ...]
+    """The session's tools that the agents name."""
+    scripts: Mapping[str, ScriptFunction | Script]
+    version: str
+    """That of axe_nb."""
+
+    def make_batch(self) -> Batch:
+        """Returns the map as a worker runs it, in a session of its own."""
+        config = self._merge(Config.load())
+        askings = [Asking(agent, options) for agent, options in self.askings]
+        provider = provider_for(config, sent=self.scripts)
+        agents_dir = askings[0].overrides.agents_dir
+        snapshot = Snapshot(self.defined, agents_dir, provider, Prices(config))
+        snapshot.add_read(*self.read)
+        session = MapSession(
+            agents=dict(self.defined), handed=self.tools, keeps_history=False,
+            _settings=(config, snapshot),
+        )  # fmt: skip
+        return Batch(askings=askings, keep=self.keep, session=session, tally=Tally(""))
+
+    def _merge(self, own: Config) -> Config:
+        """The settings of the parcel, with the keys and secret headers of this machine.
+
+        Raises:
+            ConfigError: one is missing here.
+        """
+        providers: dict[str, Mapping[str, Any]] = dict(own.providers)
+        for name, table in self.config.providers.items():
+            mine = own.providers.get(name, {})
+            headers = {**mine.get("headers", {}), **table.get("headers", {})}
+            providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
+        config = replace(self.config, providers=providers, key_commands=own.key_commands)
+        for name, settings in self.lacks.items():
+            mine = own.providers.get(name, {})
+            has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
+            if config.key_source(name):
+                has.add("key_command")
+            for setting in settings:
+                if setting not in has:
+                    raise ConfigError(
+                        f"{setting} of provider {name} is secret and is not set there",
+                        hint=f"set it under [providers.{name}] in the worker's config.toml",
+                    )
+        return config
+
+
+def _find_version() -> str:
+    return str(vars(sys.modules["axe_nb"])["__version__"])
+
+
+def make_parcel(batch: Batch) -> Parcel:
+    """Returns the parcel of a map whose configuration was checked."""
+    config, snapshot = batch.session.settings
+    roots = [asking.plan.agent for asking in batch.askings if asking.plan]
+    agents = [*roots, *_list_below(roots, snapshot)]
+    names = {name for agent in agents for name in agent.tools}
+    known = batch.session.tools
+    providers, lacks = _clean(config)
+    return Parcel(
+        askings=tuple((asking.agent, asking.options) for asking in batch.askings),
+        keep=batch.keep,
+        defined=_list_defined(batch, agents, snapshot), read=snapshot.list_read(),
+        config=replace(config, providers=providers, key_commands={}), lacks=lacks,
+        tools=tuple(tool for name in sorted(names) if (tool := known.find(name))),
+        scripts=dict(_list_scripts(batch, agents, snapshot)), version=_find_version(),
+    )  # fmt: skip
+
+
+def _list_below(roots: Sequence[Agent], snapshot: Snapshot) -> list[Agent]:
+    names = [name for root in roots for name in root.sub_agents]
+    found = dict[str, Agent | None]()
+    while names:
+        name = names.pop()
+        if name not in found:
+            try:
+                agent = found[name] = snapshot.load(name)
+                names += agent.sub_agents
+            except ConfigError:  # reported where it is called, there as here
+                found[name] = None
+    return [agent for agent in found.values() if agent is not None]
+
+
+def _list_defined(batch: Batch, agents: list[Agent], snapshot: Snapshot) -> dict[str, Agent]:
+    needed = {name for agent in agents for name in agent.sub_agents}
+    needed |= {asking.agent for asking in batch.askings if isinstance(asking.agent, str)}
+    return {name: agent for name, agent in snapshot.defined.items() if name in needed}
+
+
+def _list_scripts(
+    batch: Batch, agents: list[Agent], snapshot: Snapshot
+) -> Iterator[tuple[str, ScriptFunction | Script]]:
+    models = [agent.model for agent in agents]
+    for asking in batch.askings:
+        models += filter(None, (asking.overrides.model, asking.overrides.model_all))
+    for model in models:
+        provider, name = parse_model(model)
+        if provider != "script":
+            continue
+        scripts: Scripts = snapshot.provider_for(provider, name).scripts  # type: ignore[attr-defined]
+        if found := scripts.find(name):
+            yield name, found
+
+
+def _clean(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
+    """The tables of the providers without their secrets, and the names of what was left out."""
+    tables, lacks = {}, {}
+    for name in config.known:
+        table = dict(config.providers.get(name, {}))
+        table.pop("api_key", None)
+        left_out = ["key_command"] if table.pop("key_command", None) else []
+        if headers := table.get("headers"):
+            secret = {h for h in headers if h.lower() in SECRET_HEADERS or is_secret_name(h)}
+            table["headers"] = {h: value for h, value in headers.items() if h not in secret}
+            left_out += [header.lower() for header in sorted(secret)]
+        try:
+            url = config.base_url(name) if config.provider(name).has_server else ""
+            parts = urlsplit(url)
+            is_secret = "@" in parts.netloc or mask_query(parts.query) != parts.query
+        except (ConfigError, ValueError):
+            url, is_secret = "", False
+        table.pop("base_url", None)
+        if is_secret:
+            left_out.append("base_url")
+        elif (url and url != config.provider(name).base_url) or (url and name in config.providers):
+            table["base_url"] = url
+        if table:
+            tables[name] = table
+        if left_out:
+            lacks[name] = tuple(left_out)
+    return tables, lacks

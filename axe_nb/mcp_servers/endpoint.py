@@ -19,7 +19,7 @@ from axe_nb.agents.servers import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.stdio import Words, open_process
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import clean_environment
+from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread

@@ -18,9 +18,8 @@ from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
-from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
-from axe_nb.agents.variables import UnknownVariable, find_line
 from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL

@@ -17,10 +17,10 @@ from axe_nb.cell_display.display import install
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import GRID
 from axe_nb.errors import ConfigError
-from axe_nb.grids.face import make_grid_table, make_runner
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
 from axe_nb.grids.page import NAME
+from axe_nb.grids.run import GridRunner
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
@@ -63,7 +63,7 @@ def run_grid(
     counts = {"repeats": 1, "concurrency": 8}
     counts |= {name: chosen[name] for name in counts if chosen[name] is not None}
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
-    runner = make_runner(
+    runner = GridRunner(
         _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
         inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
         params=_look_up("params", found.variants, names),
@@ -81,7 +81,7 @@ def run_grid(
         write("\n".join([repr(runner.grid), forecast, *warnings]))
         return None
     try:
-        runner.run(make_grid_table(runner, True, found.out or NAME))
+        runner.show(True, found.out or NAME)
     finally:
         if found.out:
             shell.user_ns[found.out] = runner.grid

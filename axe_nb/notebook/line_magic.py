@@ -43,8 +43,8 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
+from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
-from axe_nb.undo import undo
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.request import SentRequest, find_request

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError, words
+from axe_nb.paths import open_real_file
 from axe_nb.pictures.picture import (
     Illustrated,
     NoPicture,

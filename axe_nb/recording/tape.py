@@ -19,14 +19,23 @@ from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
-from axe_nb.recording import approvals, calls, decisions
+from axe_nb.recording import approvals, decisions
 from axe_nb.recording.asked import AskedRun, Describer, is_same
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.displaced import FAILED, KEEPS, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
-from axe_nb.recording.outcome import decode, encode, has_failed
+from axe_nb.recording.outcome import (
+    decode,
+    describe_call,
+    encode,
+    has_failed,
+    read_output,
+    read_refusal,
+    write_output,
+    write_refusal,
+)
 from axe_nb.recording.place import is_below, run_of, turn_of
 from axe_nb.recording.records import END, Key, Record, Root
 from axe_nb.results import Status
@@ -110,8 +119,8 @@ class RootTape:
             case AskedCall(), ToolOutput():
                 key: Key = ("tool", asked.run, asked.number)
                 if key not in self._played:
-                    kept = calls.write_output(outcome, self._clean)
-                    call = calls.describe(asked.tool, asked.arguments, self._clean)
+                    kept = write_output(outcome, self._clean)
+                    call = describe_call(asked.tool, asked.arguments, self._clean)
                     self._add(key, "", call, {"output": kept})
             case AskedPlace(), RunStopped():
                 self._keep_refusal(asked.place, 1, outcome)
@@ -190,12 +199,12 @@ class RootTape:
         record = self._records.get(("cap", place, attempt))
         if record is None:
             return None
-        return calls.read_refusal(self._clean.restore(dict(record.outcome["refused"])))
+        return read_refusal(self._clean.restore(dict(record.outcome["refused"])))
 
     def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
         key: Key = ("cap", place, attempt)
         if stop.cap and key not in self._played:
-            self._add(key, "", None, {"refused": calls.write_refusal(stop, self._clean)})
+            self._add(key, "", None, {"refused": write_refusal(stop, self._clean)})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
         """Records a turn that was asked, or that a fork has found."""
@@ -269,7 +278,7 @@ class RootTape:
         """Returns the recorded output of a call of a tool that is recorded."""
         self._steps += 1
         record = self._records.get(("tool", asked.run, asked.number))
-        call = calls.describe(asked.tool, asked.arguments, self._clean)
+        call = describe_call(asked.tool, asked.arguments, self._clean)
         if record is None or not is_same(record.asked, call):
             if self.may_ask:
                 return None
@@ -279,7 +288,7 @@ class RootTape:
             what = f"the result of {asked.tool}, which a replay does not run"
             raise self._miss_other(asked.run, "", what)
         self._use(record)
-        return calls.read_output(self._clean.restore(dict(record.outcome["output"])))
+        return read_output(self._clean.restore(dict(record.outcome["output"])))
 
     async def _wait_until_quiet(self, run: str) -> None:
         steps, since = -1, 0.0

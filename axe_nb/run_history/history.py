@@ -17,12 +17,12 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.kept_files import forget_kept
 from axe_nb.results import NO_AGENT
 from axe_nb.run_history.parts import DIED, Tree
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_locks, find_writer
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
+from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
     from axe_nb.results import RunResult

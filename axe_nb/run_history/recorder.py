@@ -1,24 +1,30 @@
-"""The recorder of one root run: takes its events on the event loop, and enqueues references.
+"""The recorder of a root run that is kept: enqueues references to its events, on the event loop.
 
 Source: product.md "Runs are recordings" (History); D-68.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from axe_nb.agents.config import state_dir
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
+from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
-from axe_nb.run_history.parts import Tree
-from axe_nb.run_history.writer import RootLog, Writer
 
 if TYPE_CHECKING:
     from axe_nb.recording.tape import RootTape
+    from axe_nb.run_history.writer import RootLog, Writer
+
+VARIABLE = "AXE_NB_HISTORY"
+"""Environment variable; `0` = no run is kept, `1` = also runs of tests are."""
 
 PATIENCE = 0.2
 """Seconds that the end of a run waits to learn whether it was written: of the first run, of one
@@ -29,12 +35,42 @@ LOW = 100_000_000
 """
 
 
+def history_path() -> Path:
+    """Returns the path of the history; it need not exist."""
+    return state_dir() / "runs.sqlite"
+
+
+def find_reason_against() -> str:
+    """Returns why runs are not kept; empty if they are."""
+    wanted = os.environ.get(VARIABLE, "").strip()
+    if wanted == "0":
+        return f"{VARIABLE}=0"
+    return "runs of tests are not kept" if wanted != "1" and is_test() else ""
+
+
+def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorder | None:
+    """Returns the recorder for a root run; None if it is not kept.
+
+    Args:
+        history: the conversation that the run goes on with.
+        tape: that of the tree; what only plays is not kept.
+    """
+    if find_reason_against():
+        return None
+    from axe_nb.run_history.writer import find_writer
+
+    return Recorder(find_writer(history_path()), history, tape)
+
+
 class Recorder:
-    """Implements `engine.recorder.Recorder`."""
+    """Implements `engine.scope.Recorder`."""
 
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
+        from axe_nb.run_history.parts import Tree
+        from axe_nb.run_history.writer import RootLog
+
         self._writer = writer
         self._tape = tape
         self._root = RootLog(Tree(history), time.time())
@@ -42,7 +78,7 @@ class Recorder:
         """Events before the first request that was not played."""
 
     def event(self, event: Event) -> None:
-        """See `engine.recorder.Recorder`."""
+        """See `engine.scope.Recorder`."""
         match event:
             case RunStarted() | TurnFinished() | ToolFinished():
                 self._put(event)
@@ -57,7 +93,7 @@ class Recorder:
                 self._writer.put(item)
 
     def problem(self) -> str:
-        """See `engine.recorder.Recorder`."""
+        """See `engine.scope.Recorder`."""
         if self._held:
             return ""
         is_nearly_full = False
@@ -71,5 +107,5 @@ class Recorder:
         return f"{own}; it {lacks}, too" if own and late else own or late
 
     def finish(self, result: RunResult) -> None:
-        """See `engine.recorder.Recorder`."""
+        """See `engine.scope.Recorder`."""
         self._put(RunFinished("0", result))

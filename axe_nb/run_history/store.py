@@ -102,7 +102,7 @@ class Row:
 class Store:
     """An open history file; used by one thread."""
 
-    def __init__(self, path: Path, locks: RunLocks | None, schema: str = SCHEMA) -> None:
+    def __init__(self, path: Path, locks: RunLocks | None) -> None:
         """Opens the file, to write if there are locks, which makes it.
 
         Raises:
@@ -125,7 +125,7 @@ class Store:
             self.has_tables = self._check_version()
             """False if the file is empty: another process is about to make its tables."""
             if locks:
-                self._prepare(path, schema)
+                self._prepare(path)
             self.file = identify(path)
             """Tells it from another file at the same path."""
         except BaseException:
@@ -163,7 +163,7 @@ class Store:
             )
         return True
 
-    def _prepare(self, path: Path, schema: str) -> None:
+    def _prepare(self, path: Path) -> None:
         run = self._connection.execute
         if not self.has_tables:
             run("PRAGMA auto_vacuum = incremental")
@@ -172,7 +172,7 @@ class Store:
         if not self.has_tables:
             with self._transaction():
                 if not self._check_version():  # another process may have been first
-                    for statement in schema.split(";"):
+                    for statement in SCHEMA.split(";"):
                         run(statement)
                     run(f"PRAGMA application_id = {APPLICATION}")
                     run(f"PRAGMA user_version = {VERSION}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
-from axe_nb.sandbox.launch import Launch, Method, find_program
+from axe_nb.sandbox.process import Launch, Method, find_program
 from axe_nb.sandbox.view import View
 
 FLAGS = (
@@ -40,13 +40,6 @@ Each is a mount, which takes 0.2 ms.
 SIZE = 1 << 30
 """Most bytes that a command can write into each empty folder, which is memory."""
 
-PROMISES = (
-    "writes nothing outside the workdir, and no protected file in it",
-    "reads nothing in the home folder except toolchains",
-    "sees no other processes and none of the kernel's environment",
-    "leaves no process behind",
-)
-
 
 def list_methods() -> Iterator[Method]:
     """Yields the ways to use bubblewrap, the stricter one first, if the system has it."""
@@ -56,7 +49,12 @@ def list_methods() -> Iterator[Method]:
                 level="full",
                 name="bubblewrap",
                 ending="child",
-                promises=PROMISES,
+                promises=(
+                    "writes nothing outside the workdir, and no protected file in it",
+                    "reads nothing in the home folder except toolchains",
+                    "sees no other processes and none of the kernel's environment",
+                    "leaves no process behind",
+                ),
                 not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
                 wrap=partial(_wrap, (program, *flags)),
                 protection="mounts",

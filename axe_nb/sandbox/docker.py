@@ -14,7 +14,7 @@ from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import is_secret_name
-from axe_nb.sandbox.launch import Launch, Method, find_program
+from axe_nb.sandbox.process import Launch, Method, find_program
 from axe_nb.sandbox.view import View
 from axe_nb.text import one_line, quote
 
@@ -35,11 +35,7 @@ TRIAL = 20.0
 
 
 def make_method(image: str) -> Method:
-    """Returns the method for an image, which must have been pulled.
-
-    Raises:
-        ConfigError: docker does not answer, or does not have the image.
-    """
+    """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
     program = find_program("docker")
     if problem := _find_problem(program, image):
         raise ConfigError(

@@ -11,25 +11,17 @@ import os
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.bubblewrap import SETTINGS, SYSTEM
-from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
+from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View
 
-
-def compile_launcher(path: Path) -> str:
-    """Returns the code of a launcher, marshalled, in hexadecimal."""
-    return marshal.dumps(compile(path.read_bytes(), path.name, "exec", dont_inherit=True)).hex()
-
-
-LAUNCHER = compile_launcher(Path(__file__).with_name("launcher.py"))
+LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
 """Read once: a command can change the file if the package lies in its workdir."""
-
-START = "import marshal, sys; exec(marshal.loads(bytes.fromhex(sys.argv.pop(1)))); start()"
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
@@ -50,8 +42,8 @@ OLDEST_LANDLOCK = 3
 
 
 def find_landlock_version() -> int:
-    """Returns the version of Landlock in this kernel; 0 if it is missing or not permitted."""
-    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
+    """Returns the version of Landlock in this kernel; below 1 if it is missing or not permitted."""
+    return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
 def list_methods() -> Iterator[Method]:
@@ -85,7 +77,8 @@ def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
     known = ALL if version >= 5 else ALL_BEFORE_5
     handled = struct.pack("=QQQ", known, 0 if view.network else ALL_TCP, ALL_SCOPES)
     settings = (f"/etc/{name}" for name in (*SETTINGS, *MORE_SETTINGS))
-    readable = [*SYSTEM, *settings, *_list_system_facts()]
+    facts = (f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit())  # noqa: PTH208
+    readable = [*SYSTEM, *settings, *facts]
     families = seccomp.INTERNET if view.network else ()
     plan = {
         "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
@@ -102,15 +95,9 @@ def _wrap(version: int, words: Sequence[str], view: View) -> Launch:
         "parent": os.getpid(),
     }
     base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it
-    python = [os.path.realpath(base), "-I", "-S", "-c", START, LAUNCHER]
+    python = [os.path.realpath(base), "-I", "-S", "-c", LAUNCHER]
     return Launch(
         words=[*python, marshal.dumps(plan).hex(), *words],
         # git takes the system's settings, which are out of sight, for broken
         environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
-
-
-@cache
-def _list_system_facts() -> tuple[str, ...]:
-    """Returns what is in `/proc` but not about a process."""
-    return tuple(str(path) for path in sorted(Path("/proc").iterdir()) if not path.name.isdigit())

@@ -32,11 +32,7 @@ REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
 
 
 def check(name: str, result: int) -> int:
-    """Returns the result of a system call.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Returns the result of a system call that has succeeded."""
     if result < 0:
         raise OSError(f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -91,20 +87,10 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
     os.execvp(words[0], words)
 
 
-def is_out_of_reach(pid: int) -> bool:
-    """True if this process may not send signals to another one."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    return False
-
-
 def end_all(*, is_confined: bool) -> None:
-    """Kills all processes that came from the command, those that left its group included.
+    """Kills all processes that came from the command, also those that left its group.
 
-    If signals are confined, -1 means exactly these, all at one moment; else one generation after
-    the other becomes children of this process.
+    If signals are confined, -1 means these; else one generation after the other becomes children.
     """
     while True:
         for pid in [-1] if is_confined else list_children(os.getpid()):
@@ -151,7 +137,11 @@ def main() -> None:
     check("subreaper", prctl(PR_SUBREAPER, 1))
     if plan["confined"]:  # what this process kills is then what it started; older kernels cannot
         restrict(plan["confined"], plan["unconfined"])
-    is_confined = is_out_of_reach(plan["parent"])
+    try:
+        os.kill(plan["parent"], 0)
+        is_confined = False
+    except PermissionError:
+        is_confined = True
     folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"  # as those of others are out of sight
     os.mkdir(folder, 0o700)  # noqa: PTH102
     os.environ.update(TMPDIR=folder, HOME=folder)
@@ -179,8 +169,7 @@ def main() -> None:
     os._exit(128 - code if code < 0 else code)
 
 
-def start() -> None:
-    """Runs the program; writes why it, or the command, could not be started."""
+if __name__ == "__main__":
     try:
         main()
     except OSError as error:

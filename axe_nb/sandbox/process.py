@@ -1,6 +1,7 @@
-"""A running command or server, and its end: no process and no placeholder is left behind.
+"""Programs in a sandbox: how each is started, with its variables and limits, and how it ends.
 
-Source: D-82; safety-facts §4 (a sandbox dies with the thread that started it).
+No process and no placeholder is left behind.
+Source: D-43, D-53, D-82; safety-facts §4 (a sandbox dies with the thread that started it).
 """
 
 from __future__ import annotations
@@ -8,19 +9,130 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
 
-from axe_nb.sandbox.covers import Look, compare, cover, look
-from axe_nb.sandbox.launch import Launch, Method, prepare
+from axe_nb.paths import hold_real_folder
 from axe_nb.sandbox.launcher import kill, list_children
-from axe_nb.sandbox.view import View
+from axe_nb.sandbox.view import Look, Protection, View, compare, cover, look
+
+Level = Literal["full", "files", "docker", "none"]
+
+VARIABLES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+    "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
+)  # fmt: skip
+"""Environment variables passed to a program; none of them holds keys or tokens."""
+
+LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
+"""Limits of a command, as options of `ulimit`: core files, blocks of 512 bytes of a file, open
+files."""
+
+PROCESSES, LEAST_MEMORY = 8192, 2 << 30
+"""Processes of the user at the same time, but for root; bytes of memory that one process may use,
+or half of the machine's if that is more."""
+
+PROGRAM_FOLDERS = (
+    "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/opt/homebrew/bin",
+    "/snap/bin", "/Applications/Docker.app/Contents/Resources/bin",
+)  # fmt: skip
+"""Folders of programs; `PATH` is not searched, because it may lead into a workdir."""
+
+REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
+
+Ending = Literal["child", "group", "program"]
+"""The way to end everything: SIGKILL to its first child, with which it ends all others and itself;
+SIGKILL to its group; or the program `Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0
 """Seconds that a sandbox has to start its first child, and at exit to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One program to start."""
+
+    words: Sequence[str] | str
+    """Program and arguments; on Windows, the line of both."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the level sets, on top of those of the command."""
+    end: Sequence[str] = ()
+    """Program and arguments that end it."""
+    filter: bytes = b""
+    """System calls that bubblewrap is to refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One way to run commands with restricted access."""
+
+    level: Level
+    name: str
+    """The program or interface that it uses, for people."""
+    ending: Ending
+    promises: tuple[str, ...]
+    """Short sentences about what a command cannot do."""
+    not_promised: tuple[str, ...] = ()
+    """Short sentences about what it can still do."""
+    wrap: Callable[[Sequence[str], View], Launch]
+    """(words of a command, view) → the program to start instead."""
+    protection: Protection
+
+
+def find_program(name: str) -> str:
+    """Returns the path of a program of the system; empty if it has none."""
+    places = (f"{folder}/{name}" for folder in PROGRAM_FOLDERS)
+    return next(filter(os.path.isfile, places), "")
+
+
+def clean_environment() -> dict[str, str]:
+    """Returns the environment of a command or server, without keys and tokens."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+
+
+def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
+    """Returns the program to start for a command.
+
+    Another command may run in the same workdir and replace files that this one is to be shown with
+    links, which the mount would follow. So it starts only if it was shown the files and folders
+    that were seen there.
+    """
+    if os.name == "nt":
+        return method.wrap(words, view)
+    steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
+    if method.ending == "child":
+        shown = (path for path, seen in view.closed.items() if seen == path)
+        steps.append(_make_check(view.workdir, [*view.anchored, *shown]))
+    return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
+
+
+def _list_limits() -> list[str]:
+    """Returns lines of the shell; a lower limit of the machine stays."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = {**LIMITS, "d": max(LEAST_MEMORY, memory // 2) >> 10}
+    lines = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
+    # shells disagree about the name of the last one
+    return [*lines, f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
+
+
+def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
+    """Returns a line of the shell that ends it unless the workdir and paths are what they are."""
+    seen = []
+    for path in (workdir, *paths):
+        with hold_real_folder(path.parent) as folder:
+            found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+        seen.append(f"{found.st_dev}:{found.st_ino}")
+    asked = shlex.join([find_program("stat"), "-c", "%d:%i", "--", ".", *map(str, paths)])
+    expected = shlex.quote("\n".join(seen))
+    return f'[ "$({asked})" = {expected} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'
 
 
 class Process:
@@ -37,8 +149,6 @@ class Process:
         """Starts the program and returns at once.
 
         Args:
-            method: the way to start it.
-            view: what it sees.
             words: program and arguments.
             environment: all of its environment variables.
             files: numbers of the files for its input, output and errors; closed here.
@@ -51,9 +161,7 @@ class Process:
         """Protected files that were changed while it ran."""
         self.owner = os.getpid()
         """The process that started it; forks of it inherit the object, not the program."""
-        self._method, self._view = method, view
-        self._words, self._environment = words, environment
-        self._files = files
+        self._method, self._view, self._files = method, view, files
         self._end: Sequence[str] = ()
         self._seen: Look | None = None
         self._popen: subprocess.Popen[bytes] | None = None
@@ -61,7 +169,8 @@ class Process:
         self._is_killed = False
         self._over = threading.Event()
         _running.add(self)
-        threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
+        keep = partial(self._keep, words, environment)
+        threading.Thread(target=keep, name="axe-nb-command", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Returns true once the program and everything that it started have ended."""
@@ -82,14 +191,14 @@ class Process:
                     nowhere = subprocess.DEVNULL
                     self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
 
-    def _keep(self) -> None:
+    def _keep(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
             if self._method.protection == "none":
-                self._run()
+                self._run(words, environment)
             else:
                 with cover(self._view, self._method.protection) as self._view:
                     self._seen = look(self._view)
-                    self._run()
+                    self._run(words, environment)
                     self.notes = self.list_changes()
         except Exception as error:  # whatever a command may have made to make a look fail
             what = "start it" if self._popen is None else "compare protected files after it"
@@ -103,9 +212,7 @@ class Process:
     def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since this was last asked.
 
-        Raises:
-            OSError: a folder cannot be read.
-            ValueError: there are too many protected files.
+        Raises OSError and ValueError, as `look` does.
         """
         before = self._seen
         if before is None or not self._view.workdir.exists():
@@ -113,14 +220,13 @@ class Process:
         self._seen = look(self._view)
         return compare(before, self._seen, self._view.workdir)
 
-    def _run(self) -> None:
-        """Runs the program to its end."""
-        launch = prepare(self._method, self._view, self._words)
+    def _run(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        launch = prepare(self._method, self._view, words)
         with self._lock:
             if self._is_killed:
                 return
             self._end = launch.end
-            self._popen = spawn(launch, self._view, self._environment, self._files)
+            self._popen = spawn(launch, self._view, environment, self._files)
         self._close_files()  # else its end would not be noticed
         wait_exit(self._popen)
         with self._lock:
@@ -163,24 +269,17 @@ def spawn(
         words = [words[0], "--seccomp", str(passed[0]), *words[1:]]
     try:
         return subprocess.Popen(
-            words,
-            cwd=view.workdir,
-            env={**environment, **launch.environment},
-            stdin=files[0],
-            stdout=files[1],
-            stderr=files[2],
-            pass_fds=passed,
-            start_new_session=True,
-        )
+            words, cwd=view.workdir, env={**environment, **launch.environment}, stdin=files[0],
+            stdout=files[1], stderr=files[2], pass_fds=passed, start_new_session=True,
+        )  # fmt: skip
     finally:
         for number in passed:
             os.close(number)
 
 
 def close_file(number: int) -> None:
-    if number >= 0:
-        with contextlib.suppress(OSError):
-            os.close(number)
+    with contextlib.suppress(OSError):  # a number below zero stands for no file
+        os.close(number)
 
 
 def wait_exit(process: subprocess.Popen[bytes]) -> None:
@@ -200,8 +299,7 @@ def end_first(process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + PATIENCE
     while not (found := list_children(process.pid)) and process.poll() is None:
         if time.monotonic() > until:
-            found = [process.pid]
-            break
+            process.kill()
         time.sleep(0.001)
     for pid in found:
         kill(pid)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -50,13 +50,9 @@ def list_methods() -> Iterator[Method]:
                 "it sees other processes",
                 "a process that leaves its process group is not ended",
             ),
-            wrap=_wrap,
+            wrap=lambda words, view: Launch(words=[PROGRAM, "-p", make_profile(view), *words]),
             protection="rules",
         )
-
-
-def _wrap(words: Sequence[str], view: View) -> Launch:
-    return Launch(words=[PROGRAM, "-p", make_profile(view), *words])
 
 
 def make_profile(view: View) -> str:
@@ -77,10 +73,6 @@ def make_profile(view: View) -> str:
 
 
 def _rule(start: str, kind: str, paths: Iterable[Path]) -> str:
-    filters = [f"({kind} {_quote(str(path))})" for path in paths]
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"'})
+    filters = [f'({kind} "{str(path).translate(escapes)}")' for path in paths]
     return f"({start} {' '.join(filters)})" if filters else ""
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

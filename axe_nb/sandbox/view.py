@@ -1,23 +1,33 @@
 """The part of the machine that a command sees: its workdir, toolchains, and no other home files.
 
+Protected files of the workdir are covered before a command, and compared after it. A sandbox can
+mount something read-only only over what exists. So a protected name that does not exist is made
+before the command, as an empty placeholder, and removed with the last command that runs there. If
+the kernel is killed meanwhile, the next command removes it: it is known by its time. No link is
+followed: a command may have put one in the place of a folder above it. What no mount prevents is
+seen, not undone.
 Source: D-82; safety-facts §1 (protected paths, toolchains).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
-from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.links import follow_links
+from axe_nb.paths import FOLDER, PASSED, follow_links, hold_real_folder
+from axe_nb.text import quote
 
 FOLDERS = (".git", "axe", ".ipython", ".jupyter", ".vscode", ".idea", ".github", ".ssh")
 FILES = (".env", ".envrc", ".env.local")
@@ -32,14 +42,14 @@ HOME_FILES = (
 OF_PROGRAMS = (".cache",)
 """Folders of the home folder that programs must be able to write."""
 
+GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
+"""Names in `.git` to be kept from being made → a text without effect; None = an empty folder."""
+
 GIT_SETTINGS = (
-    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
-    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
+    *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
+    "branches",
 )  # fmt: skip
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
-
-GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Those to be kept from being made → a text without effect; None = an empty folder."""
 
 NOTHING = Path("/dev/null")
 """Seen in place of a file with keys."""
@@ -54,6 +64,37 @@ TOOLCHAINS = (
     "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
 )  # fmt: skip
 """Folders below home with programs and no keys: commands may read them."""
+
+
+TIME = 946_684_807
+"""Seconds since 1970 at which all placeholders were last changed: 1 January 2000, and 7 s."""
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+LONGEST, MOST_HELD = 2, 100
+"""Most bytes of a placeholder; folders that are kept open, fewer than a process may open."""
+
+PATIENCE = 2.0
+"""Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
+
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""The command could not make the name either."""
+
+MOST = 20_000
+"""Protected files that are compared; a command could make any number of them."""
+
+CONTENTS = ("objects", "logs")
+"""Folders of repositories that hold contents only, and any number of them."""
+
+MOST_TOLD = 10
+"""Changes that are listed."""
+
+Look: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Path → what changes with it."""
+
+Protection = Literal["mounts", "rules", "notes", "none"]
+"""The way to protect files in the workdir: by mounts, for which a name must exist; by rules about
+paths; by notes on changes, which nothing prevents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +126,8 @@ class View:
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
-    Raises:
-        ConfigError: the workdir contains the home folder, which could not be hidden, or was
-            replaced by a link.
-        OSError: the workdir does not exist.
+    Raises ConfigError if the workdir contains the home folder, which could not be hidden, or was
+    replaced by a link; OSError if it does not exist.
     """
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
@@ -104,37 +143,34 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
 
 
 def fill_view(view: View) -> View:
-    """Returns the view with the files of its workdir as they are now.
-
-    Raises:
-        ConfigError: a link has taken the place of the workdir or a folder above it.
-        OSError: the workdir does not exist.
-    """
+    """Returns the view with the files of its workdir as they are now."""
     workdir, home = view.workdir, view.home
     _check_place(workdir)
-    absent: dict[Path, str | None] = {workdir / name: None for name in list_names(workdir, home)}
-    settings: list[Path] = []
-    if repository := find_repository(workdir / ".git", workdir):
+    there = sorted(os.listdir(workdir))  # noqa: PTH208
+    # git and most programs ignore the empty folder that stands for a name that does not exist
+    absent: dict[Path, str | None] = dict.fromkeys(
+        workdir / name for name in _list_names(there, is_home=workdir == home)
+    )
+    named = [*absent, *view.sources]
+    if repository := _find_repository(workdir / ".git", workdir):
         absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
-        settings = [repository / name for name in GIT_SETTINGS]
-    named = [*absent, *settings, *view.sources]
+        named += (repository / name for name in GIT_SETTINGS)
     every = dict.fromkeys([*named, *_follow(named, workdir)])
     names = tuple(path for path in every if path != repository)
-    keys = {path: None if path.is_dir() else NOTHING for path in _find_keys(workdir, home, names)}
-    found = (path for path in find_real([*names, sys.prefix], workdir) if path != repository)
+    inner = [*there, *(KEY_PATHS if workdir == home else ())]
+    hidden = (p for p in [*names, *(workdir / name for name in inner)] if is_hidden(p, workdir))
+    keys = {  # axe's own folders are among them, wherever in the workdir they are
+        path: None if path.is_dir() else NOTHING
+        for path in _find_real([config_dir(), state_dir(), *hidden], workdir)
+    }
+    found = (path for path in _find_real([*names, sys.prefix], workdir) if path != repository)
     missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
     closed = {**{path: path for path in found if path not in keys}, **keys}
     above = {folder for path in (*closed, *missing) for folder in path.parents}
-    anchored = [
+    anchored = sorted(
         p for p in above if is_inside(p, workdir) and closed.keys().isdisjoint((p, *p.parents))
-    ]
-    return replace(
-        view,
-        names=names,
-        closed=closed,
-        missing=missing,
-        anchored=tuple(sorted(anchored)),
     )
+    return replace(view, names=names, closed=closed, missing=missing, anchored=tuple(anchored))
 
 
 def _check_place(workdir: Path) -> None:
@@ -142,29 +178,6 @@ def _check_place(workdir: Path) -> None:
         raise ConfigError(
             f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
         )
-
-
-def identify(path: Path) -> str:
-    """Returns the device and number of what is at a path, as `stat -c %d:%i` prints them.
-
-    Raises:
-        OSError: a link is in the place of a folder above it, or nothing is there.
-    """
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
-    return f"{found.st_dev}:{found.st_ino}"
-
-
-def _find_keys(workdir: Path, home: Path, names: Iterable[Path]) -> list[Path]:
-    """Returns what holds keys directly in the workdir, and below it if that is home.
-
-    Axe's own folders are among it, wherever in the workdir they are.
-    """
-    there = [*names, *(workdir / name for name in sorted(os.listdir(workdir)))]  # noqa: PTH208
-    if workdir == home:
-        there += (workdir / path for path in KEY_PATHS)
-    keys = [path for path in there if is_hidden(path, workdir)]
-    return find_real([config_dir(), state_dir(), *keys], workdir)
 
 
 def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
@@ -190,20 +203,21 @@ def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
             yield place
 
 
-def list_names(workdir: Path, home: Path) -> list[str]:
+def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
     """Returns the protected names, which need not exist; those with `.env` and any end, if they do.
 
-    Where one does not exist, an empty folder stands for it: git and most programs ignore it.
+    Args:
+        there: the names in the workdir.
+        is_home: true if it is the home folder.
     """
-    there = sorted(os.listdir(workdir))  # noqa: PTH208
     found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
-    if workdir == home:
+    if is_home:
         found += [*HOME_FOLDERS, *HOME_FILES]
         found += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
-    return list(dict.fromkeys(found))
+    return found
 
 
-def find_repository(path: Path, workdir: Path) -> Path | None:
+def _find_repository(path: Path, workdir: Path) -> Path | None:
     """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
     found = Path(os.path.realpath(path))
     if found.is_file():
@@ -218,8 +232,131 @@ def is_inside(path: Path, folder: Path) -> bool:
     return path != folder and path.is_relative_to(folder)
 
 
-def find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
+def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
     """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
     there = filter(os.path.lexists, paths)
     real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)
     return [path for path in real if is_inside(path, folder) and path.exists()]
+
+
+@contextmanager
+def cover(view: View, protection: Protection) -> Iterator[View]:
+    """Yields the view with the files of its workdir; for mounts, placeholders among them.
+
+    They stay until no other command of this or another process needs them.
+    """
+    if protection != "mounts":
+        view = fill_view(view)
+        yield replace(view, closed={}) if protection == "notes" else view
+        return
+    import fcntl
+
+    folder = os.open(view.workdir, FOLDER)
+    try:
+        _lock(folder, fcntl.LOCK_SH, PATIENCE)
+        view = fill_view(view)
+        made = {path: path for path, text in view.missing.items() if _make(path, text)}
+        view = replace(view, closed={**made, **view.closed})
+        with ExitStack() as held:  # a new folder in the place of one would else get its number
+            for path in [*view.anchored, *view.closed][:MOST_HELD]:
+                with suppress(OSError):
+                    held.callback(os.close, os.open(path, PASSED))
+            yield view
+    finally:
+        if _lock(folder, fcntl.LOCK_EX):
+            for path in view.names:
+                with suppress(OSError):
+                    _remove(path)
+        _lock(folder, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open, too
+        os.close(folder)
+
+
+def _make(path: Path, text: str | None) -> bool:
+    """Makes a placeholder; returns true if there is something now."""
+    try:
+        with hold_real_folder(path.parent) as folder:
+            if text is None:
+                os.mkdir(path.name, dir_fd=folder)
+            else:
+                file = os.open(path.name, NEW, 0o666, dir_fd=folder)
+                os.write(file, text.encode())
+                os.close(file)
+            os.utime(path.name, (TIME, TIME), dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return True  # another command needs it too
+    except OSError as error:
+        if error.errno in NOT_WRITABLE:
+            return False
+        raise
+    return True
+
+
+def _remove(path: Path) -> None:
+    with hold_real_folder(path.parent) as folder:
+        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
+            os.rmdir(path.name, dir_fd=folder)
+        elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
+            os.unlink(path.name, dir_fd=folder)
+
+
+def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
+    """Tries to lock or unlock a folder; true if it did. Without locks, placeholders stay."""
+    import fcntl
+
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(folder, operation | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+
+
+def look(view: View) -> Look:
+    """Returns the state of the protected files that a command could change.
+
+    Where existing ones are read-only to it, what is left are links, names that nothing could be
+    mounted on, and what the user replaces meanwhile, as `git config` and editors do: a mount goes
+    with the file that it is on.
+    """
+    there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
+    late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")
+    names = (*view.names, *late, *view.closed)
+    outermost = [str(path) for path in names if view.closed.keys().isdisjoint(path.parents)]
+    shallow = {*map(str, view.anchored), *(outermost if view.closed else ())}
+    left = [*outermost, *shallow]
+    found: dict[str, tuple[int, ...]] = {}
+    while left:
+        path = left.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            its = os.lstat(path)
+            if not stat.S_ISDIR(its.st_mode):  # its time of change cannot be set back
+                times = (its.st_mtime_ns, its.st_ctime_ns)
+                found[path] = (its.st_mode, its.st_ino, its.st_size, *times)
+                continue
+            found[path] = (its.st_mode, its.st_ino)
+            if not (path in shallow or os.path.basename(path) in CONTENTS):  # noqa: PTH119
+                left += (entry.path for entry in os.scandir(path))
+        if len(found) > MOST:
+            raise ValueError(f"there are more than {MOST} protected files in the workdir")
+    return found
+
+
+def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
+    """Returns a note on each protected file that was made, changed or removed meanwhile."""
+    done = {
+        path: "made" if path not in before else "changed" if path in after else "removed"
+        for path in sorted(dict(before.items() ^ after.items()))
+    }
+    notes = [
+        f"{quote(os.path.relpath(path, workdir))} is protected, and was {what}"
+        for path, what in done.items()
+        if done.get(os.path.dirname(path), "changed") == "changed"  # noqa: PTH120 - else with it
+    ]
+    left = len(notes) - MOST_TOLD
+    return (*notes[:MOST_TOLD], *([f"and {left} more changes"] if left > 0 else []))

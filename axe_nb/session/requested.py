@@ -9,10 +9,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, NoAgent
 from axe_nb.agents.agent_files import has_file
-from axe_nb.agents.no_agent import NoAgent
-from axe_nb.agents.variables import find_names, set_declared
+from axe_nb.agents.prompt import find_names, set_declared
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.limits import Limits

@@ -26,11 +26,9 @@ from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
 from axe_nb.engine.stepper import make_stepper
-from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.exchanges import ASKED_NOW
-from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
@@ -39,7 +37,7 @@ from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
-from axe_nb.run_history.policy import begin_recorder
+from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
 from axe_nb.session.overrides import Overrides, keep_for_tree
@@ -48,6 +46,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
+from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
 from axe_nb.traces import find_context, with_spans
@@ -357,8 +356,10 @@ class Session:
             snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
-        if below.stepper is None:
-            stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+        stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+        if below.stepper is None and stepper is not None:
+            from axe_nb.engine.stepping import check_can_step
+
             below = replace(below, stepper=stepper)
             check_can_step(below)
         agent, job = make_job(request, below)

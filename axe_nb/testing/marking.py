@@ -27,8 +27,8 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.launch import clean_environment
 from axe_nb.sandbox.launcher import REMOVE
+from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.testing.check import describe_failure
 from axe_nb.testing.files import Book, check_valid, find_notebooks, load, read_notebook

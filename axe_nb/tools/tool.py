@@ -14,11 +14,11 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.errors import AxeError, words
-from axe_nb.kept_files import KeptFiles
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.results import RunResult
+from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
 """`user`: a user's function without a declared effect; `ask` mode runs it without asking (D-19).

@@ -121,10 +121,10 @@ WRONG = [
     ("permissions", {"grep": True}, "permissions must be a table of strings"),
     ("permissions", {"grep": "yes"}, 'permissions.grep must be allow, ask or deny, not "yes"'),
     ("limits", {"max_requests": "1"}, "limits.max_requests must be a whole number"),
-    ("limits", TreeLimits(max_requests=-1), "limits.max_requests must be non-negative"),
-    ("limits", TreeLimits(max_total_tokens=-1), "limits.max_total_tokens must be non-negative"),
+    ("limits", {"max_requests": -1}, "limits.max_requests must be non-negative"),
+    ("limits", {"max_total_tokens": -1}, "limits.max_total_tokens must be non-negative"),
     ("retry", 3, "retry must be a dict or an axe_nb.Retry"),
-    ("retry", Retry(max_retries=-1), "retry.max_retries must be non-negative"),
+    ("retry", {"max_retries": -1}, "retry.max_retries must be non-negative"),
     (
         "sub_agents_config", [("max_depth", 2)],
         "sub_agents_config must be a dict or an axe_nb.SubAgentsConfig",

@@ -14,7 +14,6 @@ from axe_nb.agents.env_files import (
     EXPANDED,
     KEPT,
     KEY_ELSEWHERE,
-    MAX_NAMES,
     SET,
     UNKNOWN,
     load_env,
@@ -184,9 +183,7 @@ def test_a_file_that_cannot_be_one_is_refused() -> None:
         load_env(put(b"A=1\nB=\xff\xfe\n"))
     with pytest.raises(ConfigError, match=r"cannot read .*larger than"):
         load_env(put(b"A=" + b"x" * 10_000_000))
-    with pytest.raises(ConfigError, match=f"more than {MAX_NAMES} variables"):
-        load_env(put("".join(f"V{n}=1\n" for n in range(MAX_NAMES + 1))))
-    assert not {"A", "V0"} & os.environ.keys()
+    assert "A" not in os.environ
 
 
 @pytest.mark.req("D-60")

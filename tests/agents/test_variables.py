@@ -8,8 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
-from axe_nb.agents.prompt import brief
-from axe_nb.agents.variables import LONGEST_PROMPT
+from axe_nb.agents.prompt import LONGEST_PROMPT, brief
 from axe_nb.conversion.value_text import LONGEST_VALUE
 from axe_nb.interpolation import interpolate
 

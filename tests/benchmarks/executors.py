@@ -2,13 +2,14 @@
 
 The model is a function that answers at once, after one call of a tool; two workers each. Wall and
 CPU (of this process and its workers that have ended) per run, and the time that the workers take
-to start.
+to start. `… executors two` compares two processes with one, where a script computes.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -16,6 +17,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import axe_nb
+from tests.benchmarks.fan_out import row
 from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
 
@@ -33,6 +35,43 @@ def measure(executor: Any, concurrency: int) -> float:
     seconds = time.perf_counter() - began
     assert all(r.ok for r in found)
     return 1000 * seconds / RUNS
+
+
+def compute(request: axe_nb.Request) -> str:
+    """Takes about 20 ms of a processor."""
+    return str(sum(n * n for n in range(300_000)))
+
+
+def compare_workers(number: int = 400) -> None:
+    """Runs scripts that compute, in one process and in two."""
+    axe_nb.script("compute")(compute)
+    agent = axe_nb.Agent(name="one", model="script/compute")
+    took = []
+    for workers in (1, 2, 1, 2):
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            options = {"executor": pool, "concurrency": 4 * workers, "display": False}
+            list(axe_nb.map(agent, ["first"] * 2 * workers, **options))
+            began = time.perf_counter()
+            found = list(axe_nb.map(agent, [f"p{n}" for n in range(number)], **options))
+            took.append(time.perf_counter() - began)
+            assert all(r.ok for r in found)
+    one, two = took[0] + took[2], took[1] + took[3]
+    shown = f"{one / 2:.1f} s, {two / 2:.1f} s: {one / two:.2f} x"
+    row("one worker, two workers", shown, two / one, 0.625, 0.526, " of the time")
+
+
+def measure_driver(number: int = 2000) -> None:
+    """Tells the CPU that the driving process needs for each run, which bounds all workers."""
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        for concurrency in (2, 20, 200):
+            options = {"executor": pool, "concurrency": concurrency, "display": False}
+            list(axe_nb.map(AGENT, ["first"] * concurrency, **options))
+            cpu = time.process_time()
+            assert all(r.ok for r in axe_nb.map(AGENT, ["p"] * number, **options))
+            each = (time.process_time() - cpu) / number
+            print(
+                f"{concurrency // 2:4} prompts in a job: {1e6 * each:.0f} µs of the driver per run"
+            )
 
 
 def main() -> None:
@@ -58,4 +97,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["two"]:
+        register()
+        compare_workers()
+        measure_driver()
+    else:
+        main()

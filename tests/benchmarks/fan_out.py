@@ -80,7 +80,7 @@ def stopwatch() -> Callable[[], tuple[float, float]]:
 
 def stop(spent: Callable[[], tuple[float, float]]) -> tuple[float, float]:
     """(seconds, seconds of CPU) since a stopwatch began, the latter with what the history takes."""
-    from axe_nb.run_history.policy import history_path
+    from axe_nb.run_history.recorder import history_path
     from axe_nb.run_history.writer import find_writer
 
     seconds, _ = spent()

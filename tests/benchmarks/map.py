@@ -3,7 +3,7 @@
 The model is a server of OpenAI's protocol in a process of its own, which counts its answers. Prints
 the row of goals.md, the same with a resume file, and what happens when the map is killed at half
 and begun again. `python -m tests.benchmarks.map 2000` asks fewer, `… map slow` only measures 1 % of
-slow prompts.
+slow prompts, `… map scale` 100,000 prompts at 0 ms and a file with a million results.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05)
     row("1 % slow prompts, `for`", shown, took / ideal, 1.3, 1.1, " x")
 
 
-def apart(number: int, **options: Any) -> dict[str, Any]:
-    """`ask`, in a process of its own."""
-    words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
+def apart(number: int, command: str = "ask", **options: Any) -> dict[str, Any]:
+    """`ask` or `ask_script`, in a process of its own."""
+    words = [sys.executable, "-m", __spec__.name, command, str(number), json.dumps(options)]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -163,19 +163,60 @@ def kill_and_resume(number: int, path: Path) -> None:
     print(f"prompts by number of answers: {counts}")
 
 
+def ask_script(number: int, path: str) -> dict[str, float]:
+    """Seconds, and peak memory in megabytes, of prompts that a script answers at once."""
+    import axe_nb
+
+    axe_nb.script("echo")(lambda request: "done")
+    agent = axe_nb.Agent(name="one", model="script/echo")
+    began = time.perf_counter()
+    options: dict[str, Any] = {"keep": "nothing", "display": False, "resume": path}
+    results = iter(axe_nb.map(agent, make_prompts(number), **options))
+    assert next(results).text == "done"
+    first = time.perf_counter() - began
+    assert sum(result.text == "done" for result in results) == number - 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": time.perf_counter() - began, "first": first, "peak": peak}
+
+
+def scale(number: int = 100_000) -> None:
+    """Asks so many prompts at 0 ms, a tenth of them for comparison, and all of them once more."""
+    with tempfile.TemporaryDirectory() as folder:
+        few = apart(number // 10, command="script", path=f"{folder}/few")
+        path = Path(folder, "runs.jsonl")
+        many = apart(number, command="script", path=str(path))
+        ratio = many["seconds"] / few["seconds"] / 10
+        row(f"{number} at 0 ms", f"{many['seconds']:.1f} s", ratio, 1.2, 1.1, " x linear")
+        row("peak memory", f"{many['peak']:.0f} MB", many["peak"], 300, 150, " MB")
+        again = apart(number, command="script", path=str(path))
+        shown = f"{again['seconds']:.1f} s, {again['peak']:.0f} MB"
+        row("resumed once: first result", shown, again["first"], 10, 10, " s")
+        with path.open("r+") as file:
+            lines = file.readlines()[: number // 100]
+            file.truncate(0)
+            file.seek(0)
+            file.write(lines[0])
+            for n in range(1_000_000):
+                line = lines[1 + n % (len(lines) - 1)]
+                file.write(f'{{"key":"{n:032x}{line[line.index(chr(34) + ",") :]}')
+        took = apart(1, command="script", path=str(path))
+        shown = f"{path.stat().st_size >> 20} MB, peak {took['peak']:.0f} MB"
+        row("a million results: first result", shown, took["first"], 10, 10, " s")
+
+
 def main(number: int) -> None:
     os.environ |= {"AXE_NB_HISTORY": "0"}
     with model(SECONDS):
         took = apart(number, concurrency=CONCURRENCY)
         shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
-        row(f"map of {number}", shown, took["seconds"], 20, 12, " s")
-        row("peak memory", f"{took['peak']:.0f} MB", took["peak"], 250, 120, " MB")
+        row(f"map of {number}", shown, took["seconds"], 16, 11, " s")
+        row("peak memory", f"{took['peak']:.0f} MB", took["peak"], 200, 100, " MB")
         took = apart(number, concurrency=CONCURRENCY, keep="summaries")
-        row("peak memory, summaries", f"{took['peak']:.0f} MB", took["peak"], 250, 120, " MB")
+        row("peak memory, summaries", f"{took['peak']:.0f} MB", took["peak"], 200, 100, " MB")
         with tempfile.TemporaryDirectory() as folder:
             took = apart(number, concurrency=CONCURRENCY, resume=f"{folder}/runs.jsonl")
             shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
-            row("with a resume file", shown, took["seconds"], 20, 12, " s")
+            row("with a resume file", shown, took["seconds"], 16, 11, " s")
     with model(0.05):
         compare_orders()
     for most, what in ((number // 2 + 1, "held back"), (sys.maxsize, "going on")):
@@ -190,6 +231,11 @@ if __name__ == "__main__":
             asyncio.run(serve(float(seconds), int(most)))
         case ["ask", number, options]:
             print(json.dumps(ask(int(number), **json.loads(options))))
+        case ["script", number, options]:
+            print(json.dumps(ask_script(int(number), **json.loads(options))))
+        case ["scale"]:
+            os.environ["AXE_NB_HISTORY"] = "0"
+            scale()
         case ["slow"]:
             with model(0.05):
                 compare_orders()

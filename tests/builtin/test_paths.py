@@ -15,8 +15,8 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.paths import hold_place, open_file, words
-from axe_nb.descriptors import BY_DESCRIPTOR, hold_real_folder
+from axe_nb.builtin.paths import hold_place, open_file
+from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run
 
@@ -241,10 +241,3 @@ def test_a_file_exchanged_between_look_and_use_is_noticed(work: Path) -> None:
         (work / "inside.txt").symlink_to(work.parent / "outside" / "secret.txt")
         with pytest.raises(ToolError, match="Not a regular file"):
             open_file(spot)
-
-
-def test_words_are_names_below_the_workdir() -> None:
-    assert words("a/./b//../c", Path("/w")) == ("a", "c")
-    assert words("/w/a", Path("/w")) == ("a",)
-    assert words("/w", Path("/w")) == ()
-    assert words("/etc", Path("/")) == ("etc",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.builtin.program import program_of
+from axe_nb.builtin.shell import program_of
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin import table as builtin
 from axe_nb.builtin.search import Search, may_match, search_file
 from axe_nb.errors import ConfigError
-from axe_nb.globs import matches, parse_glob
 from axe_nb.patterns import compile_pattern
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import FileLog, Tool, ToolError

@@ -238,21 +238,6 @@ def test_redirects_come_to_an_end(site: Site) -> None:
 
 
 @pytest.mark.req("X-31", "X-38")
-@pytest.mark.parametrize(
-    ("status", "told"),
-    [
-        (404, "HTTP 404 Not Found for {url}/x. Check the address, or try another page"),
-        (403, "HTTP 403 Forbidden for {url}/x. Access is forbidden: try another page"),
-        (500, "HTTP 500 Internal Server Error for {url}/x. Try again later, or try another page"),
-        (429, "HTTP 429 Too Many Requests for {url}/x. Too many requests: wait,"),
-    ],
-)
-def test_a_failure_of_the_server_is_an_error(site: Site, status: int, told: str) -> None:
-    site.pages["/x"] = (status, {"Content-Type": "text/html"}, b"<p>sorry")
-    assert site.failure("/x").startswith(told.replace("{url}", site.url))
-
-
-@pytest.mark.req("X-31", "X-38")
 def test_a_server_that_is_not_there_or_talks_nonsense_is_an_error(site: Site) -> None:
     def nonsense(handler: BaseHTTPRequestHandler) -> None:
         handler.connection.shutdown(2)
@@ -305,12 +290,37 @@ def test_a_page_too_large_is_refused_before_or_while_it_is_read(site: Site) -> N
     assert "(truncated: the first 65536 of " in site.fetch("/limit")
 
 
-@pytest.mark.req("X-31")
-def test_a_small_answer_that_unpacks_to_much_is_refused(site: Site) -> None:
-    bomb = gzip.compress(b"x" * 50_000_000)
-    assert len(bomb) < 100_000
-    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb)
-    assert "is too large" in site.failure("/")
+PACKED = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+NO_TEXT = "and only text can be fetched. Try another page"
+BAD = {
+    "not found": (404, {}, b"", "HTTP 404 Not Found for {url}. Check the address, or try another "),
+    "forbidden": (403, {}, b"", "HTTP 403 Forbidden for {url}. Access is forbidden: try another"),
+    "broken": (500, {}, b"", "HTTP 500 Internal Server Error for {url}. Try again later, or try"),
+    "busy": (429, {}, b"", "HTTP 429 Too Many Requests for {url}. Too many requests: wait,"),
+    "a bomb": (200, PACKED, gzip.compress(b"x" * 50_000_000), "{url} is too large"),
+    "cut": (200, PACKED, gzip.compress(b"hello")[:-4], "{url} has damaged compressed data"),
+    "not packed": (200, PACKED, b"hello", "{url} has damaged compressed data"),
+    "brotli": (
+        200,
+        {**PACKED, "Content-Encoding": "br"},
+        b"x",
+        "{url} is compressed as br, which ",
+    ),
+    "binary": (200, {"Content-Type": "text/plain"}, b"\x7fELF\0\0\0", "{url} is not text"),
+    **{
+        kind: (200, {"Content-Type": kind}, b"text, they say", f"{{url}} is {kind}, {NO_TEXT}")
+        for kind in ("image/png", "application/octet-stream", "application/pdf", "video/x")
+    },
+}
+"""Status, headers and body of a page → the error that it becomes."""
+
+
+@pytest.mark.req("X-31", "X-38")
+@pytest.mark.parametrize("case", BAD)
+def test_a_page_that_cannot_be_read_is_an_error(site: Site, case: str) -> None:
+    status, headers, body, told = BAD[case]
+    site.pages["/x"] = (status, headers, body)
+    assert site.failure("/x").startswith(told.replace("{url}", f"{site.url}/x"))
 
 
 def test_packed_pages_are_unpacked(site: Site) -> None:
@@ -322,16 +332,6 @@ def test_packed_pages_are_unpacked(site: Site) -> None:
     ):  # fmt: skip
         site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": packing}, body)
         assert site.fetch("/").endswith("hello")
-
-
-def test_packed_pages_that_cannot_be_unpacked_are_errors(site: Site) -> None:
-    packed = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
-    site.pages["/"] = (200, packed, gzip.compress(b"hello")[:-4])
-    assert "has damaged compressed data" in site.failure("/"), "it was cut"
-    site.pages["/"] = (200, packed, b"hello")
-    assert "has damaged compressed data" in site.failure("/")
-    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "br"}, b"hello")
-    assert "is compressed as br, which is not supported" in site.failure("/")
 
 
 @pytest.mark.req("X-31", "X-38")
@@ -347,21 +347,6 @@ def test_too_many_fetches_in_a_minute_are_refused(site: Site) -> None:
     now[0] += 60
     run(tool, HERE, url=site.url)
     assert len(site.asked) == 3
-
-
-@pytest.mark.parametrize(
-    "kind", ["image/png", "application/octet-stream", "application/pdf", "video/x"]
-)
-def test_what_is_no_text_is_refused(site: Site, kind: str) -> None:
-    site.pages["/"] = (200, {"Content-Type": kind}, b"text, they say")
-    assert site.failure("/") == (
-        f"{site.url}/ is {kind}, and only text can be fetched. Try another page"
-    )
-
-
-def test_bytes_that_only_call_themselves_text_are_refused(site: Site) -> None:
-    site.pages["/"] = (200, {"Content-Type": "text/plain"}, b"\x7fELF\0\0\0")
-    assert "is not text" in site.failure("/")
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_a_value_with_spaces_is_a_value_where_there_is_no_prompt_to_take() -> No
         (["--break", "turn,", "agent:x"], 'takes names without spaces, as in a,b, not "turn,"'),
         (["-p", "--json"], "write a value that begins with a dash as --prompt=…"),
         (["-p", "--model=p/m"], "write a value that begins with a dash as --prompt=…"),
-        (["-p", "--jsn", "hello"], "the prompt is given twice"),
+        (["-p", "--jsn", "hello"], "write a value that begins with a dash as --prompt=…"),
         (["--hello"], "unrecognized arguments: --hello"),
     ],
 )
@@ -302,5 +302,8 @@ def test_a_mistake_beside_a_prompt_is_never_a_request(
 def test_a_prompt_may_begin_with_a_dash(prompt: str, face: Any) -> None:
     assert parse_run(["sum", f"--prompt={prompt}"], face).prompt == prompt
     assert parse_run(["sum", "--", prompt], face).prompt == prompt
-    if prompt != "--dry-run":  # which is an option
+    if prompt in ("- a\n- b", "-5"):
         assert parse_run(["sum", "-p", prompt, "--json"], face).prompt == prompt
+    else:
+        with pytest.raises(ConfigError, match="a value that begins with a dash as --prompt=…"):
+            parse_run(["sum", "-p", prompt, "--json"], face)

@@ -296,14 +296,34 @@ def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
     assert cli.main(["doctor"]) == 0
 
 
-@pytest.mark.req("D-51")
-def test_caps_are_told_and_those_that_an_agent_lifts() -> None:
+@pytest.mark.req("D-50", "D-51", "D-56")
+def test_what_an_agent_lifts_reaches_and_asks_is_noted() -> None:
+    asking = SubAgentsConfig(ask="person")
     lifted = TreeLimits(max_requests=0, max_in_flight=0)
-    findings = found({"wild": Agent("wild", "script/x", limits=lifted)})
+    findings = found(
+        {
+            "wild": Agent("wild", "script/x", limits=lifted, allowed_hosts=("*",)),
+            "lead": Agent("lead", "script/x", sub_agents=("shut",), sub_agents_config=asking),
+            "shut": Agent(
+                "shut", "script/x", allowed_hosts=("*.python.org",), sub_agents_config=asking
+            ),
+        }
+    )
     [(state, message, _)] = of("caps", findings)
     assert (state, message[:38]) == ("right", "by default 1000 requests per tree, 256")
-    noted = [message for state, message, _ in of("agent wild", findings) if "limit" in message]
-    assert noted == ["limits.max_requests = 0, limits.max_in_flight = 0: no limit"]
+    told = {
+        "wild": [
+            "limits.max_requests = 0, limits.max_in_flight = 0: no limit",
+            'allowed_hosts = ["*"]: fetch and commands can reach every host without asking',
+        ],
+        "lead": [
+            'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'
+        ],
+        "shut": [],
+    }
+    for name, wanted in told.items():
+        notes = [message for _, message, _ in of(f"agent {name}", findings)]
+        assert [note for note in notes if ":" in note and "script" not in note] == wanted
 
 
 def test_the_table_of_prices_and_own_prices_are_told(project: Path) -> None:
@@ -321,31 +341,6 @@ def test_the_protected_files_of_the_folder_are_named(project: Path) -> None:
     [(state, message, _)] = of("files", found())
     assert state == "right"
     assert message.endswith("only after you approve each path; here: axe, conftest.py")
-
-
-@pytest.mark.req("D-50")
-def test_an_agent_that_reaches_every_host_is_noted() -> None:
-    agents = {"open": Agent("open", "script/x", allowed_hosts=("*",))}
-    agents["shut"] = Agent("shut", "script/x", allowed_hosts=("*.python.org",))
-    findings = found(agents)
-    [noted] = [message for _, message, _ in of("agent open", findings) if "hosts" in message]
-    assert noted == 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
-    assert not [message for _, message, _ in of("agent shut", findings) if "hosts" in message]
-
-
-@pytest.mark.req("D-56")
-def test_an_agent_whose_sub_agents_ask_the_person_is_noted() -> None:
-    asking = SubAgentsConfig(ask="person")
-    agents = {
-        "lead": Agent("lead", "script/x", sub_agents=("one",), sub_agents_config=asking),
-        "one": Agent("one", "script/x", sub_agents_config=asking),
-    }
-    findings = found(agents)
-    [noted] = [message for _, message, _ in of("agent lead", findings) if "ask" in message]
-    assert noted == (
-        'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'
-    )
-    assert not [message for _, message, _ in of("agent one", findings) if "ask" in message]
 
 
 def test_the_history_has_a_row_that_says_why_it_is_off(

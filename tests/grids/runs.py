@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.jobs import list_jobs, write_task
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.variants import make_variants
 
@@ -28,16 +28,13 @@ def make_grid(
         axe_nb.define(Agent(name=name, model=f"script/{name}", system_prompt="Answer."))
     rows = read_inputs(inputs)
     grid = Grid(rows, make_variants(list(answers), None, None, "Do {{ input }}"), repeats)
-    for job in list_jobs(grid):
-        variant = grid.choices[job.variant]
-        result = axe_nb.run(variant.agent, write_task(grid, job).text, display=False)
+    for repeat, row, column in product(range(repeats), range(len(rows)), range(len(answers))):
+        variant = grid.choices[column]
+        result = axe_nb.run(variant.agent, f"Do {rows[row]['input']}", display=False)
         passed = right in result.text
-        label = grid.inputs[job.input]
-        grid.add(
-            job.input, job.variant,
-            GridRun(
-                input=label, variant=variant.label, repeat=job.repeat, result=result,
-                passed=passed, score=float(passed),
-            ),
+        run = GridRun(
+            input=grid.inputs[row], variant=variant.label, repeat=repeat + 1, result=result,
+            passed=passed, score=float(passed),
         )  # fmt: skip
+        grid.add(row, column, run)
     return grid

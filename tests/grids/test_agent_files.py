@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -52,19 +51,11 @@ def agents(project: Path) -> Path:
     return project
 
 
-POOLS: dict[str, Callable[[], Executor] | None] = {
-    "here": None,
-    "threads": lambda: ThreadPoolExecutor(2),
-    "processes": lambda: ProcessPoolExecutor(1, mp_context=get_context("spawn")),
-}
-
-
-@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
-def test_a_grid_over_two_agents_runs(agents: Path, pool: Callable[[], Executor] | None) -> None:
-    executor = pool and pool()
-    grid = axe_nb.grid(["a", "b"], "hello", repeats=2, executor=executor, display=False)
-    if executor is not None:
-        executor.shutdown()
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_grid_over_two_agents_runs(agents: Path, is_apart: bool) -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        executor = pool if is_apart else None
+        grid = axe_nb.grid(["a", "b"], "hello", repeats=2, executor=executor, display=False)
     runs = [run.result for variant in (0, 1) for run in grid[0, variant]]
     assert [run.agent for run in runs] == ["a", "a", "b", "b"]
     assert [run.text for run in runs] == ["done"] * 4

@@ -12,7 +12,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage
 from axe_nb.agents.config import config_path
-from axe_nb.grids.face import make_runner
 from axe_nb.grids.run import GridRunner
 
 pytestmark = pytest.mark.req("E-7")
@@ -54,12 +53,9 @@ class Seen:
 
 
 def make(*names: str, **options: Any) -> GridRunner:
-    given: dict[str, Any] = dict.fromkeys(
-        ("models", "params", "expect", "score", "judge", "executor", "budget", "resume")
-    )
     agents = [Agent(name=name, model=f"script/{name}") for name in names]
-    given |= {"inputs": ["a" * 400, "b" * 400], "repeats": 2, "concurrency": 1, "options": {}}
-    runner = make_runner(options.pop("agents", agents), "{{ input }}", **{**given, **options})
+    given = {"inputs": ["a" * 400, "b" * 400], "repeats": 2, "concurrency": 1}
+    runner = GridRunner(options.pop("agents", agents), "{{ input }}", **{**given, **options})
     runner.check()
     return runner
 

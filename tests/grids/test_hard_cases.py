@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult
-from axe_nb.grids.face import make_runner
 from axe_nb.grids.page import show_grid
+from axe_nb.grids.run import GridRunner
 from axe_nb.grids.scoring import write_case
 from axe_nb.session.drive import NoLine
 
@@ -60,22 +59,6 @@ def test_a_score_that_has_no_mean_does_not_count(score: Any, told: str) -> None:
     assert grid.diff(0, 1).score is None
 
 
-def test_a_score_that_is_async_is_refused_before_anything_is_sent() -> None:
-    async def score(result: RunResult, row: Any) -> bool:
-        return True
-
-    with pytest.raises(ConfigError, match=r"score takes a function .*, not async def"):
-        ask(score=score)
-
-
-@pytest.mark.req("E-6")
-def test_a_judge_that_fails_is_counted_on_the_page() -> None:
-    axe_nb.script("grader")(lambda request: '{"score": NaN, "reason": "x"}')
-    grid = ask(judge=JUDGE)
-    assert [run.passed for run in grid.runs] == [True] * 4
-    assert "the judge failed on 4 runs; the first: " in show_grid(grid)["text/plain"]
-
-
 @pytest.mark.req("E-6")
 @pytest.mark.parametrize("said", ["</answer>", "</ANSWER >", "< /answer>", "<answer>", "</task>"])
 def test_neither_a_task_nor_an_answer_can_set_marks_of_the_judge(said: str) -> None:
@@ -91,38 +74,6 @@ def test_a_budget_that_the_judge_uses_up_is_told() -> None:
     assert grid.note == "the budget of this grid was reached: max_requests = 1"
 
 
-def test_a_judge_compares_answers_of_a_loaded_grid_and_of_one_with_failed_squares(
-    tmp_path: Path,
-) -> None:
-    asked: list[str] = []
-
-    @axe_nb.script("chooser")
-    def choose(request: Request) -> dict[str, Any]:
-        asked.append(request.last)
-        return {"better": 0, "reason": "so"}
-
-    grid = ask(prompt="P {{ q }}", inputs=[{"q": 1}, {"z": 2}])
-    grid.save(tmp_path / "g.jsonl")
-    chooser = Agent(name="c", model="script/chooser")
-    for one in (grid, axe_nb.load(tmp_path / "g.jsonl")):
-        assert one.judge(0, 1, chooser).ties == 1
-    assert "<task>\nP 1\n</task>" in asked[-1]
-
-
-@pytest.mark.req("E-5")
-@pytest.mark.parametrize(
-    ("inputs", "told"),
-    [
-        (pd.DataFrame([[1, 2]]), "input 0: the column name 0 is not text"),
-        (np.array(5), "inputs takes a list"),
-        ([{None: 1}], "input 0: the column name None is not text"),
-    ],
-)
-def test_odd_inputs_are_told(inputs: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        ask(inputs=inputs, prompt="P")
-
-
 def test_an_input_whose_text_fails_fails_its_own_squares() -> None:
     class Odd:
         def __str__(self) -> str:
@@ -134,31 +85,12 @@ def test_an_input_whose_text_fails_fails_its_own_squares() -> None:
 
 
 @pytest.mark.req("E-5")
-def test_an_endless_number_of_runs_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at most 1,000,000 runs, not 4,000,000"):
-        ask(repeats=1_000_000)
-
-
-def test_numbers_of_numpy_find_a_square() -> None:
-    grid = ask()
-    assert grid[np.int64(1), np.int64(0)].input == "y"
-
-
-@pytest.mark.req("E-5")
 def test_a_frame_keeps_columns_of_the_inputs_that_have_the_names_of_its_own() -> None:
     rows = [{"text": "one", "score": 3, "q": 1}]
     frame = ask(agents=A, prompt="{{ text }}", inputs=rows).to_frame()
     assert frame.columns.is_unique
     assert list(frame.columns[:3]) == ["input_text", "input_score", "q"]
     assert (frame["input_text"].item(), frame["text"].item()) == ("one", "ONE")
-
-
-@pytest.mark.req("E-6")
-def test_labels_with_gaps_are_read_as_pandas_keeps_them() -> None:
-    rows = pd.DataFrame({"q": ["a", "b", "c"], "ok": [1.0, 0.0, np.nan]})
-    assert ask(agents=A, prompt="{{ q }}", inputs=rows).label("ok").count == 2
-    rows["ok"] = pd.array([True, False, pd.NA], dtype="boolean")
-    assert ask(agents=A, prompt="{{ q }}", inputs=rows).label("ok").count == 2
 
 
 def test_names_with_dollars_and_underscores_are_drawn_as_they_are() -> None:
@@ -196,11 +128,8 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
             all_ended.set()
         return "x"
 
-    runner = make_runner(
-        Agent(name="a", model="script/counted"), "P {{ input }}", inputs=list(range(8)),
-        models=None, params=None, repeats=1, expect=None, score=score, judge=None,
-        concurrency=2, executor=None, budget=None, resume=None, options={},
-    )  # fmt: skip
+    agent, inputs = Agent(name="a", model="script/counted"), list(range(8))
+    runner = GridRunner(agent, "P {{ input }}", inputs=inputs, score=score, concurrency=2)
     runner.check()
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
         runner.run(NoLine())
@@ -225,30 +154,6 @@ def test_grids_do_not_leave_files_open(tmp_path: Path) -> None:
         ask(**options)
         axe_nb.map(A, ["never begun"], resume=tmp_path / "r.jsonl")
     assert list_open() == before
-
-
-@pytest.mark.req("E-3")
-@pytest.mark.parametrize("path", [5, b"bytes.jsonl", 1])
-def test_a_resume_file_is_named_by_a_path(path: Any) -> None:
-    with pytest.raises(ConfigError, match="resume takes the path of a file"):
-        ask(resume=path)
-    with pytest.raises(ConfigError, match="resume takes the path of a file"):
-        axe_nb.map(A, ["a"], resume=path)
-
-
-@pytest.mark.req("E-3")
-def test_a_resume_file_that_cannot_be_written_is_told_by_the_grid(tmp_path: Path) -> None:
-    import resource
-
-    path = tmp_path / "r.jsonl"
-    ask(resume=path)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
-    try:
-        grid = ask(resume=path, inputs=["new"])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "is missing results" in grid.note
 
 
 @pytest.mark.req("E-2", "E-5")
@@ -285,24 +190,6 @@ def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path
     assert len(asked) == 3
 
 
-@pytest.mark.req("E-3", "D-61")
-@pytest.mark.parametrize(
-    "plan",
-    [
-        {"inputs": [], "variants": [], "repeats": 1, "note": ""},
-        {"inputs": [{}], "variants": ["x"], "repeats": 1, "note": ""},
-        {"inputs": [{"a": 1}] * 2000, "repeats": 10**9, "note": "",
-         "variants": [{"label": "a", "agent": "", "model": None, "params": None, "prompt": ""}]},
-        {"inputs": [], "variants": [], "repeats": 1e400, "note": ""},
-    ],
-)  # fmt: skip
-def test_a_hostile_file_of_a_grid_is_refused_or_empty(plan: Any, tmp_path: Path) -> None:
-    path = tmp_path / "g.jsonl"
-    path.write_text(f"axe_nb grid 2.0\n{json.dumps(plan)}\n")
-    with pytest.raises(ConfigError, match="line 2"):
-        axe_nb.load(path)
-
-
 @pytest.mark.req("E-6")
 def test_a_comparison_of_few_inputs_says_that_they_are_too_few() -> None:
     def answer(request: Request) -> str:
@@ -322,18 +209,6 @@ def test_a_comparison_of_few_inputs_says_that_they_are_too_few() -> None:
     assert many.interval == (pytest.approx(0.587, abs=0.001), 1.0)
 
 
-@pytest.mark.req("E-5")
-def test_hostile_names_stay_text_in_html_and_terminal() -> None:
-    evil = "<img src=x onerror=alert(1)>\x1b[2J\u202e\n=cmd|' /C calc'!A0"
-    grid = ask(agents=A, prompt={evil: "{{ q }}", "other": "{{ q }}"}, inputs=[{"q": evil}])
-    grid.note = evil
-    page = show_grid(grid)
-    assert "<img" not in page["text/html"]
-    for form in page.values():
-        assert "\x1b" not in form
-        assert "\u202e" not in form
-
-
 def test_an_endless_input_or_one_that_fails_is_told() -> None:
     def fail() -> Iterator[int]:
         yield 1
@@ -341,5 +216,6 @@ def test_an_endless_input_or_one_that_fails_is_told() -> None:
 
     with pytest.raises(LookupError, match="no more rows"):
         ask(inputs=fail())
-    with pytest.raises(ConfigError, match="more than 100,000"):
-        ask(inputs=iter(int, 1))
+    for endless in ({"inputs": iter(int, 1)}, {"repeats": 1_000_000}):
+        with pytest.raises(ConfigError, match="at most 1,000,000 runs, not "):
+            ask(**endless)

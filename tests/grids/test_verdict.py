@@ -38,80 +38,69 @@ def fill(result: RunResult, **scores: Sequence[float | None]) -> Grid:
     return grid
 
 
-def test_a_clear_difference_of_two_is_named_with_its_chance(result: RunResult) -> None:
-    grid = fill(result, short=[0] * 8 + [1, 1], long=[1] * 10)
-    assert write_verdicts(grid) == [
-        "long is better than short: better on 8 of 10 inputs, worse on 0 (p = 0.0078)"
-    ]
-
-
-def test_a_difference_that_chance_can_make_is_not_called_better(result: RunResult) -> None:
-    grid = fill(result, short=[0] * 5 + [1] * 5, long=[1] * 8 + [0] * 2)
-    assert write_verdicts(grid) == [
-        "not sure that long is better than short: better on 5 of 10 inputs, worse on 2 (p = 0.45)"
-    ]
-
-
-def test_too_few_inputs_are_named_with_the_number_that_is_needed(result: RunResult) -> None:
-    assert write_verdicts(fill(result, short=[0, 0, 1, 1], long=[1] * 4)) == [
-        "not sure that long is better than short: better on 2 of 4 inputs, worse on 0 (p = 0.5); "
-        "4 inputs are too few, at least 6 are needed"
-    ]
-    # two inputs, each of them worse on one: neither is ahead
-    assert write_verdicts(fill(result, short=[0, 1], long=[1, 0]))[0].startswith(
-        "not sure which is better, short or long: long is better on 1 of 2 inputs, worse on 1"
-    )
-
-
-def test_what_did_the_same_is_no_difference(result: RunResult) -> None:
-    assert write_verdicts(fill(result, short=[1, 0], long=[1, 0])) == [
-        "no difference: all variants passed equally often on each of 2 inputs"
-    ]
-
-
-def test_the_best_of_several_is_held_against_all_comparisons(result: RunResult) -> None:
-    """With three variants there are three pairs: a chance of 0.03 is not rare among them."""
-    grid = fill(result, low=[0] * 12, mid=[0] * 6 + [1] * 6, best=[1] * 12)
-    assert write_verdicts(grid) == [
-        "best is better than low; not sure that it is better than mid "
-        "(p ≤ 0.05, corrected for 3 comparisons)"
-    ]
-    grid = fill(result, low=[0] * 12, mid=[0] * 12, best=[1] * 12)
-    assert write_verdicts(grid) == [
-        "best is better than each of the other 2 (p ≤ 0.05, corrected for 3 comparisons)"
-    ]
-    grid = fill(result, low=[0, 1, 1], mid=[1, 1, 0], best=[1] * 3)
-    assert write_verdicts(grid) == [
+LONG, NOT_SURE = "long is better than short: better on", "not sure that long is better than short:"
+OF_THREE = "(p ≤ 0.05, corrected for 3 comparisons)"
+FEW = "4 inputs are too few, at least 6 are needed"
+SAID: dict[str, tuple[dict[str, Sequence[float | None]], str]] = {
+    "a clear difference": (
+        {"short": [0] * 8 + [1, 1], "long": [1] * 10},
+        f"{LONG} 8 of 10 inputs, worse on 0 (p = 0.0078)"),
+    "a difference that chance can make": (
+        {"short": [0] * 5 + [1] * 5, "long": [1] * 8 + [0] * 2},
+        f"{NOT_SURE} better on 5 of 10 inputs, worse on 2 (p = 0.45)"),
+    "too few inputs": (
+        {"short": [0, 0, 1, 1], "long": [1] * 4},
+        f"{NOT_SURE} better on 2 of 4 inputs, worse on 0 (p = 0.5); {FEW}"),
+    "neither is ahead": (
+        {"short": [0, 0, 1, 1], "long": [1, 1, 0, 0]},
+        "not sure which is better, short or long: long is better on 2 of 4 inputs, worse on 2 "
+        f"(p = 1); {FEW}"),
+    "the same": (
+        {"short": [1, 0], "long": [1, 0]},
+        "no difference: all variants passed equally often on each of 2 inputs"),
+    # with three variants there are three pairs: a chance of 0.03 is not rare among them
+    "the best of three, one of them close": (
+        {"low": [0] * 12, "mid": [0] * 6 + [1] * 6, "best": [1] * 12},
+        f"best is better than low; not sure that it is better than mid {OF_THREE}"),
+    "the best of three": (
+        {"low": [0] * 12, "mid": [0] * 12, "best": [1] * 12},
+        f"best is better than each of the other 2 {OF_THREE}"),
+    "too few inputs for three": (
+        {"low": [0, 1, 1], "mid": [1, 1, 0], "best": [1] * 3},
         "not sure which is best: best did best, but that may be chance; "
-        "3 inputs are too few, at least 7 are needed"
-    ]
+        "3 inputs are too few, at least 7 are needed"),
+    "several did best": (
+        {"low": [0] * 12, "one": [1] * 12, "other": [1] * 12},
+        f"one, other are better than low {OF_THREE}"),
+    "graded scores": (
+        {"short": [0.2] * 6, "long": [0.7] * 6},
+        f"score: {LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "graded scores, and one that did not pass": (
+        {"short": [0] + [0.2] * 5, "long": [0.7] * 6},
+        f"passed: {NOT_SURE} better on 1 of 6 inputs, worse on 0 (p = 1)\n"
+        f"score: {LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "inputs that not all have runs of": (
+        {"short": [0] * 6 + [1] * 4, "long": [1] * 6},
+        f"{LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "no input that all have runs of": ({"short": [None, 1], "long": [1]}, ""),
+    "no rival": ({"only": [1, 0]}, ""),
+    # one large gain lifts the mean; nine small losses are nine losses
+    "the better one is never worse on more inputs": (
+        {"a": [0.9] + [0.5] * 9, "b": [0.1] + [0.51] * 9},
+        "score: not sure which is better, a or b: b is better on 9 of 10 inputs, worse on 1 "
+        "(p = 0.021), but its mean is lower"),
+    "nor of three": (
+        {"a": [0.9] + [0.5] * 12, "b": [0.1] + [0.51] * 12, "c": [0.05] * 13},
+        f"score: a is better than c; not sure that it is better than b {OF_THREE}"),
+}  # fmt: skip
 
 
-def test_several_that_did_best_are_named_together(result: RunResult) -> None:
-    grid = fill(result, low=[0] * 12, one=[1] * 12, other=[1] * 12)
-    assert write_verdicts(grid) == [
-        "one, other are better than low (p ≤ 0.05, corrected for 3 comparisons)"
-    ]
-
-
-def test_graded_scores_have_a_sentence_of_their_own(result: RunResult) -> None:
-    grid = fill(result, short=[0.2] * 6, long=[0.7] * 6)
-    said = "long is better than short: better on 6 of 6 inputs, worse on 0 (p = 0.031)"
-    assert write_verdicts(grid) == [f"score: {said}"]
-    grid = fill(result, short=[0] + [0.2] * 5, long=[0.7] * 6)
-    passed, scored = write_verdicts(grid)
-    assert passed.startswith("passed: not sure that long is better than short")
-    assert scored == f"score: {said}"
-
-
-def test_only_inputs_that_all_variants_have_runs_of_count(result: RunResult) -> None:
-    grid = fill(result, short=[0] * 6 + [1] * 4, long=[1] * 6)
-    assert "better on 6 of 6 inputs" in write_verdicts(grid)[0]
-    assert write_verdicts(fill(result, short=[None, 1], long=[1])) == []
-
-
-def test_one_variant_has_no_rival(result: RunResult) -> None:
-    assert write_verdicts(fill(result, only=[1, 0])) == []
+@pytest.mark.parametrize("case", SAID)
+def test_the_first_line_says_which_is_better_and_how_sure_that_is(
+    case: str, result: RunResult
+) -> None:
+    scores, said = SAID[case]
+    assert "\n".join(write_verdicts(fill(result, **scores))) == said
 
 
 def test_repeats_do_not_make_it_surer(result: RunResult) -> None:
@@ -121,18 +110,6 @@ def test_repeats_do_not_make_it_surer(result: RunResult) -> None:
         for repeat in range(1, 10):
             again.add(row, column, replace(run, repeat=repeat))
     assert write_verdicts(again) == write_verdicts(grid)
-
-
-def test_the_better_one_is_never_worse_on_more_inputs(result: RunResult) -> None:
-    """One large gain lifts the mean; nine small losses are nine losses."""
-    grid = fill(result, a=[0.9] + [0.5] * 9, b=[0.1] + [0.51] * 9)
-    assert write_verdicts(grid) == [
-        "score: not sure which is better, a or b: b is better on 9 of 10 inputs, worse on 1 "
-        "(p = 0.021), but its mean is lower"
-    ]
-    grid = fill(result, a=[0.9] + [0.5] * 12, b=[0.1] + [0.51] * 12, c=[0.05] * 13)
-    [said] = write_verdicts(grid)
-    assert said.startswith("score: a is better than c; not sure that it is better than b")
 
 
 def test_means_that_are_equal_in_decimals_are_equal(result: RunResult) -> None:

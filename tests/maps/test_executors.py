@@ -12,9 +12,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
     Executor,
@@ -23,8 +25,10 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import ExitStack
+from copy import copy
 from itertools import count
 from pathlib import Path
+from pickle import dumps, loads
 from typing import Any
 
 import pytest
@@ -33,6 +37,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.grids.page import show_grid
 from axe_nb.maps.worker import Reply
+from axe_nb.tools.python_tool import tool_of
 from tests.maps.cluster_code import AGENT, double, register
 from tests.maps.clusters import dask, engines
 from tests.maps.server import counting_model
@@ -43,8 +48,10 @@ pytestmark = [
 ]
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
-KINDS = ("threads", "processes", "dask", "ipyparallel")
-IN_OTHER_PROCESSES = pytest.mark.parametrize("executor", KINDS[1:], indirect=True)
+
+
+def make_pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
 
 class Clusters:
@@ -56,16 +63,10 @@ class Clusters:
 
     def find(self, kind: str) -> Any:
         if kind not in self._made:
-            match kind:
-                case "threads":
-                    made: Any = ThreadPoolExecutor(2)
-                case "processes":
-                    made = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
-                case "dask":
-                    made = dask()
-                case _:
-                    made = engines()
-            self._made[kind] = self._ends.enter_context(made)
+            make: dict[str, Callable[[], Any]] = {
+                "processes": make_pool, "dask": dask, "ipyparallel": engines
+            }  # fmt: skip
+            self._made[kind] = self._ends.enter_context(make[kind]())
         return self._made[kind]
 
 
@@ -82,7 +83,7 @@ def clusters() -> Iterator[Clusters]:
         yield Clusters(ends)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["processes", "dask", "ipyparallel"])
 def executor(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Any]:
     warnings.simplefilter("ignore")  # of the clusters' own threads
     before = dict(os.environ)
@@ -106,6 +107,12 @@ def test_results_are_equal_to_those_of_this_process(executor: Any) -> None:
     assert [r.status for r in there] == ["completed"] * 7 + ["error"]
     assert isinstance(there.results[-1].cause, axe_nb.ProviderError)
     assert axe_nb.last() is None
+
+
+def test_a_pool_of_threads_is_the_same_as_none() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = axe_nb.map(AGENT, PROMPTS, executor=pool, budget={"max_requests": 4})
+        assert sum(r.turns for r in found) == 4, "each request counts at once"
 
 
 def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path: Path) -> None:
@@ -167,7 +174,6 @@ def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) 
     assert "the note" in here[0].exchanges[0].system
 
 
-@IN_OTHER_PROCESSES
 @pytest.mark.req("D-60")
 def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
     executor: Any, monkeypatch: pytest.MonkeyPatch
@@ -205,28 +211,21 @@ def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_m
 def test_a_large_common_part_travels_once_for_each_worker(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from axe_nb.maps import remote
-
-    sent = Counter[bool]()
-    make = remote.RemoteRuns._make_job
-
-    def count(self: Any, prompts: Any, *, with_parcel: bool) -> Any:
-        sent[with_parcel] += 1
-        return make(self, prompts, with_parcel=with_parcel)
-
-    monkeypatch.setattr(remote.RemoteRuns, "_make_job", count)
+    pool, sizes = clusters.find("processes"), []
+    submit = pool.submit
+    monkeypatch.setattr(
+        pool, "submit", lambda function, job: sizes.append(len(job)) or submit(function, job)
+    )
     agent = AGENT.but(system_prompt="long " * 10_000)
-    pool = clusters.find("processes")
     found = axe_nb.map(agent, [f"p{n}" for n in range(30)], executor=pool, concurrency=2)
     assert all(r.ok for r in found)
-    assert sent[True] <= 4
-    assert sent[False] == 30
+    assert sum(size > 50_000 for size in sizes) <= 4
+    assert sum(size < 5_000 for size in sizes) == 30
 
 
-@IN_OTHER_PROCESSES
 def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) -> None:
     if isinstance(executor, Executor):
-        executor = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))  # it will break
+        executor = make_pool()  # it will break
     prompts = ["a", f"die {tmp_path / 'marker'}", "b", "c"]
     found = list(axe_nb.map(AGENT, prompts, executor=executor, concurrency=2))
     assert [r.error for r in found] == [None] * 4
@@ -238,7 +237,7 @@ def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) ->
 def connect_anew(executor: Any) -> tuple[Any, Any]:
     """An executor with the same workers, and what closes it."""
     if isinstance(executor, Executor):
-        pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+        pool = make_pool()
         return pool, lambda: pool.shutdown(wait=False, cancel_futures=True)
     if hasattr(executor, "scheduler"):
         from distributed import Client
@@ -249,7 +248,6 @@ def connect_anew(executor: Any) -> tuple[Any, Any]:
     return client, client.close
 
 
-@IN_OTHER_PROCESSES
 def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be_resumed(
     executor: Any, tmp_path: Path
 ) -> None:
@@ -269,7 +267,6 @@ def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be
     assert [r.error for r in again] == [None] * 40
 
 
-@IN_OTHER_PROCESSES
 def test_an_executor_that_was_closed_before_the_map_is_told_before_the_first_run(
     executor: Any,
 ) -> None:
@@ -283,7 +280,7 @@ def test_an_executor_that_was_closed_before_the_map_is_told_before_the_first_run
 
 def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with make_pool() as pool:
         found = list(axe_nb.map(AGENT, ["a", "die", "b", "c"], executor=pool, resume=path))
     assert [r.status for r in found] == ["completed", "error", "completed", "completed"]
     assert found[1].error == "its worker died twice: BrokenProcessPool"
@@ -292,9 +289,6 @@ def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_leaves_running_jobs_behind(clusters: Clusters) -> None:
-    import threading
-    import time
-
     found = axe_nb.map(AGENT, ["a", "b", "c"], executor=clusters.find("processes"), concurrency=2)
     results = iter(found)
     assert next(results).text == "a: 2"
@@ -318,24 +312,14 @@ def test_with_a_cassette_the_runs_are_in_this_process(clusters: Clusters, tmp_pa
         assert "in this process" not in repr(axe_nb.map(AGENT, prompts, executor=pool))
 
 
-def test_a_tool_pickles_as_its_function() -> None:
-    import pickle
-
-    from axe_nb.tools.python_tool import tool_of
-
-    copied = pickle.loads(pickle.dumps(tool_of(double)))
-    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
-
-
-def test_errors_are_copied_and_pickled_beside_distributed() -> None:
-    import copy
-    import pickle
-
+def test_tools_and_errors_are_copied_and_pickled_also_beside_distributed() -> None:
     import distributed  # noqa: F401 - it changes how exceptions are copied
 
+    copied = loads(dumps(tool_of(double)))
+    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
     error = axe_nb.ProviderError("server", "out of order", hint="wait", status=500)
-    for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert (copied.lines(), copied.status) == (error.lines(), 500)
+    for one in (copy(error), loads(dumps(error))):
+        assert (one.lines(), one.status) == (error.lines(), 500)
 
 
 @pytest.mark.req("E-4", "E-5")
@@ -357,33 +341,36 @@ def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None
     ]
 
 
-class Inline(Executor):
-    """Runs each job when it is submitted, and takes only so many; then it is as if broken."""
+class Fake(Executor):
+    """Gives its jobs what a function of their number says, where they are submitted."""
 
-    def __init__(self, most: int = 10**9, error: type[Exception] = RuntimeError) -> None:
-        self.left, self.error = most, error
+    def __init__(self, answer: Callable[[int, Callable[[], Any]], Any]) -> None:
+        self._answer, self._jobs = answer, 0
 
     def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.left:
-            raise self.error("it is shut down")
-        self.left -= 1
+        self._jobs += 1
         made: Future[Any] = Future()
-        made.set_result(function(*args, **kwargs))
+        made.set_result(self._answer(self._jobs, lambda: function(*args)))
         return made
 
 
 @pytest.mark.req("E-4")
 def test_an_executor_may_run_jobs_where_they_are_submitted() -> None:
-    found = axe_nb.map(AGENT, ["a", "bb"], executor=Inline(), concurrency=2)
+    found = axe_nb.map(AGENT, ["a", "bb"], executor=Fake(lambda n, run: run()), concurrency=2)
     assert [r.text for r in found] == ["a: 2", "bb: 4"]
 
 
 @pytest.mark.req("E-4", "E-2")
 @pytest.mark.parametrize("error", [RuntimeError, BrokenExecutor])
 def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: Path) -> None:
+    def answer(number: int, run: Callable[[], Any]) -> Any:
+        if number > 3:
+            raise error("it is shut down")
+        return run()
+
     path = tmp_path / "runs.jsonl"
     endless = (f"p{n}" for n in count())
-    found = axe_nb.map(AGENT, endless, executor=Inline(3, error), concurrency=1, resume=path)
+    found = axe_nb.map(AGENT, endless, executor=Fake(answer), concurrency=1, resume=path)
     statuses = [r.status for r in found]
     assert statuses == ["completed", "completed", "cancelled"], "one job was the check"
     assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
@@ -398,37 +385,27 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
 def test_an_executor_that_answers_nonsense_is_told_before_the_first_run(
     answer: Any, told: str
 ) -> None:
-    class Odd(Executor):
-        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(answer, Exception):
-                raise answer
-            made: Future[Any] = Future()
-            made.set_result(answer)
-            return made
+    def give(number: int, run: Callable[[], Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     with pytest.raises(ConfigError, match=f"the workers cannot run axe_nb: {told}"):
-        axe_nb.map(AGENT, ["a"], executor=Odd())
+        axe_nb.map(AGENT, ["a"], executor=Fake(give))
 
 
 def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
-    class Dying(Executor):
-        """Runs the check, loses the first job, and has a worker without the folder then."""
-
-        def __init__(self) -> None:
-            self.jobs = 0
-
+    class Dying(Fake):
         def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            self.jobs += 1
-            made: Future[Any] = Future()
-            if self.jobs == 1:
-                made.set_result(function(*args))
-            elif self.jobs == 2:
+            made = super().submit(function, *args)
+            if self._jobs == 2:
+                made = Future()
                 made.set_exception(BrokenExecutor("gone"))
-            else:
-                made.set_result(Reply(problem="no such folder", hint="make it"))
             return made
 
-    found = list(axe_nb.map(AGENT, ["a", "b"], executor=Dying(), concurrency=2))
+    lacks = dumps(Reply(problem="no such folder", hint="make it"))
+    dying = Dying(lambda number, run: run() if number == 1 else lacks)
+    found = list(axe_nb.map(AGENT, ["a", "b"], executor=dying, concurrency=2))
     assert [r.error for r in found] == ["on a worker: no such folder; make it"] * 2
 
 
@@ -462,25 +439,8 @@ def run_all():
 run_all()
 """
 
-
-@pytest.mark.req("D-61")
-def test_what_a_notebook_defines_travels_to_a_pool_of_processes(tmp_path: Path) -> None:
-    """The code has no file that the processes could import, as that of cells."""
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    towns = "[Town(name='Ulm', people=3), Town(name='Paris', people=5)]"
-    assert done.stdout == f"{towns} True\n", done.stderr
-
-
-MODULE = """
-def shout(text: str) -> str:
-    return text.upper()
-"""
-
 BESIDE = """
-import multiprocessing, sys
+import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 import axe_nb, helpers
 
@@ -490,23 +450,29 @@ def run_all():
         lambda r: axe_nb.call("shout", text=r.last) if r.turn == 1 else r.last
     )
     axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["shout"]))
-    for pool in make_pools():
-        with pool:
+    for method in ("spawn", "forkserver"):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
             print([run.error or run.text for run in axe_nb.map("lead", ["ulm"], executor=pool)])
-
-def make_pools():
-    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver"))
 
 run_all()
 """
 
 
+@pytest.mark.req("D-61")
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork server")
-def test_functions_of_a_module_beside_the_notebook_reach_new_processes(tmp_path: Path) -> None:
-    (tmp_path / "helpers.py").write_text(MODULE)
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (NOTEBOOK, "[Town(name='Ulm', people=3), Town(name='Paris', people=5)] True\n"),
+        (BESIDE, "['ULM']\n['ULM']\n"),
+    ],
+    ids=["of the notebook", "of a module beside it"],
+)
+def test_functions_and_types_travel_to_new_processes(code: str, told: str, tmp_path: Path) -> None:
+    """The code has no file that the processes could import, as that of cells."""
+    (tmp_path / "helpers.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
     done = subprocess.run(
-        [sys.executable, "-c", BESIDE], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["['ULM']"] * 2, done.stderr
+    assert done.stdout == told, done.stderr

@@ -15,14 +15,17 @@ import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
 
 import axe_nb
-from axe_nb import Agent, AxeError, ConfigError, RunResult
+from axe_nb import Agent, AxeError, ConfigError
+from axe_nb.maps.batch import Ended
 from axe_nb.maps.run_map import in_order
+from axe_nb.session.session import session
 from tests.maps.conftest import Echo
 from tests.maps.test_progress import Terminal
 
@@ -33,34 +36,32 @@ def texts(results: Any) -> list[str]:
     return [result.text for result in results]
 
 
-def test_results_are_in_the_order_of_the_prompts_whatever_ends_first(echo: Echo) -> None:
-    found = axe_nb.map(echo.agent, ["slow slow", "b", "slow", "d"])
-    assert texts(found) == ["SLOW SLOW", "B", "SLOW", "D"]
-    assert texts(found.results) == ["SLOW SLOW", "B", "SLOW", "D"]
-    assert texts(found) == ["SLOW SLOW", "B", "SLOW", "D"], "it may be iterated over again"
-    assert len(echo.asked) == 4
+def statuses(results: Any) -> list[str]:
+    return [result.status for result in results]
 
 
-def test_async_for_yields_results_as_the_runs_end(echo: Echo) -> None:
-    async def ask() -> list[str]:
-        return [r.text async for r in axe_nb.map(echo.agent, ["slow slow slow", "b", "slow"])]
+def test_for_and_await_give_the_order_of_the_prompts_and_async_for_that_of_the_ends(
+    echo: Echo,
+) -> None:
+    async def end(found: Any) -> list[str]:
+        return [result.text async for result in found]
 
-    assert asyncio.run(ask()) == ["B", "SLOW", "SLOW SLOW SLOW"]
+    async def wait(found: Any) -> list[str]:
+        return texts(await found)
 
+    async def block(found: Any) -> list[str]:  # inside a running loop, as in a notebook
+        return texts(found)
 
-@pytest.mark.parametrize("make", [axe_nb.map, axe_nb.amap])
-def test_await_returns_the_resultsin_order(make: Any, echo: Echo) -> None:
-    async def ask() -> list[RunResult]:
-        return await make(echo.agent, ["slow", "b"])
-
-    assert texts(asyncio.run(ask())) == ["SLOW", "B"]
-
-
-def test_a_map_may_block_inside_a_running_loop_as_in_a_notebook(echo: Echo) -> None:
-    async def ask() -> list[str]:
-        return texts(axe_nb.map(echo.agent, (p for p in "abc")))
-
-    assert asyncio.run(ask()) == ["A", "B", "C"]
+    prompts, ordered = ["slow slow", "b", "slow"], ["SLOW SLOW", "B", "SLOW"]
+    found = axe_nb.map(echo.agent, prompts)
+    for _ in range(2):  # the second time, from what is kept
+        assert texts(found) == texts(found.results) == ordered
+    assert len(echo.asked) == 3
+    for make in (axe_nb.map, axe_nb.amap):
+        assert asyncio.run(end(make(echo.agent, prompts))) == ["B", "SLOW", "SLOW SLOW"]
+        assert asyncio.run(wait(make(echo.agent, prompts))) == ordered
+        assert asyncio.run(block(make(echo.agent, iter(prompts)))) == ordered
+    assert list(axe_nb.map(echo.agent, [])) == []
 
 
 def test_maps_run_side_by_side_in_threads(echo: Echo) -> None:
@@ -83,12 +84,14 @@ def test_no_more_runs_than_concurrency_go_on_at_once(echo: Echo) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_prompts_are_taken_when_they_can_be_asked(is_async: bool, echo: Echo) -> None:
-    taken: list[int] = []
+def test_prompts_are_taken_when_they_can_be_asked_and_plain_ones_in_the_callers_thread(
+    is_async: bool, echo: Echo
+) -> None:
+    taken: list[threading.Thread] = []
 
     def plain() -> Iterator[str]:
         for number in range(10_000):
-            taken.append(number)
+            taken.append(threading.current_thread())
             yield f"prompt {number}"
 
     async def later() -> AsyncIterator[str]:
@@ -100,13 +103,13 @@ def test_prompts_are_taken_when_they_can_be_asked(is_async: bool, echo: Echo) ->
     assert next(results).text == "PROMPT 0"
     time.sleep(0.1)
     assert len(taken) < 20, "two at once, and a few whose results wait to be received"
+    assert is_async or set(taken) == {threading.current_thread()}
     results.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("keep", ["results", "nothing"])
 @pytest.mark.parametrize("given", [list, iter])
-def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any, echo: Echo) -> None:
-    others = [f"prompt {number}" for number in range(200)]
+def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
     asked: list[str] = []
     all_asked = asyncio.Event()
 
@@ -119,10 +122,10 @@ def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any, echo: Echo) -
             await all_asked.wait()
         return request.last
 
-    prompts = ["first", *others]
+    prompts = ["first", *(f"prompt {number}" for number in range(200))]
     agent = Agent("one", "script/first_is_slow")
     results = list(axe_nb.map(agent, given(prompts), concurrency=2, keep=keep, timeout=60))
-    assert [r.status for r in results] == ["completed"] * 201
+    assert set(statuses(results)) == {"completed"}
     assert texts(results) == prompts
 
 
@@ -131,26 +134,14 @@ def test_the_results_that_wait_for_a_slow_run_are_bounded(echo: Echo) -> None:
     received: list[int] = []
     before_the_first: list[int] = []
 
-    def ended() -> Iterator[tuple[int, RunResult]]:
-        yield from ((index, result) for index in range(1, 50))
+    def ended() -> Iterator[Ended]:
+        yield from (Ended(index, result) for index in range(1, 50))
         before_the_first.append(len(received))
-        yield 0, result
+        yield Ended(0, result)
 
     found = list(in_order(ended(), lambda: received.append(1), 20))
     assert before_the_first == [20]
     assert len(found) == len(received) == 50
-
-
-def test_plain_prompts_are_taken_in_the_callers_own_thread(echo: Echo) -> None:
-    threads = set[threading.Thread]()
-
-    def prompts() -> Iterator[str]:
-        for prompt in "abc":
-            threads.add(threading.current_thread())
-            yield prompt
-
-    assert texts(axe_nb.map(echo.agent, prompts())) == ["A", "B", "C"]
-    assert threads == {threading.current_thread()}
 
 
 @pytest.mark.parametrize("blocks", [True, False])
@@ -176,7 +167,7 @@ def test_an_error_of_the_prompts_ends_the_map_and_keeps_what_was_done(
 def test_failures_are_results_in_their_place(echo: Echo) -> None:
     found = axe_nb.map(echo.agent, ["a", "fail", 5, ["c", object()], "d"])  # type: ignore[list-item]
     results = list(found)
-    assert [r.status for r in results] == ["completed", "error", "error", "error", "completed"]
+    assert statuses(results) == ["completed", "error", "error", "error", "completed"]
     assert results[1].error == "server: out of order"
     assert "prompt must be text or a list, not int" in str(results[2].error)
     assert "part 2 of the prompt" in str(results[3].error)
@@ -187,7 +178,7 @@ def test_failures_are_results_in_their_place(echo: Echo) -> None:
 
 def test_expectations_that_are_not_met_make_a_run_fail(echo: Echo) -> None:
     results = list(axe_nb.map(echo.agent, ["yes", "no"], expect="text ~ /YES/"))
-    assert [r.status for r in results] == ["completed", "error"]
+    assert statuses(results) == ["completed", "error"]
     assert isinstance(results[1].cause, axe_nb.ExpectationError)
 
 
@@ -195,8 +186,11 @@ def test_the_timeout_is_that_of_each_run(echo: Echo) -> None:
     echo.hangs = {"never"}
     prompts = ["a", "never", *(f"slow {n}" for n in range(8))]
     results = list(axe_nb.map(echo.agent, prompts, timeout=0.3, concurrency=2))
-    assert [r.status for r in results] == ["completed", "timeout", *["completed"] * 8]
+    assert statuses(results) == ["completed", "timeout", *["completed"] * 8]
     assert results[1].error == "timeout after 0.3s"
+
+
+ECHO = Agent(name="a", model="script/echo")
 
 
 @pytest.mark.parametrize(
@@ -205,15 +199,17 @@ def test_the_timeout_is_that_of_each_run(echo: Echo) -> None:
         ("nobody", {}, "nobody"),
         (Agent(name="a", model="openai/x"), {}, "no API key"),
         (Agent(name="a", model="script/none"), {}, "script not found"),
-        (Agent(name="a", model="script/echo"), {"tools": ["nothing"]}, "nothing"),
-        (Agent(name="a", model="script/echo"), {"modell": "x"}, "unknown option"),
-        (Agent(name="a", model="script/echo"), {"concurrency": 0}, "concurrency"),
-        (Agent(name="a", model="script/echo"), {"keep": "all"}, "keep takes"),
-        (Agent(name="a", model="script/echo"), {"budget": -1}, "budget"),
-        (Agent(name="a", model="script/echo"), {"budget": {"max_turns": 1}}, "max_turns"),
-        (Agent(name="a", model="script/echo"), {"budget": 1}, "price of the model"),
-        (Agent(name="a", model="script/echo"), {"resume": "no/such/folder/x"}, "resume file"),
-        (Agent(name="a", model="script/echo"), {"executor": 4}, "executor takes"),
+        (ECHO, {"tools": ["nothing"]}, "nothing"),
+        (ECHO, {"modell": "x"}, "unknown option"),
+        (ECHO, {"concurrency": 0}, "concurrency"),
+        (ECHO, {"keep": "all"}, "keep takes"),
+        (ECHO, {"budget": -1}, "budget"),
+        (ECHO, {"budget": {"max_turns": 1}}, "max_turns"),
+        (ECHO, {"budget": 1}, "price of the model"),
+        (ECHO, {"resume": "no/such/folder/x"}, "resume file"),
+        (ECHO, {"resume": True}, "resume takes the path of a file, not True"),
+        (ECHO, {"resume": b"bytes.jsonl"}, "resume takes the path of a file"),
+        (ECHO, {"executor": 4}, "executor takes"),
     ],
 )
 def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
@@ -229,34 +225,30 @@ def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
 
     with pytest.raises(ConfigError, match=problem):
         asyncio.run(ask())
-    assert taken == []
-    assert echo.asked == []
+    assert taken == echo.asked == []
 
 
-@pytest.mark.parametrize("prompts", ["one text", {"a": 1}, 5, None])
+FRAME = pandas.DataFrame({"question": ["a", "b"]})
+
+
+@pytest.mark.parametrize("prompts", ["one text", {"a": 1}, 5, None, FRAME])
 def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> None:
-    with pytest.raises(ConfigError, match="prompts takes an iterable"):
+    with pytest.raises(
+        ConfigError, match=r"prompts takes an iterable[\s\S]* one column of a table"
+    ):
         axe_nb.map(echo.agent, prompts)
-
-
-def test_a_whole_frame_is_not_taken_for_the_names_of_its_columns(echo: Echo) -> None:
-    frame = pandas.DataFrame({"question": ["a", "b"]})
-    with pytest.raises(ConfigError, match=r"not DataFrame\n.* one column of a table"):
-        axe_nb.map(echo.agent, frame)
-    assert texts(axe_nb.map(echo.agent, frame["question"])) == ["A", "B"]
+    assert texts(axe_nb.map(echo.agent, FRAME["question"])) == ["A", "B"]
 
 
 def test_nothing_is_written_to_last_or_to_conversations(echo: Echo) -> None:
     before = axe_nb.run(echo.agent, "before")
     list(axe_nb.map(echo.agent, ["a"]))
     assert axe_nb.last() is before
-    from axe_nb.session.session import session
-
     assert session.conversations == {"echo": before}
     assert session.spent["echo", "script/echo"].runs == 2, "the usage counts"
 
 
-def test_agents_are_read_once_when_the_map_begins(echo: Echo, project: Any) -> None:
+def test_agents_are_read_once_when_the_map_begins(echo: Echo, project: Path) -> None:
     file = project / "axe" / "agents" / "one.toml"
     file.write_text('name = "one"\nmodel = "script/echo"\n')
 
@@ -272,31 +264,30 @@ def test_a_map_inside_a_tool_is_refused(echo: Echo) -> None:
     def look() -> str:
         return str(list(axe_nb.map(echo.agent, ["a"])))
 
-    def model(request: axe_nb.Request) -> Any:
-        return axe_nb.call("look") if request.turn == 1 else request.results[0].content
-
-    axe_nb.script("caller")(model)
+    axe_nb.script("caller")(
+        lambda request: axe_nb.call("look") if request.turn == 1 else request.results[0].content
+    )
     result = axe_nb.run(Agent(name="caller", model="script/caller", tools=(look,)), "go")
     assert "axe_nb.map was called inside a tool" in result.text
 
 
-def test_leaving_a_loop_early_stops_the_runs(echo: Echo) -> None:
+def test_leaving_a_loop_early_stops_the_runs_and_is_the_reason(echo: Echo) -> None:
     echo.hangs = {"never"}
     found = axe_nb.map(echo.agent, ["a", "never", "never", "d"], concurrency=3)
     for result in found:
         assert result.text == "A"
         break
     assert found.done
+    assert found.stopped == "the loop over it was left"
     assert echo.at_once == 0
-    assert {r.status for r in found.results[1:]} <= {"cancelled", "completed"}
+    assert set(statuses(found.results[1:])) <= {"cancelled", "completed"}
 
 
 def test_a_map_is_cancelled_from_another_thread(echo: Echo) -> None:
     echo.hangs = {"never"}
     found = axe_nb.map(echo.agent, ["a", "never", "c", "d"], concurrency=2)
     threading.Timer(0.2, found.cancel).start()
-    results = list(found)
-    assert [r.status for r in results] == ["completed", "cancelled", "completed", "completed"]
+    assert statuses(found) == ["completed", "cancelled", "completed", "completed"]
     assert found.stopped == "cancelled"
 
 
@@ -310,32 +301,21 @@ def test_a_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
-    assert [r.status for r in found.results] == ["completed", "cancelled"]
+    assert statuses(found.results) == ["completed", "cancelled"]
     assert found.stopped == "cancelled"
     assert echo.at_once == 0
 
 
-def test_a_loop_that_is_left_says_why_not_all_prompts_were_run(echo: Echo) -> None:
-    found = axe_nb.map(echo.agent, ["a", "b", "c"], concurrency=1)
-    left = iter(found)
-    next(left)
-    left.close()
-    assert found.done
-    assert found.stopped == "the loop over it was left"
-    assert list(axe_nb.map(echo.agent, ["a"])), "which ends by itself"
-
-
-@pytest.mark.parametrize("blocks", ["", "time.sleep(5)"])
-def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(blocks: str, echo: Echo) -> None:
+@pytest.mark.parametrize("last", ["never 2", "block"])
+def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: Echo) -> None:
     echo.hangs = {"never", "never 2"}
 
+    @axe_nb.script("echo")
     async def block(request: axe_nb.Request) -> str:
-        if request.messages[-1].content == "block":
+        if request.last == "block":
             time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
         return await echo.answer(request)
 
-    axe_nb.script("echo")(block)
-    last = "block" if blocks else "never 2"
     found = axe_nb.map(echo.agent, ["a", "never", last], concurrency=3)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -346,8 +326,24 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(blocks: str, echo:
     assert time.monotonic() - began < 4.0
     assert found.done
     assert found.stopped == "interrupted"
-    assert [r.status for r in found.results][1:] == ["cancelled", "cancelled"]
+    assert statuses(found.results)[1:] == ["cancelled", "cancelled"]
     assert "3 of 3 runs" in repr(found), "each is counted once"
+
+
+def test_a_tool_that_blocks_the_event_loop_costs_its_map_no_more_than_its_timeout(
+    echo: Echo,
+) -> None:
+    @axe_nb.script("echo")
+    async def block(request: axe_nb.Request) -> str:
+        if request.last == "block":
+            time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
+        return request.last
+
+    began = time.monotonic()
+    found = axe_nb.map(echo.agent, ["a", "block"], timeout=0.5, concurrency=1)
+    assert statuses(found) == ["completed", "timeout"]
+    assert found.stopped == "a tool blocked the event loop"
+    assert time.monotonic() - began < 5.0
 
 
 def test_a_budget_of_requests_stops_the_map_cleanly(echo: Echo) -> None:
@@ -355,75 +351,64 @@ def test_a_budget_of_requests_stops_the_map_cleanly(echo: Echo) -> None:
     results = list(found)
     assert len(echo.asked) == 7
     assert texts(results)[:7] == [f"P{n}" for n in range(7)]
-    assert {r.status for r in results[7:]} <= {"cancelled"}
+    assert set(statuses(results[7:])) <= {"cancelled"}
     assert found.stopped == "the budget of this map was reached: max_requests = 7"
 
 
-def test_a_budget_holds_for_all_turns_of_all_runs(echo: Echo) -> None:
-    def model(request: axe_nb.Request) -> Any:
-        return axe_nb.call("list_dir", path=".") if request.turn < 5 else "done"
-
-    axe_nb.script("turns")(model)
+def test_a_budget_holds_for_all_turns_of_all_runs() -> None:
+    axe_nb.script("turns")(
+        lambda request: axe_nb.call("list_dir", path=".") if request.turn < 5 else "done"
+    )
     agent = Agent(name="turns", model="script/turns", tools=("list_dir",))
     found = axe_nb.map(agent, ["a", "b", "c", "d"], budget={"max_requests": 12}, concurrency=4)
     results = list(found)
     assert sum(r.turns for r in results) == 12
-    cut = [r for r in results if not r.ok]
-    assert cut
-    assert {r.status for r in cut} == {"cancelled"}
-    assert {r.error for r in cut} == {found.stopped}
+    assert {(r.status, r.error) for r in results if not r.ok} == {("cancelled", found.stopped)}
 
 
-def test_a_budget_in_dollars_is_kept(echo: Echo, tmp_path: Any) -> None:
+@pytest.fixture
+def priced(tmp_path: Path) -> None:
+    """A word costs a dollar."""
     config = tmp_path / "config" / "axe" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
-    found = axe_nb.map(echo.agent, ["word"] * 20, budget=3.0, concurrency=1)
+
+
+@pytest.mark.usefixtures("priced")
+@pytest.mark.parametrize("whose", ["map", "session"])
+def test_a_budget_in_dollars_stops_the_map(whose: str, echo: Echo) -> None:
+    if whose == "session":
+        session.budget.set(2.0)
+    budget = 3.0 if whose == "map" else None
+    found = axe_nb.map(echo.agent, ["word"] * 20, budget=budget, concurrency=1)
     results = list(found)
     assert 0 < len(results) < 20
-    assert "max_cost" in found.stopped
-    assert sum(r.cost or 0 for r in results) >= 3.0
-
-
-@pytest.mark.parametrize("many", ["map", "grid"])
-def test_a_last_run_that_passes_the_budget_is_told(
-    many: str, echo: Echo, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
-    told = f"the budget of this {many} was exceeded: max_cost = $0.50, used $1.00"
-    if many == "map":
-        monkeypatch.setattr("sys.stderr", terminal := Terminal())
-        found = axe_nb.map(echo.agent, ["word"], budget=0.5)
-        assert [r.status for r in found] == ["completed"]
-        assert found.stopped == "", "nothing was left to ask"
-        assert told in terminal.getvalue()
+    if whose == "map":
+        assert sum(r.cost or 0 for r in results) >= 3.0
+        assert "max_cost" in found.stopped
     else:
-        grid = axe_nb.grid(echo.agent, "word", budget=0.5)
-        assert told in str(grid)
-    within = axe_nb.grid(echo.agent, "word", budget=1.0)
-    assert "budget" not in str(within)
+        assert results[-1].status == "cancelled", "so that a resume file has it asked again"
+        assert found.stopped == "the budget of this session was reached"
+
+
+@pytest.mark.usefixtures("priced")
+def test_a_last_run_that_passes_the_budget_is_told(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "the budget of this {} was exceeded: max_cost = $0.50, used $1.00"
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    found = axe_nb.map(echo.agent, ["word"], budget=0.5)
+    assert statuses(found) == ["completed"]
+    assert found.stopped == "", "nothing was left to ask"
+    assert told.format("map") in terminal.getvalue()
+    assert told.format("grid") in str(axe_nb.grid(echo.agent, "word", budget=0.5))
+    assert "budget" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
 
 
 def test_a_budget_bounds_the_requests_in_flight_of_all_runs(echo: Echo) -> None:
     prompts = [f"slow {n}" for n in range(8)]
     list(axe_nb.map(echo.agent, prompts, concurrency=8, budget={"max_in_flight": 2}))
     assert echo.most == 2
-
-
-def test_the_budget_of_the_session_stops_the_map_too(echo: Echo, tmp_path: Any) -> None:
-    from axe_nb.session.session import session
-
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
-    session.budget.set(2.0)
-    found = axe_nb.map(echo.agent, ["word"] * 20, concurrency=1)
-    results = list(found)
-    assert len(results) < 20
-    assert results[-1].status == "cancelled", "so that a resume file has it asked again"
-    assert found.stopped == "the budget of this session was reached"
 
 
 def test_what_is_kept_of_results(echo: Echo) -> None:
@@ -455,24 +440,16 @@ def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
         tracemalloc.stop()
 
 
-def test_a_map_is_iterated_over_by_one_at_a_time(echo: Echo) -> None:
-    found = axe_nb.map(echo.agent, ["a", "b"])
-    first = iter(found)
-    next(first)
-    with pytest.raises(AxeError, match="already being iterated over"):
-        next(iter(found))
-
-
-def test_the_map_of_no_prompts_is_empty(echo: Echo) -> None:
-    assert list(axe_nb.map(echo.agent, [])) == []
-
-
-def test_a_map_says_what_it_is(echo: Echo) -> None:
+def test_a_map_is_iterated_over_by_one_at_a_time_and_says_what_it_is(echo: Echo) -> None:
     found = axe_nb.map(echo.agent, ["a", "fail"])
     assert repr(found) == (
         "<map of echo: 0 of 2 runs, 0 failed; not started: iterate over it, or await it>"
     )
-    list(found)
+    first = iter(found)
+    next(first)
+    with pytest.raises(AxeError, match="already being iterated over"):
+        next(iter(found))
+    list(first)
     assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")
 
 

@@ -21,8 +21,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, call
-from axe_nb.maps.resume_file import ResumeFile
 from tests.maps.conftest import Echo
+from tests.maps.server import counting_model
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.req("E-3", "D-75")
@@ -72,54 +72,43 @@ def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) ->
     assert echo.counts == Counter({"a": 1, "b": 1, "never": 2, "c": 2})
 
 
-PASSING: dict[str, axe_nb.ProviderError] = {
-    "429": axe_nb.ProviderError("rate_limit", "slow down", status=429),
-    "503": axe_nb.ProviderError("server", "unavailable", status=503),
-    "529": axe_nb.ProviderError("overloaded", "busy", status=529),
-    "no connection": axe_nb.ProviderError("server", "connection refused"),
-    "no such host": axe_nb.ProviderError("server", "no such host", retryable=False),
-    "nothing received": axe_nb.ProviderError("timeout", "no data within 60s"),
-    "409": axe_nb.ProviderError("bad_request", "locked", status=409, retryable=True),
-    "a wrong key": axe_nb.ProviderError("auth", "invalid key", status=401),
-    "no credit": axe_nb.ProviderError(
-        "bad_request", "Your credit balance is too low", status=400, retryable=False
-    ),
-    "no payment": axe_nb.ProviderError("bad_request", "payment required", status=402),
-    "a model that is not there": axe_nb.ProviderError("bad_request", "no such model", status=404),
+def make_error(
+    category: Any, text: str, status: int | None = None, retryable: bool | None = None
+) -> axe_nb.ProviderError:
+    return axe_nb.ProviderError(category, text, status=status, retryable=retryable)
+
+
+PASSING = {
+    "429": make_error("rate_limit", "slow down", 429),
+    "503": make_error("server", "unavailable", 503),
+    "529": make_error("overloaded", "busy", 529),
+    "no connection": make_error("server", "connection refused"),
+    "no such host": make_error("server", "no such host", None, False),
+    "nothing received": make_error("timeout", "no data within 60s"),
+    "409": make_error("bad_request", "locked", 409, True),
+    "a wrong key": make_error("auth", "invalid key", 401),
+    "no credit": make_error("bad_request", "Your credit balance is too low", 400, False),
+    "no payment": make_error("bad_request", "payment required", 402),
+    "a model that is not there": make_error("bad_request", "no such model", 404),
+}
+FINAL = {
+    "400": make_error("bad_request", "max_tokens is too large", 400),
+    "413": make_error("bad_request", "too large", 413),
+    "refusal": make_error("refusal", "the model refused"),
 }
 
 
-@pytest.mark.parametrize("where", ["a file", "the history"])
-@pytest.mark.parametrize("fault", PASSING)
-def test_what_may_succeed_later_is_asked_again(
-    fault: str, where: str, echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", PASSING | FINAL)
+def test_what_may_succeed_later_is_asked_again_and_what_would_fail_again_is_kept(
+    fault: str, echo: Echo, path: Path
 ) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    echo.faults = {"a": PASSING[fault]}
+    echo.faults = {"a": (PASSING | FINAL)[fault]}
     agent = echo.agent.but(retry=axe_nb.Retry(max_retries=0))
-    resume: Any = path if where == "a file" else True
-    found = [
-        [r.text for r in axe_nb.map(agent, ["a", "b"], resume=resume, concurrency=1)]
-        for _ in range(3)
-    ]
-    assert found == [["", "B"], ["A", "B"], ["A", "B"]]
-    assert echo.counts == Counter({"a": 2, "b": 1})
-
-
-FINAL: dict[str, axe_nb.ProviderError] = {
-    "400": axe_nb.ProviderError("bad_request", "max_tokens is too large", status=400),
-    "413": axe_nb.ProviderError("bad_request", "too large", status=413),
-    "refusal": axe_nb.ProviderError("refusal", "the model refused"),
-}
-
-
-@pytest.mark.parametrize("fault", FINAL)
-def test_what_would_fail_again_is_kept(fault: str, echo: Echo, path: Path) -> None:
-    echo.faults = {"a": FINAL[fault]}
-    first = ask(echo, path, "a")
-    again = ask(echo, path, "a")
-    assert echo.counts == Counter({"a": 1})
-    assert [r.error for r in again] == [r.error for r in first]
+    found = [ask(echo, path, "a", "b", agent=agent, concurrency=1) for _ in range(3)]
+    again = "A" if fault in PASSING else ""
+    assert [[r.text for r in results] for results in found] == [["", "B"], *[[again, "B"]] * 2]
+    assert again or found[1][0].error == found[0][0].error
+    assert echo.counts == Counter({"a": 2 if again else 1, "b": 1})
 
 
 def test_a_run_that_reached_a_limit_is_kept(echo: Echo, path: Path) -> None:
@@ -228,21 +217,15 @@ def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path:
 @pytest.mark.parametrize("size", range(16))
 def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -> None:
     path.write_bytes(b"axe_nb runs 2.0\n"[:size])
-    ask(echo, path, "a")
-    ask(echo, path, "a")
+    for _ in range(2):
+        ask(echo, path, "a")
     assert echo.counts == Counter({"a": 1})
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"prompt,answer\n1,2\n",
-        b"axe_nb run 2.0\n{}",
-        b"axe_nb runs 3.0\n",
-        b"\0" * 100,
-        b"x" * 5000,
-    ],
-)
+OTHERS = [b"prompt,answer\n1,2\n", b"axe_nb run 2.0\n{}", b"axe_nb runs 3.0\n", b"\0" * 100]
+
+
+@pytest.mark.parametrize("content", [*OTHERS, b"x" * 5000])
 def test_another_file_is_refused_and_not_changed(content: bytes, echo: Echo, path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"runs\.jsonl"):
@@ -252,7 +235,7 @@ def test_another_file_is_refused_and_not_changed(content: bytes, echo: Echo, pat
 
 def test_a_newer_minor_version_is_read(echo: Echo, path: Path) -> None:
     ask(echo, path, "a")
-    path.write_bytes(path.read_bytes().replace(b"runs 1.0", b"runs 1.7", 1))
+    path.write_bytes(path.read_bytes().replace(b"runs 2.0", b"runs 2.7", 1))
     ask(echo, path, "a")
     assert echo.counts == Counter({"a": 1})
 
@@ -280,7 +263,7 @@ def test_hostile_lines_are_passed_over(echo: Echo, path: Path) -> None:
     assert echo.counts == Counter({"a": 2}), "none of them is an answer"
 
 
-def test_threads_append_whole_lines_and_see_one_anothers(echo: Echo, path: Path) -> None:
+def test_threads_append_whole_lines(echo: Echo, path: Path) -> None:
     def work(number: int) -> None:
         ask(echo, path, *(f"{number} {n}" for n in range(20)))
 
@@ -292,7 +275,7 @@ def test_threads_append_whole_lines_and_see_one_anothers(echo: Echo, path: Path)
     assert len(echo.asked) == 80
 
 
-def test_processes_append_to_one_file_and_see_one_anothers(echo: Echo, path: Path) -> None:
+def test_processes_append_to_one_file(echo: Echo, path: Path) -> None:
     code = textwrap.dedent("""
         import sys, axe_nb
         axe_nb.script("echo")(lambda request: request.messages[-1].content.upper())
@@ -300,16 +283,13 @@ def test_processes_append_to_one_file_and_see_one_anothers(echo: Echo, path: Pat
         prompts = [f"{sys.argv[2]} {n}" for n in range(40)]
         assert all(r.ok for r in axe_nb.map(agent, prompts, resume=sys.argv[1]))
     """)
-    here = ResumeFile(path)
     words = [sys.executable, "-c", code, str(path)]
     processes = [subprocess.Popen([*words, str(n)]) for n in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    lines = path.read_text().splitlines()[1:]
-    keys = [json.loads(line)["key"] for line in lines]
+    keys = [json.loads(line)["key"] for line in path.read_text().splitlines()[1:]]
     assert len(set(keys)) == 120
-    found = [here.take(key) for key in keys]
-    assert all(found), "also lines that were added after it was opened"
-    here.close()
+    assert len(ask(echo, path, *(f"{m} {n}" for m in range(3) for n in range(40)))) == 120
+    assert echo.asked == []
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
@@ -317,43 +297,51 @@ def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
 ) -> None:
     import resource
 
-    found = axe_nb.map(echo.agent, ["a", "b"], resume=path)
+    ask(echo, path, "a")
+    found = axe_nb.map(echo.agent, ["b", "c"], resume=path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
     try:
         texts = [r.text for r in found]
+        grid = axe_nb.grid(echo.agent, "d", resume=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert texts == ["A", "B"]
+    assert texts == ["B", "C"]
     assert "runs.jsonl is missing results" in repr(found)
+    assert "runs.jsonl is missing results" in grid.note
 
 
-SERVER = """
-import sys, time, axe_nb
+MAP = """
+import sys, axe_nb
 agent = axe_nb.Agent(name="one", model="openai/one")
-prompts = (f"prompt {n}" for n in range(int(sys.argv[2])))
+prompts = (f"n{n}" for n in range(60))
 results = list(axe_nb.map(agent, prompts, resume=sys.argv[1], concurrency=20))
 print(len(results), sum(r.text == "done" for r in results))
 """
 
+GRID = """
+import sys, axe_nb
+agents = [axe_nb.Agent(name=name, model="openai/one") for name in ("one", "two")]
+inputs = [f"n{n}" for n in range(30)]
+grid = axe_nb.grid(agents, "{{ input }}", inputs=inputs, resume=sys.argv[1], concurrency=20)
+print(len(grid), sum(run.passed for run in grid.runs))
+"""
 
-def count_lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
 
-
-def test_a_map_killed_at_half_and_resumed_asks_each_prompt_exactly_once(path: Path) -> None:
-    """The server answers half of the prompts, and no more until the map was killed."""
-    from tests.maps.server import counting_model
-
-    number = 60
-    with counting_model(most=number // 2) as model:
-        words = [sys.executable, "-c", SERVER, str(path), str(number)]
+@pytest.mark.parametrize("code", [MAP, GRID], ids=["map", "grid"])
+def test_a_process_killed_at_half_and_begun_again_asks_each_prompt_exactly_once(
+    code: str, path: Path
+) -> None:
+    """The server answers half of the prompts, and no more until the process was killed."""
+    with counting_model(most=30) as model:
+        words = [sys.executable, "-c", code, str(path)]
         environ = {**os.environ, **model.environ}
         with subprocess.Popen(words, env=environ) as process:
-            assert eventually(lambda: count_lines(path) > number // 2, 60)
+            assert eventually(lambda: path.exists() and path.read_bytes().count(b"\n") > 30, 60)
             process.kill()
-        assert model.answered.total() == number // 2
-        model.most = number
+        assert model.answered.total() == 30
+        model.most = 60
         done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
-        assert done.stdout.split() == [str(number)] * 2, done.stderr
-    assert model.answered == Counter({f"prompt {n}": 1 for n in range(number)})
+        assert done.stdout.split() == ["60", "60"], done.stderr
+    times = 1 if code == MAP else 2  # once by each agent
+    assert model.answered == Counter({f"n{n}": times for n in range(60 // times)})

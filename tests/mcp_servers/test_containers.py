@@ -11,7 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, call
-from axe_nb.sandbox import launch
+from axe_nb.sandbox import process
 from tests.mcp_servers.servers import raw
 
 pytestmark = [
@@ -37,7 +37,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "docker"
     program.write_text(DOCKER.replace("FOLDER", str(tmp_path)))
     program.chmod(0o755)
-    monkeypatch.setattr(launch, "PROGRAM_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(process, "PROGRAM_FOLDERS", (str(tmp_path),))
     return tmp_path
 
 

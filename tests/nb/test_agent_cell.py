@@ -67,23 +67,6 @@ def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
     assert list((project / "axe" / "agents").iterdir()) == [], "no file without --save"
 
 
-def test_the_picture_marks_cycles_and_depth(cells: Kernel) -> None:
-    cells.run('%%axe_agent a\nmodel = "script/echo"\nsub_agents = ["b"]')
-    cells.run('%%axe_agent b\nmodel = "script/echo"\nsub_agents = ["a", "c"]')
-    said = text(
-        cells.run(
-            '%%axe_agent c\nmodel = "script/echo"\nsub_agents = ["a"]\n'
-            "[sub_agents_config]\nmax_depth = 2"
-        )
-    )
-    assert said.endswith(
-        "c  (depth 0, max_depth 2)\n"
-        "└─ a\n"
-        "   └─ b  (depth 2: cannot delegate, max_depth 2)"
-    )  # fmt: skip
-    assert "│  └─ b  ↺ cycle, ended by max_depth 3\n" in text(cells.run("%axe show b"))
-
-
 MISTAKES = {
     'model = "script/echo"\nsystem_promt = "x"': (
         'unknown key "system_promt" (line 3)', 'did you mean "system_prompt"?',

@@ -196,6 +196,8 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
         ),
         ("%axe start", "UsageError", "it is a terminal command: axe-nb start"),
         ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
+        ("%axe history --delete last", "UsageError", "takes the id of a run, as in 17, not"),
+        ("%axe env nothing", "ConfigError", 'cannot read "nothing": No such file'),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
@@ -309,6 +311,25 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     assert "\n  %axe request review@0.2/3\n" in about
     [error] = cells.run("%axe help requset")
     assert 'did you mean "request"' in "\n".join(error["traceback"])
+
+
+@pytest.mark.req("D-60", "D-61")
+def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
+    project: Path, cells: Kernel
+) -> None:
+    (project / ".env").write_text("OPENAI_API_KEY='sk-12345678'\nPATH=/evil\n", "utf-8")
+    said = text(cells.run("%axe env .env"))
+    assert said.startswith("set: OPENAI_API_KEY\nrefused, because a file sets only keys and ")
+    assert said.endswith("use %env NAME=VALUE, or set it before the kernel starts\n")
+    assert "OPENAI_API_KEY     set\n" in text(cells.run("%axe env"))
+    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
+    for prompt in ("first words", "second words"):
+        cells.run(f"%%axe -m script/echo -q\n{prompt}")
+    assert "first words" in text(cells.run("%axe history"))
+    assert text(cells.run("%axe history --delete 1")) == "run 1 deleted from the history\n"
+    left = text(cells.run("%axe history"))
+    assert "second words" in left
+    assert "first words" not in left
 
 
 @pytest.mark.req("D-81")

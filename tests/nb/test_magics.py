@@ -149,16 +149,6 @@ def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
     assert "You said: Execute the task described in your instructions." in blank
 
 
-def test_a_conversation_goes_on_where_it_was(cells: Kernel) -> None:
-    *_, error = cells.run("%%axe echo -c\nhi")
-    assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
-    cells.run("%%axe echo\none")
-    cells.run("%%axe echo -c -o r\ntwo")
-    assert text(cells.run("print([m.content for m in r.messages])")) == (
-        "['one', 'You said: one', 'two', 'You said: two']\n"
-    )
-
-
 @pytest.mark.req("D-8", "A-E5.6")
 def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) -> None:
     cells.run("%%axe echo\nwarm up")
@@ -206,14 +196,6 @@ def test_capture_keeps_one_output_and_time_works(cells: Kernel) -> None:
     assert text(cells.run("print(len(caught.outputs), r.ok)")) == "1 True\n"
     timed = cells.run("%%time\n%%axe echo\nhi")
     assert [o["type"] for o in timed].count("display_data") == 1
-
-
-def test_live_is_chosen_where_a_person_can_answer(cells: Kernel) -> None:
-    kinds = [o["type"] for o in cells.run("%env AXE_NB_DISPLAY=live")]
-    assert kinds
-    first, *_ = [o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data"]
-    assert "application/vnd.jupyter.widget-view+json" in first["data"]
-    assert {"text/html", "text/plain"} < set(first["data"])
 
 
 def test_a_result_is_shown_as_its_tree_wherever_it_came_from(

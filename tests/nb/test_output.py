@@ -95,13 +95,6 @@ def test_a_grid_asks_for_lists_too(cells: Kernel) -> None:
     assert "1 request, nothing was sent" in shown
 
 
-def test_a_repair_has_a_row_with_the_validators_words(cells: Kernel) -> None:
-    shown = html(cells.run("%%axe guide --output Town -o r\nlater"))
-    assert "repairs its answer" in shown
-    assert "is not of type" in shown
-    assert text(cells.run("print(r.turns, r.data.people)")) == "2 3\n"
-
-
 def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:
     [*_, error] = cells.run("%%axe guide --output Town -o r\nwrong")
     assert error["type"] == "error"

@@ -16,7 +16,7 @@ import pytest
 
 from axe_nb.cli import main
 from axe_nb.sandbox import find
-from axe_nb.sandbox.launch import Method
+from axe_nb.sandbox.process import Method
 from tests.notebooks.test_lesson import NOTEBOOKS, make
 from tests.sandbox.cages import METHODS, find_method, unique
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 
 

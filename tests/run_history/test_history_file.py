@@ -20,8 +20,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
 from axe_nb.run_history.locks import RunLocks
 from axe_nb.run_history.parts import Tree, compress, decompress
-from axe_nb.run_history.policy import history_path
-from axe_nb.run_history.recorder import Recorder
+from axe_nb.run_history.recorder import Recorder, history_path
 from axe_nb.run_history.store import Store, is_on_network
 from axe_nb.run_history.writer import find_writer
 from tests.run_history.rows import read_rows

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from axe_nb.sandbox.find import list_methods
-from axe_nb.sandbox.launch import Method
+from axe_nb.sandbox.process import Method
 from tests.conftest import not_run
 
 ROOT = Path(__file__).resolve().parents[2]

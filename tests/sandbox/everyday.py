@@ -23,7 +23,7 @@ from typing import TypeVar
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.builtin.shell import OFFLINE, SETTINGS
-from axe_nb.sandbox.launch import clean_environment
+from axe_nb.sandbox.process import clean_environment
 
 FILES = {
     "README.md": """

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, launch
-from axe_nb.sandbox.covers import TIME, cover
-from axe_nb.sandbox.view import make_view
+from axe_nb.sandbox import docker, process
+from axe_nb.sandbox.view import TIME, cover, make_view
 from tests.sandbox.cages import ROOT, SECRET, Cage, as_user, package_for
 
 pytestmark = pytest.mark.req("D-82")
@@ -162,6 +161,6 @@ def test_an_image_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.Mon
     program.write_text("""#!/bin/sh
         for word; do case "$word" in --) exit 1;; --help) exit 0;; esac; done""")
     program.chmod(0o755)
-    monkeypatch.setattr(launch, "PROGRAM_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(process, "PROGRAM_FOLDERS", (str(tmp_path),))
     with pytest.raises(ConfigError):
         docker.make_method("--help")

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.covers import TIME
-from axe_nb.sandbox.launch import prepare
-from axe_nb.sandbox.process import spawn
-from axe_nb.sandbox.view import fill_view, make_view
+from axe_nb.sandbox.process import prepare, spawn
+from axe_nb.sandbox.view import TIME, fill_view, make_view
 from tests.sandbox.cages import FULL, SECRET, Cage, as_user, find_method, kill
 
 pytestmark = pytest.mark.req("D-82")

@@ -22,11 +22,10 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, find, landlock, launch, seatbelt
-from axe_nb.sandbox.covers import cover
+from axe_nb.sandbox import docker, find, landlock, process, seatbelt
 from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
-from axe_nb.sandbox.launch import Launch
-from axe_nb.sandbox.view import View, fill_view, make_view
+from axe_nb.sandbox.process import Launch
+from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
 from axe_nb.views.text import as_text
 from tests.calls import context
@@ -476,7 +475,7 @@ def test_a_child_of_a_container_is_in_that_container(
             shell.choose_sandbox(agents, workdir)
         return str(refused.value)
 
-    monkeypatch.setattr(launch, "PROGRAM_FOLDERS", ())
+    monkeypatch.setattr(process, "PROGRAM_FOLDERS", ())
     for settings in (
         ("auto", "docker:a"), ("off", "docker:a"), ("auto", "auto", "docker:a"),
         ("off", "auto", "docker:a", "docker:b"), ("docker:a", "docker:b"), ("docker:a", "off"),

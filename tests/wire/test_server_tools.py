@@ -16,15 +16,15 @@ import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import Config
 from axe_nb.cli import main
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.notebook.complete import matcher
 from axe_nb.prices import Prices
-from axe_nb.records import from_json, to_json
 from axe_nb.run_history.parts import RunSoFar
-from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.writer import find_writer
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import format_question

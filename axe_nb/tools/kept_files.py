@@ -1,7 +1,7 @@
 """The files that the tools of a run changed, as they were before, so that they can be put back.
 
-Each root run has a folder in the user's state folder: `index` has a line for each write, and
-`contents` the old bytes of the files, one after another.
+Each root run has a folder in the user's state folder: `index` has a line for each write, and beside
+it are the old contents of the files.
 Source: D-84.
 """
 
@@ -15,14 +15,14 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from axe_nb.agents.config import state_dir
 from axe_nb.agents.files import reason
+from axe_nb.conversion.records import from_json
 from axe_nb.errors import ConfigError
-from axe_nb.records import from_json
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
@@ -56,10 +56,8 @@ class Write:
     """Digest of the old content; empty if it is not known."""
     after: str
     """Digest of the new content."""
-    at: int | None = None
-    """Place of the old content in `contents`; None = it was not kept."""
-    size: int = 0
-    """Bytes of the old content."""
+    kept: str = ""
+    """Name of the file with the old content; empty if it was not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +83,8 @@ class KeptFiles:
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, list[str]] = field(default_factory=dict)
     """Reason → files that were not kept."""
+    _size: int = 0
+    """Bytes that are kept."""
 
     def keep(
         self,
@@ -118,19 +118,18 @@ class KeptFiles:
             _make_room(folder.parent)
             folder.mkdir(mode=0o700)
             self.is_used = True
-        facts: dict[str, Any] = {}
         if old is not None:
             status, open_old = old
-            facts["mode"] = stat.S_IMODE(status.st_mode)
-            data = _read(open_old(), MAX_RUN)
-            facts |= {"before": "" if data is None else digest(data)}
-            if is_first and data is not None:
-                facts |= {"at": _append(folder / "contents", data, MAX_RUN), "size": len(data)}
-            if is_first and facts.get("at") is None:
+            data = _read(open_old())
+            before = "" if data is None else digest(data)
+            write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
+            if is_first and data is not None and self._size + len(data) <= MAX_RUN:
+                write = replace(write, kept=str(len(self._seen)))
+                _append(folder / write.kept, data)
+                self._size += len(data)
+            elif is_first:
                 self._lose(write.path, TOO_LARGE)
-        line = json.dumps(asdict(write) | facts).encode() + b"\n"
-        if _append(folder / "index", line, MAX_RUN) is None:
-            raise OSError(TOO_LARGE)
+        _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
 
     def _lose(self, path: str, why: str) -> None:
         lost = self._lost.setdefault(why, [])
@@ -170,14 +169,11 @@ def read_kept(run: str) -> list[KeptFile] | None:
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
     """Returns the old content of a kept file; None if it is damaged."""
-    first = file.first
     try:
-        with (_home() / run / "contents").open("rb") as contents:
-            contents.seek(first.at or 0)
-            data = contents.read(min(first.size, MAX_RUN))
+        data = (_home() / run / file.first.kept).read_bytes()
     except (OSError, ValueError):
         return None
-    return data if digest(data) == first.before else None
+    return data if digest(data) == file.first.before else None
 
 
 def forget_kept(run: str) -> None:
@@ -207,31 +203,25 @@ def _group(writes: Iterable[Write]) -> Iterator[KeptFile]:
         yield KeptFile(first=own[0], written=written, is_mixed=is_mixed)
 
 
-def _read(descriptor: int, limit: int) -> bytes | None:
-    """Returns the content of an open file; None if it is longer."""
+def _read(descriptor: int) -> bytes | None:
+    """Returns the content of an open file; None if it is too long to be kept."""
     with os.fdopen(descriptor, "rb") as file:
-        if os.fstat(descriptor).st_size > limit:
-            return None
-        data = file.read(limit + 1)
-    return data if len(data) <= limit else None
+        data = file.read(MAX_RUN + 1) if os.fstat(descriptor).st_size <= MAX_RUN else None
+    return data if data is not None and len(data) <= MAX_RUN else None
 
 
-def _append(path: Path, data: bytes, limit: int) -> int | None:
-    """Appends to a file; returns the place, or None if the file would become too long."""
+def _append(path: Path, data: bytes) -> None:
+    """Appends to a file, all of it or nothing."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN, 0o600)
+    at = os.fstat(descriptor).st_size
     try:
-        at = os.fstat(descriptor).st_size
-        if at + len(data) > limit:
-            return None
-        try:
-            if os.write(descriptor, data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            os.ftruncate(descriptor, at)
-            raise
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(descriptor, at)
+        raise
     finally:
         os.close(descriptor)
-    return at
 
 
 def _make_room(home: Path) -> None:
@@ -239,13 +229,7 @@ def _make_room(home: Path) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     size = 0
     for place, folder in enumerate(sorted(home.iterdir(), reverse=True), 2):
-        size += sum(_measure(folder / part) for part in ("index", "contents"))
+        with suppress(OSError):  # another process removes it
+            size += sum(path.stat().st_size for path in folder.iterdir())
         if place > MAX_RUNS or size > MAX_ALL:
             forget_kept(folder.name)
-
-
-def _measure(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -1,24 +1,27 @@
-"""The prompts of a map, taken one by one, and what is to be run for each.
+"""The prompts of a map, taken one by one, and the task of each.
 
 Source: product.md "Exploring".
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import islice
+from typing import Any, TypeAlias
 
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.errors import ConfigError, words
-from axe_nb.pictures.found import split_prompt
+from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
 """Prompts: texts, or lists of texts and pictures."""
 
+END: Any = object()
+"""Stands for the prompt after the last one."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
     """One run of a map."""
 
@@ -34,23 +37,8 @@ class Task:
     """Position of its prompt, from 0."""
     key: str = ""
     """Hash of all that is asked, in a resume file; empty = there is none."""
-
-
-def read_task(prompt: object) -> Task:
-    """Returns the task of a prompt: a text, or a list of texts and pictures."""
-    if isinstance(prompt, Task):
-        return prompt
-    try:
-        text, pictures = split_prompt(prompt)
-    except ConfigError as error:
-        return Task(problem=error)
-    except Exception as error:  # of the user's own class
-        return Task(problem=ConfigError(f"the prompt cannot be read: {words(error)}"))
-    return Task(text=text, pictures=pictures)
-
-
-class NoMore(Exception):
-    """There are no more prompts."""
+    is_void: bool = False
+    """True if it needs no run, and has no result."""
 
 
 class Prompts:
@@ -71,43 +59,20 @@ class Prompts:
                 hint='for example axe_nb.map("lead", ["What changed?", "Who did it?"]), '
                 'or one column of a table, as in frame["question"]',
             )
-        self.total = len(prompts) if isinstance(prompts, list | tuple) else _count(prompts)
+        self.total = _count(prompts)
         """Their number, if it is known before they are taken."""
-        self.is_plain = isinstance(prompts, list | tuple)
-        """True if taking one runs no code of the user's, so that any thread may do it."""
-        self._later: AsyncIterator[object] | None = None
-        self._now: Iterator[object] = iter(())
-        if isinstance(prompts, Iterable):
-            self._now = iter(prompts)
-        else:
-            self._later = aiter(prompts)
+        self.runs_code = not isinstance(prompts, list | tuple | AsyncIterable)
+        """True if taking one runs code of the user's, which belongs in the caller's thread."""
+        self._later = aiter(prompts) if isinstance(prompts, AsyncIterable) else None
+        self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
 
-    @property
-    def is_async(self) -> bool:
-        """True if they come from an async iterable, which only an event loop can take from."""
-        return self._later is not None
+    def take(self, most: int) -> list[object]:
+        """Returns the next ones of a plain iterable; fewer than `most` only at the end."""
+        return list(islice(self._now, most))
 
-    def take(self) -> object:
-        """Returns the next one of a plain iterable.
-
-        Raises:
-            NoMore: there is none.
-        """
-        for prompt in self._now:
-            return prompt
-        raise NoMore
-
-    async def take_later(self) -> object:
-        """Returns the next one of any iterable, on the caller's event loop.
-
-        Raises:
-            NoMore: there is none.
-        """
-        if self._later is None:
-            return self.take()
-        async for prompt in self._later:
-            return prompt
-        raise NoMore
+    async def take_one(self) -> object:
+        """Returns the next one of any iterable; after the last one, `END`."""
+        return next(self._now, END) if self._later is None else await anext(self._later, END)
 
 
 def is_iterable(given: object) -> bool:

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from axe_nb.builtin.edit import Change, edit_lock, put
-from axe_nb.builtin.file_guard import may_read
-from axe_nb.builtin.paths import Spot, hold_place, kind, locate, open_file
+from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
 from axe_nb.errors import ConfigError
-from axe_nb.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
 from axe_nb.toolbox import REGISTRY
+from axe_nb.tools.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
 from axe_nb.tools.tool import ToolError
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
@@ -147,7 +146,10 @@ def _undo_file(
     with edit_lock, hold_place(names.folder, first.path, create=old is not None) as spot:
         if spot.path != first.path:
             raise ToolError("a link has taken its place")
-        now = _read_now(spot)
+        now = None  # of a very long file, the beginning
+        if kind(spot) is not None:
+            with os.fdopen(open_file(spot), "rb") as opened:
+                now = opened.read(MAX_RUN + 1)
         if now == old:
             return "same", None
         is_changed = now is not None and (file.is_mixed or digest(now) not in file.written)
@@ -168,20 +170,12 @@ def _read_old(run: str, file: KeptFile) -> bytes | None:
     """
     if file.first.mode is None:
         return None
-    if file.first.at is None:
+    if not file.first.kept:
         raise ToolError("its old content was not kept")
     old = read_content(run, file)
     if old is None:
         raise ToolError("its kept content is damaged")
     return old
-
-
-def _read_now(spot: Spot) -> bytes | None:
-    """Returns the content of a file now, of a very long one the beginning; None if it is gone."""
-    if kind(spot) is None:
-        return None
-    with os.fdopen(open_file(spot), "rb") as file:
-        return file.read(MAX_RUN + 1)
 
 
 def _format(path: str, difference: Difference) -> str:
@@ -217,13 +211,9 @@ def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
     others = [
         f"{one_line(printable(name), 100)} ({plural(count, 'call')})"
         for name, count in calls.items()
-        if name not in OWN and _may_change(name)
+        # a tool that this session does not know may change files, too
+        if name not in OWN
+        and ((tool := REGISTRY.find(name)) is None or tool.effect not in HARMLESS)
     ]
     if others:
         yield f"not undone: what other tools may have changed: {list_some(others, MAX_NAMES)}"
-
-
-def _may_change(name: str) -> bool:
-    """True if a tool may change files; one that this session does not know may."""
-    tool = REGISTRY.find(name)
-    return tool is None or tool.effect not in HARMLESS

@@ -1,4 +1,4 @@
-"""The names that a file is reached by."""
+"""The names that a file is reached by, and folders opened by descriptor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.links import find_names, follow_links
+from axe_nb.paths import find_names, follow_links, hold_real_folder
 
-pytestmark = pytest.mark.req("D-83", "X-33")
+pytestmark = pytest.mark.req("D-53", "D-83", "X-33")
 
 
 def test_every_link_on_the_way_is_a_name(tmp_path: Path) -> None:
@@ -51,3 +51,34 @@ def test_links_directly_in_the_folder_name_what_they_lead_to(tmp_path: Path) -> 
     inner = find_names(tmp_path, tmp_path / "sub" / "in" / "x")
     assert inner.all == (tmp_path / ".env" / "x", tmp_path / "sub" / "in" / "x")
     assert names.child("in").child("x").all == inner.all
+
+
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
+def test_a_folder_is_not_opened_through_a_link_at_any_place(link: str, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    with hold_real_folder(tmp_path / "a" / "b" / "c"):
+        pass
+    (tmp_path / link).rename(tmp_path / "old")
+    (tmp_path / link).symlink_to(tmp_path / "old")
+    with pytest.raises(NotADirectoryError), hold_real_folder(tmp_path / "a" / "b" / "c"):
+        pass
+
+
+def test_what_is_done_in_a_folder_that_is_held_is_done_there(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "other").mkdir()
+    with hold_real_folder(tmp_path / "a") as folder:
+        (tmp_path / "a").rename(tmp_path / "old")
+        (tmp_path / "a").symlink_to(tmp_path / "other")
+        os.mkdir("made", dir_fd=folder)
+    assert (tmp_path / "old" / "made").is_dir()
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    before = len(list(Path("/dev/fd").iterdir()))
+    with pytest.raises(FileNotFoundError), hold_real_folder(tmp_path / "none" / "x"):
+        pass
+    with hold_real_folder(tmp_path):
+        pass
+    assert len(list(Path("/dev/fd").iterdir())) == before

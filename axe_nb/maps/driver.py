@@ -1,0 +1,312 @@
+"""Keeps the runs of a map in progress, and yields them as they end.
+
+One async generator, `Driver.ended`, takes prompts and runs them side by side. A caller that awaits
+iterates over it on its own event loop; for one that blocks it runs on the loop of the portal, and
+the prompts of an iterator are taken in the caller's own thread.
+Source: product.md "Exploring", "Interrupt"; D-8, D-58.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from concurrent.futures import wait
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.errors import interrupted
+from axe_nb.maps.batch import Batch, Ended
+from axe_nb.maps.local import Runs
+from axe_nb.maps.progress import Progress
+from axe_nb.maps.prompts import END, Prompts, Task
+from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
+
+ROOM = 4
+"""Tasks begun whose result was not received, for each of those at once."""
+
+LOOK = 0.5
+"""Seconds between two looks at runs that may be stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    """Some prompts are wanted, by the loop."""
+
+    most: int
+    given: asyncio.Future[list[object]]
+
+
+class Driver:
+    """One map in progress.
+
+    A task is taken when it can begin. It takes room until its result was received: a caller that
+    receives slowly holds the runs back.
+    """
+
+    def __init__(self, batch: Batch, prompts: Prompts, runs: Runs, progress: Progress) -> None:
+        self._batch, self._prompts, self._runs = batch, prompts, runs
+        self._progress = progress
+        self._most = runs.workers * runs.chunk
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        """Set when a run has ended, or a result was received."""
+        self._news = deque[Ended | _Want]()
+        self._works = set[asyncio.Task[Any]]()
+        """Those that take prompts, and run them."""
+        self._taken = self._running = self._received = 0
+        self._is_full = self._is_over = False
+        """True while runs wait for room; true if no more prompts are taken."""
+        self._error: BaseException | None = None
+        """The end of the map: an exception of the caller's own iterable, or worse."""
+        self._inbox = deque[Ended | _Want]()
+        """Items that a caller that blocks has not looked at."""
+        self._takes_here = False
+        """True if prompts are taken in the thread of a caller that blocks."""
+        self._given = deque[object]()
+        """Prompts that were taken there for runs that can begin."""
+        self._looked_at = 0.0
+        batch.receive, batch.stop = self._news.append, self._finish
+
+    async def ended(self) -> AsyncGenerator[Ended | _Want, None]:
+        """Yields the runs as they end; closing it stops the others.
+
+        Raises:
+            ConfigError: no run could begin.
+        """
+        self._loop = asyncio.get_running_loop()
+        await self._batch.prepare()
+        await self._runs.prepare()
+        self._batch.tally.begin()
+        self._begin(self._feed())
+        try:
+            while self._works or self._news:
+                if self._news:
+                    yield self._news.popleft()
+                else:
+                    await self._wait_for_change()
+            if self._error is not None:
+                raise self._error
+        finally:
+            if self._works:
+                self._runs.halt()
+                self._cancel()
+                await asyncio.wait(self._works.copy(), timeout=DRAIN)
+
+    async def iterate_later(self) -> AsyncGenerator[Ended, None]:
+        """Yields the runs as they end, on the caller's event loop; closing it stops the others.
+
+        Raises:
+            ConfigError: no run could begin.
+        """
+        interrupted_cell, unwatch = watch_cell()
+        ticker = asyncio.create_task(self._tick())
+        try:
+            async with aclosing(self.ended()) as ended:
+                async for one in ended:
+                    assert isinstance(one, Ended)
+                    self.receive()
+                    yield one
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit) as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            if interrupted_cell.is_set() or isinstance(error, KeyboardInterrupt):
+                self._batch.stop_for("interrupted")
+            elif is_cancelled:
+                self._batch.stop_for("cancelled")
+            if interrupted_cell.is_set() and is_cancelled:
+                raise self._make_interrupt() from None
+            raise
+        finally:
+            unwatch()
+            ticker.cancel()
+
+    def iterate(self) -> Generator[Ended, None, None]:
+        """Yields the runs as they end, and blocks; closing it stops the others.
+
+        Raises:
+            ConfigError: no run could begin.
+            KeyboardInterrupt: the caller was interrupted; the runs were stopped.
+        """
+        self._takes_here = self._prompts.runs_code
+        arrived = threading.Event()
+
+        async def work() -> None:
+            async with aclosing(self.ended()) as ended:
+                async for one in ended:
+                    self._inbox.append(one)
+                    arrived.set()
+
+        future, self._loop = portal.begin(work())
+        loop = self._loop
+        future.add_done_callback(lambda _: arrived.set())
+        responds = True
+        try:
+            while True:
+                is_over = future.done() or not responds  # before the last look into the inbox
+                if self._inbox:
+                    one = self._inbox.popleft()
+                    self._progress.tick()
+                    if isinstance(one, Ended):
+                        yield one
+                    else:
+                        self._give(one, loop)
+                elif is_over:
+                    break
+                else:
+                    responds = self._wait(arrived, loop)
+            if responds:
+                future.result()
+        except BaseException as error:
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            if is_interrupt:
+                self._batch.stop_for("interrupted")
+            self.cancel()
+            if not wait([future], DRAIN).done:
+                self._runs.abandon()
+            if is_interrupt:
+                raise self._make_interrupt() from None
+            raise
+
+    def list_left(self) -> list[Ended]:
+        """Returns the runs that had ended, but were not yielded when the map was stopped."""
+        return [one for one in (*self._inbox, *self._news) if isinstance(one, Ended)]
+
+    def receive(self) -> None:
+        """Notes that a result was received; from any thread."""
+        self._received += 1
+        if self._is_full:
+            self._wake()
+
+    def cancel(self) -> None:
+        """Cancels the runs in progress; from any thread."""
+        self._runs.halt()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._finish()
+        for work in self._works:
+            work.cancel()
+
+    def _finish(self) -> None:
+        """Takes no more prompts; the runs in progress go on to their end. From any thread."""
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._works.discard(task)
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._error = self._error or error
+            self._cancel()
+
+    async def _feed(self) -> None:
+        while tasks := await self._take_some():
+            self._running += len(tasks)
+            self._begin(self._work(tasks))
+
+    async def _work(self, tasks: Sequence[Task]) -> None:
+        try:
+            await self._runs.work(tasks)
+            if self._batch.judge is not None:
+                await self._runs.work(self._batch.make_cases(tasks))
+        finally:
+            self._running -= len(tasks)
+            for task in tasks:
+                self._batch.release(task.index)
+
+    def _find_room(self) -> int:
+        """Returns how many tasks may begin now."""
+        return min(self._most - self._running, ROOM * self._most - (self._taken - self._received))
+
+    async def _take_some(self) -> list[Task]:
+        chunk = self._runs.chunk
+        while self._find_room() < chunk and not self._is_over:
+            self._is_full = True
+            if self._find_room() < chunk:  # once more, as the caller may have received one
+                await self._wait_for_change()
+            self._is_full = False
+        tasks: list[Task] = []
+        while len(tasks) < chunk and not self._is_over:
+            if (prompt := await self._take()) is END:
+                self._is_over = True
+            else:
+                tasks.append(self._batch.make_task(self._taken, prompt))
+                self._taken += 1
+        return tasks
+
+    async def _take(self) -> object:
+        if not self._takes_here:
+            return await self._prompts.take_one()
+        if not self._given:
+            given = asyncio.get_running_loop().create_future()
+            self._news.append(_Want(max(1, self._find_room()), given))
+            self._changed.set()
+            self._given.extend(await given)
+        return self._given.popleft() if self._given else END
+
+    def _give(self, want: _Want, loop: asyncio.AbstractEventLoop) -> None:
+        """Takes prompts, in the caller's thread: no more than can begin."""
+        prompts = self._prompts.take(want.most)
+
+        def settle() -> None:
+            if not want.given.done():
+                want.given.set_result(prompts)
+
+        loop.call_soon_threadsafe(settle)
+
+    def _wait(self, arrived: threading.Event, loop: asyncio.AbstractEventLoop) -> bool:
+        """Waits until something has arrived; False = the loop does not respond any more.
+
+        Raises:
+            KeyboardInterrupt: the caller was interrupted.
+        """
+        # the signal sets no event: this thread may hold its lock just then
+        with record_interrupts(lambda: None) as interrupt:
+            while interrupt.at is None and not arrived.wait(PUMP):
+                self._progress.tick()
+                if self._is_stuck(loop):
+                    self._batch.stop_for("a tool blocked the event loop")
+                    self._runs.abandon(timed_out=True)
+                    self._inbox.extend(self._news)
+                    self.cancel()  # the others, should it respond again
+                    return False
+        if interrupt.at is not None:
+            raise KeyboardInterrupt
+        arrived.clear()
+        return True
+
+    def _is_stuck(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK:
+            return False
+        self._looked_at = now
+        return self._runs.overdue() > STUCK and not answers(loop)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(PUMP)
+            self._progress.tick()
+
+    def _make_interrupt(self) -> KeyboardInterrupt:
+        has = "stopped; `.results` of the map has the finished runs"
+        return interrupted(f"{has}; {self._batch.describe_resuming()}")

@@ -1,0 +1,160 @@
+"""The names of files, and files opened without following a link.
+
+A file is found by the path that is given, by the path at each link on the way, and by the real one:
+each name can protect it. To open it, folders are opened one by one, each by its parent's
+descriptor: what is then done by the descriptor is done there, whatever takes its place meanwhile.
+Source: D-53, D-83; X-32, X-33; issue 9.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
+"""True if the system can open and walk folders by descriptor; Windows cannot."""
+
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
+"""Flags for a folder that need not be readable."""
+
+FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+FILE |= getattr(os, "O_BINARY", 0)
+"""Flags for a file; opening a pipe does not wait for its writer."""
+
+MAX_LINKS = 40
+"""Links that a path may lead through, as in Linux."""
+
+Links: TypeAlias = Mapping[str, Sequence[Path]]
+"""Folded real path → the links that lead there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names of a file or folder below a folder."""
+
+    folder: Path
+    """A real path."""
+    path: str
+    """The real path relative to the folder, with `/`; `.` is the folder itself."""
+    all: tuple[Path, ...]
+    """Absolute paths below the folder; the last is the real one, also if it lies elsewhere."""
+    links: Links = field(repr=False)
+    """The links directly in the folder that lead to places in it."""
+
+    @property
+    def real(self) -> Path:
+        """The real path."""
+        return self.all[-1]
+
+    def child(self, name: str) -> Names:
+        """Returns the names of an entry of this folder, which must not be a link."""
+        path = name if self.path == "." else f"{self.path}/{name}"
+        linked = self.links.get(_fold(self.real / name), ()) if self.links else ()
+        return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)
+
+
+def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
+    """Returns the names of an absolute path below a folder, a real path, as its links are now.
+
+    It need not exist. Raises OSError if its links are a cycle, or the folder cannot be read.
+    """
+    *passed, real = follow_links(path)
+    links = list_links(folder) if links is None else links
+    for place in (real, *real.parents):
+        passed += (link / real.relative_to(place) for link in links.get(_fold(place), ()))
+    inside = (name for name in passed if name.is_relative_to(folder) and name != real)
+    shown = Path(os.path.relpath(real, folder)).as_posix()
+    return Names(folder, shown, (*dict.fromkeys(inside), real), links)
+
+
+def follow_links(path: Path) -> tuple[Path, ...]:
+    """Returns an absolute path, the path at each link that it leads through, and the real path.
+
+    Raises OSError for a cycle of links, and for too many.
+    """
+    passed = [path]
+    while BY_DESCRIPTOR and (
+        link := next(filter(os.path.islink, (*reversed(passed[-1].parents), passed[-1])), None)
+    ):
+        if len(passed) > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = os.readlink(link)  # noqa: PTH115 - as written
+        passed.append(Path(link.parent, target, passed[-1].relative_to(link)))
+    return *(Path(os.path.normpath(name)) for name in passed), Path(os.path.realpath(path))
+
+
+def list_links(folder: Path) -> Links:
+    """Returns the links directly in a folder, a real path, that lead to other places in it."""
+    found: dict[str, list[Path]] = {}
+    with os.scandir(folder) as entries:
+        for link in (folder / entry.name for entry in entries if entry.is_symlink()):
+            real = Path(os.path.realpath(link))
+            if real != folder and real.is_relative_to(folder):
+                found.setdefault(_fold(real), []).append(link)
+    return found
+
+
+def _fold(path: Path) -> str:
+    """Returns a path as a file system without case compares it."""
+    return unicodedata.normalize("NFC", str(path)).casefold()
+
+
+@contextmanager
+def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator[int | None]:
+    """Yields the descriptor of a folder; None if the system has no such calls.
+
+    Args:
+        path: the folder, an absolute path without links.
+        flags: for the folder itself; those above it need not be readable.
+        made: number of its last names that are made where they are missing.
+
+    Raises:
+        OSError: a link is in its place, or in that of a folder above it; or it cannot be opened.
+    """
+    if not BY_DESCRIPTOR:
+        if made:
+            path.mkdir(parents=True, exist_ok=True)
+        yield None
+        return
+    folder = os.open(path.anchor, PASSED)
+    try:
+        for rest, name in enumerate(path.parts[1:], 2 - len(path.parts)):
+            if rest > -made:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, PASSED if rest else flags, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def open_real_file(path: Path) -> int:
+    """Returns the descriptor of a regular file, an absolute path without links, for reading.
+
+    Raises OSError if it is none, or a link is in its place or in that of a folder above it.
+    """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "not a path")
+    with hold_real_folder(path.parent) as folder:
+        name = str(path) if folder is None else path.name
+        handle = os.open(name, os.O_RDONLY | FILE, dir_fd=folder)
+    try:
+        if folder is None and os.path.realpath(path) != str(path):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a file")
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
