@@ -19,8 +19,8 @@ from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.make_provider import server
 from axe_nb.providers.listing import advice, has, models
+from axe_nb.recording.history import delete_run, list_history
 from axe_nb.results import RunResult
-from axe_nb.run_history.history import delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
