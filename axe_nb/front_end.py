@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from axe_nb.engine.nesting import is_inside
+from axe_nb.engine.call import is_inside
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.session.drive import Line, NoLine, NullView, View
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
 
-from axe_nb.engine.chain import connect_model
+from axe_nb.agents.names import parse_model
+from axe_nb.engine.links import Arrival, Exchanges, Link, Money, Partial, Retries, Slots
 from axe_nb.engine.plan import Plan
-from axe_nb.events import DataForm, TurnFinished, TurnStarted
+from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
 from axe_nb.exchanges import ASKED_NOW, Exchange
 from axe_nb.messages import (
     CallIds,
@@ -221,3 +222,28 @@ class Conversation:
                 size += count_bytes(call.name)
                 size += count_bytes(call.raw) or len(dump(dict(call.arguments)))
         return size // BYTES_OF_TOKEN
+
+
+def connect_model(plan: Plan) -> Arrival:
+    """Returns the links to the model of a run: only those that it needs."""
+    scope, env, provider = plan.scope, plan.scope.env, plan.provider
+    find_virtual = getattr(provider, "is_virtual", None)
+    is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
+    emit = env.emit if plan.streams else discard
+    partial = Partial(scope.id, emit, is_streamed=plan.is_streamed)
+    exchanges = Exchanges(scope, provider, partial, keeps_replies=env.cassette is not None)
+    paid = Money(scope, partial, provider.name == "script", exchanges)
+    link: Link = Retries(scope, is_virtual, Slots(scope, paid))
+    if env.cassette is not None:
+        from axe_nb.engine.replays import CassetteReplay
+
+        link = CassetteReplay(scope, env.cassette, exchanges, is_virtual, link)
+    if env.stepper is not None:
+        from axe_nb.engine.stepping import Steps
+
+        link = Steps(scope, env.stepper, provider.name, partial, link)
+    if env.fork is not None:
+        from axe_nb.engine.replays import ForkReplay
+
+        link = ForkReplay(scope, env.fork, env.cassette, partial, link)
+    return Arrival(scope, partial, link)

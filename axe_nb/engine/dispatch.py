@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 
 from axe_nb.engine.authorize import Authorizer
-from axe_nb.engine.call import CallSlot, PendingCall
-from axe_nb.engine.call_links import RunCalls
-from axe_nb.engine.chain import connect_calls
+from axe_nb.engine.call import CallLink, CallSlot, PendingCall
+from axe_nb.engine.call_links import Authorised, RunCalls, Told, ToolRun, TopLink
 from axe_nb.engine.children import Children
 from axe_nb.engine.plan import Plan
 from axe_nb.limits import RunStopped
@@ -128,3 +127,24 @@ class Dispatch:
             ToolResult(call.id, text, is_error=True, name=call.name) for call in calls[most:]
         ]
         return calls[:most]
+
+
+def connect_calls(made: RunCalls) -> TopLink:
+    """Returns the links to the tools of a run: only those that it needs."""
+    scope, env = made.scope, made.scope.env
+    link: CallLink = ToolRun(made)
+    if env.cassette is not None:
+        from axe_nb.engine.replays import CassetteCalls
+
+        link = CassetteCalls(scope, env.cassette, link)
+    link = Authorised(made, link)
+    if env.stepper is not None:
+        from axe_nb.engine.stepping import StepCalls
+
+        link = StepCalls(scope, env.stepper, link)
+    top: TopLink = Told(made, link)
+    if env.fork is None:
+        return top
+    from axe_nb.engine.replays import ForkCalls
+
+    return ForkCalls(made, env.fork, top)

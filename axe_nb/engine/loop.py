@@ -15,10 +15,10 @@ from typing import Any
 from axe_nb.clock import TimeIsUp
 from axe_nb.endings import make_metadata
 from axe_nb.engine.answer import format_cut, take_data, tell_incomplete
+from axe_nb.engine.call import InsideRun
 from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
-from axe_nb.engine.nesting import InsideRun
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted

@@ -11,17 +11,19 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
-from axe_nb.engine.arrival import Partial, turn_of
 from axe_nb.engine.call import CallLink, PendingCall
 from axe_nb.engine.call_links import RunCalls, TopLink, describe_failure
-from axe_nb.engine.links import Exchanges, Link
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
-from axe_nb.engine.retries import (
+from axe_nb.engine.links import (
+    Exchanges,
+    Link,
+    Partial,
     compute_wait,
     make_last_error,
     make_late_error,
     tell_retry,
+    turn_of,
 )
+from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted

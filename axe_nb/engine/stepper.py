@@ -142,7 +142,7 @@ def _read_decision(said: Any, step: Step) -> Decision:
 
 
 def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
-    """Returns what steps through a tree; None = nothing does."""
+    """Returns what steps through a tree, at the places of `--break` if any; None = nothing does."""
     places = tuple(map(parse_break, breaks or ()))
     if not step and not places:
         return None

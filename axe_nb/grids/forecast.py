@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from axe_nb.engine.money import CHARACTERS
+from axe_nb.engine.links import CHARACTERS
 from axe_nb.grids.outcome import GridRun
 from axe_nb.maps.batch import Asking, Batch
 from axe_nb.maps.prompts import Task

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.nesting import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, interrupted
 from axe_nb.front_end import find_variable, make_table
 from axe_nb.grids.forecast import Forecast

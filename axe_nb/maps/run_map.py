@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.libraries import as_count
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.nesting import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.front_end import make_line
 from axe_nb.maps.batch import KEEPS, Asking, Batch, Ended, Keep, Resume

@@ -22,7 +22,6 @@ from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan
-from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
 from axe_nb.messages import Message
@@ -260,7 +259,10 @@ class RunHandle:
             self._gate = _Gate(emit)
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
-            check_can_step(plan.scope.env)
+            if plan.scope.env.stepper is not None:
+                from axe_nb.engine.stepping import check_can_step
+
+                check_can_step(plan.scope.env)
             if plan.scope.env.replays:
                 plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)

@@ -26,7 +26,6 @@ from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
 from axe_nb.engine.stepper import make_stepper
-from axe_nb.engine.stepping import check_can_step
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.exchanges import ASKED_NOW
@@ -357,8 +356,10 @@ class Session:
             snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
-        if below.stepper is None:
-            stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+        stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+        if below.stepper is None and stepper is not None:
+            from axe_nb.engine.stepping import check_can_step
+
             below = replace(below, stepper=stepper)
             check_can_step(below)
         agent, job = make_job(request, below)

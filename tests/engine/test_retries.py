@@ -49,15 +49,6 @@ def test_each_wait_is_an_event_and_the_result_counts_them() -> None:
 
 
 @pytest.mark.req("D-23")
-def test_the_retries_of_a_run_that_fails_all_the_same_are_counted() -> None:
-    result = stage(failing(9, SLOW_DOWN, retries=2)).play()
-    error = "rate_limit: slow down (3 attempts)"
-    assert (result.status, result.error, result.retries) == ("error", error, 2)
-    assert result.cause
-    assert result.cause.hint == "try again later, or allow more retries with --retries"
-
-
-@pytest.mark.req("D-23")
 def test_a_failure_without_a_status_is_told_by_its_kind() -> None:
     played = stage(failing(1, ProviderError("timeout", "no data", retry_after=0.01)))
     played.play()
@@ -130,16 +121,6 @@ def test_a_wait_beyond_the_runs_time_ends_it_at_once(asked: float | None, told: 
         result.raise_for_status()
     assert raised.value.hint == "give the run more time with --timeout"
     assert error.message == "rate_limit: slow down"
-
-
-@pytest.mark.req("D-23")
-def test_the_error_itself_says_if_another_try_may_help() -> None:
-    again = ProviderError("bad_request", "locked", status=409, retry_after=0.01, retryable=True)
-    assert stage(failing(1, again)).play().text == "at last"
-    never = ProviderError("rate_limit", "quota used up", retryable=False)
-    assert stage(failing(1, never)).play().status == "error"
-    refused = ProviderError("refusal", "no")
-    assert stage(failing(1, refused)).play().status == "error"
 
 
 def played_root(transcript: Transcript) -> Node:

@@ -50,6 +50,15 @@ def run(agent: Any = None, **options: Any) -> axe_nb.RunResult:
     return axe_nb.run(agent, "go", display=False, **model, **options)
 
 
+def define_family() -> None:
+    @axe_nb.script("lead")
+    def lead(request: Request) -> Any:
+        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
+
+    axe_nb.define(Agent("child", "script/failing"))
+    axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
+
+
 def count_attempts(failing: Failing, agent: Any = None, **options: Any) -> int:
     failing.times = 99
     failing.asked.clear()
@@ -148,12 +157,7 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
 
 
 def test_the_option_applies_to_the_whole_tree(failing: Failing) -> None:
-    @axe_nb.script("lead")
-    def lead(request: Request) -> Any:
-        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
-
-    axe_nb.define(Agent("child", "script/failing"))
-    axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
+    define_family()
     failing.times = 99
     result = axe_nb.run("lead", "go", retries=1, display=False)
     assert len(failing.asked) == 2
@@ -161,12 +165,7 @@ def test_the_option_applies_to_the_whole_tree(failing: Failing) -> None:
 
 
 def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
-    @axe_nb.script("lead")
-    def lead(request: Request) -> Any:
-        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
-
-    axe_nb.define(Agent("child", "script/failing"))
-    axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
+    define_family()
     failing.times = 99
     assert len(axe_nb.run("lead", "go", display=False).children) == 1
     assert len(failing.asked) == 3, "the attempts of one request"
@@ -239,13 +238,13 @@ def test_a_script_on_the_virtual_clock_waits_in_virtual_time(project: Path) -> N
     assert sum(waits) > 25 * 20
 
 
-@pytest.mark.parametrize("times", [1, 99])
+@pytest.mark.parametrize(("times", "options"), [(1, {}), (99, {}), (99, {"retries": 0})])
 def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
-    times: int, failing: Failing, monkeypatch: pytest.MonkeyPatch
+    times: int, options: dict[str, Any], failing: Failing
 ) -> None:
     failing.times = times
     with axe_nb.cassette("one.axe", "record"):
-        first = run()
+        first = run(**options)
     failing.asked.clear()
     with axe_nb.cassette("one.axe", "replay") as cassette:
         again = run()
@@ -254,24 +253,8 @@ def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
     assert (again.text, again.error, again.retries) == (first.text, first.error, first.retries)
 
 
-def test_a_failure_recorded_without_retries_replays_in_the_same_words(failing: Failing) -> None:
-    failing.times = 99
-    with axe_nb.cassette("one.axe", "record"):
-        first = run(retries=0)
-    with axe_nb.cassette("one.axe", "replay") as cassette:
-        again = run()
-        assert cassette.status().unused == 0
-    assert again.error == first.error == "rate_limit: slow down"
-    assert len(failing.asked) == 1
-
-
 def test_a_fork_keeps_the_failure_of_a_run_without_retries(failing: Failing) -> None:
-    @axe_nb.script("lead")
-    def lead(request: Request) -> Any:
-        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
-
-    axe_nb.define(Agent("child", "script/failing"))
-    axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
+    define_family()
     failing.times = 99
     first = axe_nb.run("lead", "go", retries=0, display=False)
     again = first.fork("0/2", display=False)
