@@ -25,6 +25,7 @@ from axe_nb.maps.progress import Tally
 from axe_nb.maps.prompts import Task
 from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.found import split_prompt
+from axe_nb.recording.traces import find_context
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -32,7 +33,6 @@ from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import one_line
 from axe_nb.tools.output_form import WrongOutput
-from axe_nb.traces import find_context
 
 Keep = Literal["results", "summaries", "nothing"]
 
