@@ -50,12 +50,7 @@ class Children:
     """Starts the children of one run."""
 
     def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
-        """Creates an empty collection.
-
-        Args:
-            plan: the parent's plan.
-            begin: makes a run from a plan.
-        """
+        """Creates an empty collection."""
         self._scope = plan.scope
         self._workdir = plan.briefing.workdir
         self._begin = begin

@@ -69,11 +69,6 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     """Rejects names in the options of a run that its tree does not have.
 
-    Args:
-        request: the requested run.
-        agent: its agent, with the overrides applied.
-        env: the dependencies of the run.
-
     Raises:
         ConfigError: names the nearest one.
     """
