@@ -96,8 +96,13 @@ class _Conversion:
             return self._convert_leaf(f"… contains itself ({type_name(value)})")
         if depth >= MAX_DEPTH:
             return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
-        if isinstance(opened, Table):
-            opened = self._open_table(opened)
+        if isinstance(opened, Table) and opened.width == 1:
+            opened = Items((row[0] for row in opened.rows(1)), opened.height)
+        elif isinstance(opened, Table):  # within other data
+            width = count_columns_within(opened, self._left // (10 if self._note else 1))
+            columns = Items(iter(opened.label(width)), opened.width)
+            rows = Items(map(list, opened.rows(width)), opened.height)
+            opened = Entries(iter((("columns", columns), ("rows", rows))), 2)
         if not self._note and opened.size * 3 - 3 > self._left:
             raise TooLarge
         if not self._spend(2 + self._note):
@@ -171,15 +176,6 @@ class _Conversion:
         text = f"{kept}… [{len(value) - len(kept):,} more characters left out]"
         self._left -= count_bytes(encode(text))
         return text
-
-    def _open_table(self, table: Table) -> Items | Entries:
-        """Opens a table within other data: its only column, or columns and rows."""
-        if table.width == 1:
-            return Items((row[0] for row in table.rows(1)), table.height)
-        width = count_columns_within(table, self._left // (10 if self._note else 1))
-        columns = Items(iter(table.label(width)), table.width)
-        rows = Items(map(list, table.rows(width)), table.height)
-        return Entries(iter((("columns", columns), ("rows", rows))), 2)
 
     def _spend(self, size: int) -> bool:
         """Takes bytes from those that are left; False if there are not enough.

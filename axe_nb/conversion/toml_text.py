@@ -48,7 +48,9 @@ def toml_hint(text: str, error: Exception) -> str:
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     if re.search(r"=\s*(True|False)\b", line):
         return "write true and false in lower case"
-    if message.startswith("Unclosed array") and place and _is_at_string(line, message):
+    column = re.search(r"column (\d+)", message)
+    at = line[int(column[1]) - 1 :] if column else ""
+    if message.startswith("Unclosed array") and at.startswith(('"', "'")):
         return "separate the items of the list with commas"
     if message.startswith("Expected newline") and (unit := _UNIT.match(line)):
         return f"write the number alone, without a unit: {unit['number'].strip()}"
@@ -63,12 +65,6 @@ def toml_hint(text: str, error: Exception) -> str:
         return f"{ESCAPES}: '''…'''"
     shown = f": '{value}'" if "'" not in value and len(value) <= 100 else ""
     return f"{ESCAPES}{shown}"
-
-
-def _is_at_string(line: str, message: str) -> bool:
-    """True if the error is at the start of a string."""
-    column = re.search(r"column (\d+)", message)
-    return column is not None and line[int(column[1]) - 1 :].startswith(('"', "'"))
 
 
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
@@ -96,14 +92,9 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
         else:
             found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
         if found and number in (0, tables):
-            return line + _count_lines_before(statement, entry)
+            written = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
+            return line + (statement.count("\n", 0, written.start()) if written else 0)
     return None
-
-
-def _count_lines_before(statement: str, entry: str) -> int:
-    """Counts the lines of a statement above the entry of a list; 0 if it has no such entry."""
-    found = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
-    return statement.count("\n", 0, found.start()) if found else 0
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:

@@ -46,7 +46,12 @@ def _update(
                 _update(table[key], known, value)
                 continue
         if not (isinstance(value, list) and isinstance(written, list) and _edit(written, value)):
-            table[key] = _make_item(key, value)
+            import tomli_w
+            import tomlkit
+
+            # written as in a new file
+            item = tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))
+            table[key] = item[key]
 
 
 def _edit(written: list[Any], value: list[Any]) -> bool:
@@ -56,11 +61,3 @@ def _edit(written: list[Any], value: list[Any]) -> bool:
             written.remove(item)
         written.extend(value[len(written) :])
     return written == value
-
-
-def _make_item(key: str, value: Any) -> Any:
-    """Returns the value as an item of tomlkit, written as in a new file."""
-    import tomli_w
-    import tomlkit
-
-    return tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))[key]

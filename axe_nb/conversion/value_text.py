@@ -8,7 +8,7 @@ Source: product.md "Models can do more than text" (values), "Notebook" (interpol
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -265,15 +265,10 @@ def append_value(pieces: list[str], before: str, value: Written, text: str, end:
         text: the whole template.
         end: where the template goes on after the value.
     """
-    if value.is_block:
-        before = _end_line(pieces, before)
+    if value.is_block:  # which begins a line, unless the last line has no words
+        before = before.rstrip(" \t")
+        last = before or next((piece for piece in reversed(pieces) if piece), "\n")
+        before += "" if last.endswith("\n") else "\n"
     pieces += [before, value.text]
     if value.is_block and not _LINE_IS_OVER.match(text, end):
         pieces.append("\n")
-
-
-def _end_line(pieces: Sequence[str], text: str) -> str:
-    """Returns the text with a line break, if its last line has any words."""
-    shorter = text.rstrip(" \t")
-    before = shorter or next((piece for piece in reversed(pieces) if piece), "\n")
-    return shorter if before.endswith("\n") else f"{shorter}\n"

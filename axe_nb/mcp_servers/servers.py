@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
@@ -112,13 +112,9 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
-            error = ConfigError(
-                f"unknown MCP server {quote(name)} in agent {quote(agent.name)}",
-                hint=suggestion(name, settings)
-                or f"add [mcp_servers.{name}] to config.toml, or to the agent's file",
-            )
-            error.place = find_place(agent, "mcp_servers", name)
-            raise error
+            add = f"add [mcp_servers.{name}] to config.toml, or to the agent's file"
+            step = suggestion(name, settings) or add
+            raise _make_error(agent, "unknown MCP server", "mcp_servers", name, step)
         found[name] = own or settings[name]
     return found
 
@@ -134,12 +130,8 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
         if entry.startswith(RESOURCE):
             name, _, uri = entry.removeprefix(RESOURCE).partition("/")
             if name not in names_of_servers(agent.mcp_servers) or not uri:
-                error = ConfigError(
-                    f"invalid resource {quote(entry)} in files of agent {quote(agent.name)}",
-                    hint="use mcp:NAME/URI, where NAME is listed in mcp_servers",
-                )
-                error.place = find_place(agent, "files", entry)
-                raise error
+                step = "use mcp:NAME/URI, where NAME is listed in mcp_servers"
+                raise _make_error(agent, "invalid resource", "files", entry, step)
             found.append((entry, name, uri))
     return tuple(found)
 
@@ -147,13 +139,16 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
 def _check_permissions(agent: Agent, server: str, offered: Sequence[str]) -> None:
     for name in agent.permissions:
         if name.startswith(f"{server}__") and name not in offered:
-            error = ConfigError(
-                f"unknown tool {quote(name)} in agent {quote(agent.name)}",
-                hint=suggestion(name, offered)
-                or f"`%axe tools NAME` lists the tools of MCP server {quote(server)}",
-            )
-            error.place = find_place(agent, "permissions", name)
-            raise error
+            listed = f"`%axe tools NAME` lists the tools of MCP server {quote(server)}"
+            step = suggestion(name, offered) or listed
+            raise _make_error(agent, "unknown tool", "permissions", name, step)
+
+
+def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> ConfigError:
+    where = "files of agent" if key == "files" else "agent"
+    error = ConfigError(f"{problem} {quote(entry)} in {where} {quote(agent.name)}", hint=step)
+    error.place = find_place(agent, key, entry)
+    return error
 
 
 @dataclass
@@ -301,12 +296,9 @@ class Servers:
             )
         return text
 
-    async def _ask(self, asked: Awaitable[T], what: str) -> T:
-        async def ask() -> T:
-            return await asked
-
+    async def _ask(self, asked: Coroutine[Any, Any, T], what: str) -> T:
         try:
-            return await self._thread.run(ask())
+            return await self._thread.run(asked)
         except ToolError as error:
             raise ConfigError(f"cannot read {what}: {error}") from None
 

@@ -61,21 +61,15 @@ def as_text(result: object) -> str:
         return ""
     if inspect.iscoroutine(result):
         result.close()  # else Python warns that it was never awaited
-    if kind := _unfinished(result):
-        raise ToolError(f"the tool returned {kind}")
+    if inspect.isawaitable(result):
+        raise ToolError("the tool returned a coroutine or future: await it and return the result")
+    if isinstance(result, Iterator | AsyncIterator):
+        kind = type(result).__name__
+        raise ToolError(f"the tool returned an iterator ({kind}): return a list")
     try:
         return write_json(result, MAX_OUTPUT)
     except NoText as error:
         raise ToolError(f"the tool's result {error}") from None
-
-
-def _unfinished(result: object) -> str:
-    """The problem of a result that is still to be computed; empty if it is none of these."""
-    if inspect.isawaitable(result):
-        return "a coroutine or future: await it and return the result"
-    if isinstance(result, Iterator | AsyncIterator):
-        return f"an iterator ({type(result).__name__}): return a list"
-    return ""
 
 
 def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:

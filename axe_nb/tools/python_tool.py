@@ -24,7 +24,7 @@ from axe_nb.errors import ConfigError, words
 from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
 from axe_nb.tools.output import output_of
-from axe_nb.tools.signature import Signature, check, signature
+from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import (
     Effect,
     PermissionDenied,
@@ -123,20 +123,14 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     check_bound(function)
     name = name or function_name(function)
     check_tool_name(name)
-    function = _find_call(function)
+    has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
+    if not has_own and not inspect.isroutine(function):  # the method of an object has its signature
+        function = function.__call__  # type: ignore[operator]
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
     run = PythonFunction(function, name)
     specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
     return Tool(name, run.wanted.description, specs, run, effect)
-
-
-def _find_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what has the signature: the method `__call__` of an object that can be called."""
-    has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
-    if has_own or inspect.isroutine(function):
-        return function
-    return function.__call__  # type: ignore[operator, no-any-return]  # a method of the object
 
 
 class PythonFunction:
@@ -153,42 +147,31 @@ class PythonFunction:
 
     async def __call__(self, ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
         """Checks the arguments, and calls the function."""
-        return await _run(self._function, self.wanted, ctx, arguments)
+        if ctx.call.raw.strip() and self.wanted.parameters and not arguments:
+            raise ToolError("the arguments were not a JSON object. Call again with one")
+        values = check(arguments, self.wanted.parameters)
+        if self.wanted.context:
+            values[self.wanted.context] = ctx
+        bound = inspect.BoundArguments(self.wanted.python, values)
+        with capture_output() as captured:
+            try:
+                if inspect.iscoroutinefunction(self._function):
+                    result = self._function(*bound.args, **bound.kwargs)
+                else:
+                    result = await in_thread(_call_in_thread, self._function, bound)
+                output = output_of(
+                    await _await_result(result) if inspect.isawaitable(result) else result
+                )
+            except (RunStopped, PermissionDenied):
+                raise
+            except ToolError as error:
+                raise ToolError(_append_printed(words(error), captured.text), error.note) from error
+            except Exception as error:
+                raise ToolError(_append_printed(fault_text(error), captured.text)) from error
+        return replace(output, content=_append_printed(output.content, captured.text))
 
     def __reduce__(self) -> tuple[object, ...]:
         return PythonFunction, (self._function, self._name)
-
-
-async def _run(
-    function: Callable[..., Any],
-    wanted: Signature,
-    ctx: ToolContext,
-    arguments: Mapping[str, Any],
-) -> ToolOutput:
-    if ctx.call.raw.strip() and wanted.parameters and not arguments:
-        raise ToolError("the arguments were not a JSON object. Call again with one")
-    values = check(arguments, wanted.parameters)
-    if wanted.context:
-        values[wanted.context] = ctx
-    bound = wanted.bound(values)
-    with capture_output() as captured:
-        try:
-            output = await _call(function, bound)
-        except (RunStopped, PermissionDenied):
-            raise
-        except ToolError as error:
-            raise ToolError(_append_printed(words(error), captured.text), error.note) from error
-        except Exception as error:
-            raise ToolError(_append_printed(fault_text(error), captured.text)) from error
-    return replace(output, content=_append_printed(output.content, captured.text))
-
-
-async def _call(function: Callable[..., Any], bound: inspect.BoundArguments) -> ToolOutput:
-    if inspect.iscoroutinefunction(function):
-        result = function(*bound.args, **bound.kwargs)
-    else:
-        result = await in_thread(_call_in_thread, function, bound)
-    return output_of(await _await_result(result) if inspect.isawaitable(result) else result)
 
 
 def _call_in_thread(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:

@@ -35,10 +35,6 @@ class Signature:
     """The parameter for the ToolContext, hidden from the model; empty = none."""
     python: inspect.Signature
 
-    def bound(self, values: Mapping[str, Any]) -> inspect.BoundArguments:
-        """Binds the values to the function's parameters; omitted ones keep their defaults."""
-        return inspect.BoundArguments(self.python, dict(values))
-
 
 def signature(function: Callable[..., Any], name: str) -> Signature:
     """Reads the signature of a function.
@@ -49,7 +45,10 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
     Raises:
         ConfigError: there is no signature, or a parameter has no name or no JSON type.
     """
-    plain, fixed = _unwrap_partial(function)
+    plain, fixed = function, set[str]()  # what partials give by name is no parameter
+    while isinstance(plain, functools.partial):
+        fixed |= plain.keywords.keys()
+        plain = plain.func
     types_of = type_hints(plain, name)
     description, descriptions = parse_docstring(plain)
     wanted: dict[str, Parameter] = {}
@@ -68,15 +67,6 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
         else:
             wanted[parameter.name] = _parse_parameter(parameter, hint, descriptions, name)
     return Signature(description, wanted, context, python)
-
-
-def _unwrap_partial(function: Callable[..., Any]) -> tuple[Callable[..., Any], set[str]]:
-    """Returns the function behind a `functools.partial`, and the parameters given by name."""
-    fixed: set[str] = set()
-    while isinstance(function, functools.partial):
-        fixed |= function.keywords.keys()
-        function = function.func
-    return function, fixed
 
 
 def _parse_parameter(
