@@ -16,7 +16,7 @@ from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_tru
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
-from axe_nb.run_history.history import delete_run, list_history
+from axe_nb.recording.history import delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
