@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
+from axe_nb.conversion.records import to_json
 from axe_nb.data_files import MAX_BYTES, check_header, format_header, make_error
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable
@@ -151,11 +152,11 @@ def _list_lines(grid: Grid) -> Iterator[Any]:
     }  # fmt: skip
     yield clean.json(plan)
     for (input, variant, repeat), run in grid.list_places():
-        judgement = run.judgement and run.judgement.to_dict_without_secrets()
+        judgement = run.judgement and to_json(run.judgement, clean)
         yield {
             "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
             "reason": clean.text(run.reason), "problem": clean.text(run.problem),
-            "result": run.result.to_dict_without_secrets(), "judgement": judgement,
+            "result": to_json(run.result, clean), "judgement": judgement,
         }  # fmt: skip
 
 
