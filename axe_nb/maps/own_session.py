@@ -12,10 +12,10 @@ from functools import partial
 from axe_nb.agents.config import Config
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import Needed
+from axe_nb.recording.traces import find_context
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.traces import find_context
 
 OWN = ("agents", "conversations", "last", "meter", "in_flight")
 """Fields that a map does not share with the session that it belongs to."""

@@ -36,8 +36,9 @@ from axe_nb.messages import Usage
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
+from axe_nb.recording.recorder import begin_recorder
+from axe_nb.recording.traces import find_context, with_spans
 from axe_nb.results import RunResult
-from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
 from axe_nb.session.overrides import Overrides, keep_for_tree
@@ -49,7 +50,6 @@ from axe_nb.toolbox import SESSION
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
-from axe_nb.traces import find_context, with_spans
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
