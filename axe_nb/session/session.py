@@ -40,8 +40,8 @@ from axe_nb.recording.recorder import begin_recorder
 from axe_nb.recording.traces import find_context, with_spans
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
-from axe_nb.session.asking import describe
 from axe_nb.session.overrides import Overrides, keep_for_tree
+from axe_nb.session.prompts import describe
 from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
