@@ -32,8 +32,8 @@ from axe_nb.text import quote, suggestion
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette
+    from axe_nb.recording.history import History
     from axe_nb.recording.modes import Mode
-    from axe_nb.run_history.history import History
 
 Prompt: TypeAlias = "str | Sequence[object]"
 """Text, or a list of texts and pictures: bytes, paths, figures, images."""
@@ -200,7 +200,7 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     Raises:
         ConfigError: an invalid value, or the history cannot be read.
     """
-    from axe_nb.run_history.history import list_history
+    from axe_nb.recording.history import list_history
 
     if agent is not None and not isinstance(agent, str):
         raise ConfigError(
@@ -230,7 +230,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     Raises:
         ConfigError: there is no such file or run, or the file is not a saved result.
     """
-    from axe_nb.run_history.history import load_run
+    from axe_nb.recording.history import load_run
 
     if not isinstance(saved, int | str | os.PathLike):
         raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors", "patterns",
+    "model_table", "invisible", "text", "redaction", "errors",
     "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
     "exchanges", "times",
@@ -25,7 +25,7 @@ ROOMS = (
     "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "forks", "session", "views", "diffs",
+    "forks", "session", "views", "diffs",
     "commands", "cell_display", "front_end", "maps", "grids",
     "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",

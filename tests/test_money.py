@@ -22,8 +22,8 @@ from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.prices import Prices, find_table_version
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_writer
+from axe_nb.recording.history_writer import find_writer
+from axe_nb.recording.recorder import history_path
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars

@@ -22,9 +22,9 @@ from axe_nb import Agent, Request, RunResult, ToolCall, call, script
 from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
 from axe_nb.recording.approvals import TEST_VARIABLES
-from axe_nb.run_history.history import delete_run
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_writer
+from axe_nb.recording.history import delete_run
+from axe_nb.recording.history_writer import find_writer
+from axe_nb.recording.recorder import history_path
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context, run

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
@@ -50,9 +52,9 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     name = name or "axe_nb.last()"
     display = display_mode(shell)
     if display == "off":
-        return Unseen()
+        return AtEnd(_brief.append)  # a cell that returns the result still shows its answer
     if quiet:
-        return ShownOnce(AnswerOnly())
+        return ShownOnce(AtEnd(partial(show, quiet=True)))
     return ShownOnce(_make_run_view(name, live=view.is_live(display)))
 
 
@@ -94,10 +96,13 @@ def can_ask() -> bool:
     return bool(getattr(kernel, "_allow_stdin", False))
 
 
-class AnswerOnly:
-    """A view that shows the answer, at the end."""
+class AtEnd:
+    """A view that shows nothing until the run has ended."""
 
     streams = is_live = False
+
+    def __init__(self, show_result: Callable[[RunResult], None]) -> None:
+        self._show_result = show_result
 
     def event(self, event: Event) -> None: ...
 
@@ -105,21 +110,7 @@ class AnswerOnly:
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
-            show(result, quiet=True)
-
-
-class Unseen:
-    """A view that shows nothing; a cell that returns the result still shows its answer."""
-
-    streams = is_live = False
-
-    def event(self, event: Event) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def finish(self, result: RunResult | None) -> None:
-        if result is not None:
-            _brief.append(result)
+            self._show_result(result)
 
 
 class ShownOnce:

@@ -12,23 +12,16 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, Config, format_path, is_own
 from axe_nb.agents.files import display_path, expand_home
-from axe_nb.agents.names import parse_model
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.commands.doctor import Finding, examine
-from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
-from axe_nb.make_provider import server
-from axe_nb.providers.listing import advice, has, models
-from axe_nb.results import RunResult
-from axe_nb.run_history.history import delete_run, list_history
+from axe_nb.errors import ConfigError
+from axe_nb.recording.history import delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
 from axe_nb.text import fold, printable, quote, reveal
 from axe_nb.views import agent_summary
-
-KINDS = {"config": ConfigError, "provider": ProviderError}
-"""Value of `--raises` that is not a status → the error that it expects."""
 
 LATEST = 20
 """Runs that `history` lists."""
@@ -168,55 +161,3 @@ def _describe(path: Path) -> list[str]:
     tools = ", ".join(map(printable, (*agent.tools, *agent.sub_agents))) or "no tools"
     lines = [f"{name}: {quote(agent.model)}, mode {agent.mode}, {tools}"]
     return [*lines, *(f"  ! {warning}" for warning in agent.warnings)]
-
-
-def is_expected(error: AxeError, raises: str | None) -> bool:
-    """True if the run could not start and `--raises` expects that error."""
-    return isinstance(error, KINDS.get(raises or "", ()))
-
-
-def check_end(result: RunResult, raises: str | None) -> None:
-    """Raises unless the run completed, or ended as `--raises` expects.
-
-    Raises:
-        AxeError: the run ended differently.
-    """
-    if raises is None:
-        _add_next_step(result).raise_for_status()
-        return
-    met = (
-        isinstance(result.cause, ProviderError)
-        if raises == "provider"
-        else (result.status == raises)
-    )
-    if not met:
-        message = f"the run ended with status {result.status}, expected {raises} (--raises)"
-        failure = RunError(message, exit_code=1)
-        failure.place = result.place
-        raise failure
-
-
-def _add_next_step(result: RunResult) -> RunResult:
-    """Returns the result; if the model was not found, the hint of its error names others."""
-    error = result.cause
-    provider, model = parse_model(result.model)
-    if not (isinstance(error, ProviderError) and error.status == 404):
-        return result
-    error.hint = run_and_wait(_find_hint(provider, model)) or error.hint
-    return result
-
-
-async def _find_hint(provider: str, model: str) -> str:
-    """Finds a hint; empty if the server has the model after all, or is of no help."""
-    try:
-        config = Config.load()
-        info = config.provider(provider)
-    except ConfigError:
-        return ""
-    if not info.has_server:
-        return ""
-    try:
-        names = await models(server(provider, config))
-    except AxeError:
-        names = ()
-    return "" if has(model, names) else advice(info, model, names)

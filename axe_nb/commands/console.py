@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
+from axe_nb.agents.config import Config
 from axe_nb.commands.parser import Options
+from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import find_filter
@@ -27,6 +29,9 @@ from axe_nb.views.transcript import Transcript, TreeFilter, show_run
 
 LEAST_ROOM = 20
 """Columns of a terminal below which the status line shows nothing of what is written."""
+
+KINDS = {"config": ConfigError, "provider": ProviderError}
+"""Value of `--raises` that is not a status → the error that it expects."""
 
 Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
@@ -229,3 +234,49 @@ def _count_columns(stream: TextIO) -> int:
         return min(os.get_terminal_size(stream.fileno()).columns or 80, 100)
     except OSError:
         return 80
+
+
+def is_expected(error: AxeError, raises: str | None) -> bool:
+    """True if the run could not start and `--raises` expects that error."""
+    return isinstance(error, KINDS.get(raises or "", ()))
+
+
+def check_end(result: RunResult, raises: str | None) -> None:
+    """Raises unless the run completed, or ended as `--raises` expects.
+
+    Raises:
+        AxeError: the run ended differently.
+    """
+    error = result.cause
+    if raises is None:
+        if isinstance(error, ProviderError) and error.status == 404:
+            provider, _, model = result.model.partition("/")
+            error.hint = run_and_wait(_find_hint(provider, model)) or error.hint
+        result.raise_for_status()
+        return
+    met = (
+        isinstance(result.cause, ProviderError)
+        if raises == "provider"
+        else (result.status == raises)
+    )
+    if not met:
+        message = f"the run ended with status {result.status}, expected {raises} (--raises)"
+        failure = RunError(message, exit_code=1)
+        failure.place = result.place
+        raise failure
+
+
+async def _find_hint(provider: str, model: str) -> str:
+    """Returns the models that a server has instead of this one; empty if that is of no help."""
+    from axe_nb.make_provider import server
+    from axe_nb.providers.listing import advice, has, models
+
+    try:
+        config = Config.load()
+        info = config.provider(provider)
+        names = await models(server(provider, config)) if info.has_server else ()
+    except ConfigError:
+        return ""
+    except AxeError:
+        names = ()
+    return "" if not info.has_server or has(model, names) else advice(info, model, names)

@@ -42,8 +42,8 @@ from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.recording.cassette import Cassette
-from axe_nb.run_history.history import describe_history
-from axe_nb.run_history.recorder import find_reason_against
+from axe_nb.recording.history import describe_history
+from axe_nb.recording.recorder import find_reason_against
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, printable, quote

@@ -21,13 +21,17 @@ from axe_nb.cell_display.display import (
     remember,
 )
 from axe_nb.cell_display.view import CellDisplay, is_live
-from axe_nb.commands.actions import check_end, is_expected
-from axe_nb.commands.console import StatusLine, TextView, request_of, show_dry_run
+from axe_nb.commands.console import (
+    StatusLine,
+    TextView,
+    check_end,
+    is_expected,
+    request_of,
+    show_dry_run,
+)
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.errors import AxeError, interrupted
 from axe_nb.events import Event
-from axe_nb.expectations.check import check
-from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
 from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.picture import Illustrated
@@ -79,6 +83,8 @@ def run_cell(
     check_end(result, options.raises)
     overrides = options.overrides
     if overrides.expect is not None:
+        from axe_nb.expectations.check import check  # most cells have none
+
         name = options.out or "axe_nb.last()"
         check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
     return None if _is_captured(shell) else result
@@ -92,6 +98,8 @@ def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated
     """
     if options.fork_from is None:
         return request_of(options, *prompt)
+    from axe_nb.forks.point import make_point
+
     result, place = find_place(shell, options.fork_from)
     point = make_point(result, place, prompt=prompt)
     return RunRequest(agent=options.agent, overrides=options.overrides, fork=point)

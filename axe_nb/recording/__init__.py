@@ -1,1 +1,1 @@
-"""Runs as recordings: cassettes, and what they replay."""
+"""Recordings of runs: cassettes and what they replay, the history, spans."""

@@ -129,21 +129,25 @@ def _draw_clock(times: Times) -> str:
 def _draw_bar(thing: TreeNode, row: Row) -> str:
     segments, times = list_segments(thing), _find_times(thing)
     if not segments and times.started is not None:
-        parts = [(TRACK, _place(times.started)), (row.look.colour, _place(times.ended))]
+        parts = [(TRACK, _place(times.started)), (row.look.colour, _place_end(times.ended))]
     else:
         parts = [
             part
             for kind, start, end in segments
-            for part in ((TRACK, _place(start)), (SEGMENTS[kind], _place(end)))
+            for part in ((TRACK, _place(start)), (SEGMENTS[kind], _place_end(end)))
         ]
     return f"<i style='{BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
 
 
-def _place(seconds: float | None) -> str:
-    """The place of a time on a bar; None = now."""
+def _place(seconds: float, more: str = "") -> str:
+    return f"calc(100%*{seconds:.2f}/var(--span){more})"
+
+
+def _place_end(seconds: float | None) -> str:
+    """The place of an end, after which even a moment can be seen; None = now."""
     if seconds is None:
         return "calc(100%*var(--now,0)/var(--span) + 2px)"
-    return f"calc(100%*{seconds:.2f}/var(--span))"
+    return _place(seconds, " + 2px")
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:

@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.recorder import Recorder, history_path
-from axe_nb.run_history.store import Row, Store
-from axe_nb.run_history.writer import Writer
+from axe_nb.recording.history_store import Row, Store
+from axe_nb.recording.history_writer import Writer
+from axe_nb.recording.recorder import Recorder, history_path
+from axe_nb.recording.run_locks import RunLocks
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 

@@ -19,10 +19,10 @@ from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply_errors import read_reply
+from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.modes import Mode
+from axe_nb.recording.recorder import history_path
 from axe_nb.recording.records import Record, from_data, to_data
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_writer
+from axe_nb.recording.history_writer import find_writer
+from axe_nb.recording.recorder import history_path
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 import axe_nb
 from axe_nb.events import RunStarted
-from axe_nb.run_history.recorder import Recorder
-from axe_nb.run_history.writer import BURST, MAX_REST, MIN_REST, find_writer
+from axe_nb.recording.history_writer import BURST, MAX_REST, MIN_REST, find_writer
+from axe_nb.recording.recorder import Recorder
 
 
 def start(recorder: Recorder, number: int) -> None:

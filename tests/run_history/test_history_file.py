@@ -18,11 +18,11 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
-from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.parts import Tree, compress, decompress
-from axe_nb.run_history.recorder import Recorder, history_path
-from axe_nb.run_history.store import Store, is_on_network
-from axe_nb.run_history.writer import find_writer
+from axe_nb.recording.history_rows import Tree, compress, decompress
+from axe_nb.recording.history_store import Store, is_on_network
+from axe_nb.recording.history_writer import find_writer
+from axe_nb.recording.recorder import Recorder, history_path
+from axe_nb.recording.run_locks import RunLocks
 from tests.run_history.rows import read_rows
 
 NOT_WRITTEN = "history cannot be written: "

@@ -23,9 +23,9 @@ from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.notebook.complete import matcher
 from axe_nb.prices import Prices
-from axe_nb.run_history.parts import RunSoFar
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_writer
+from axe_nb.recording.history_rows import RunSoFar
+from axe_nb.recording.history_writer import find_writer
+from axe_nb.recording.recorder import history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import format_question
 from axe_nb.session.session import Session, session

@@ -20,8 +20,8 @@ from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
 
 if TYPE_CHECKING:
+    from axe_nb.recording.history_writer import RootLog, Writer
     from axe_nb.recording.tape import RootTape
-    from axe_nb.run_history.writer import RootLog, Writer
 
 VARIABLE = "AXE_NB_HISTORY"
 """Environment variable; `0` = no run is kept, `1` = also runs of tests are."""
@@ -57,7 +57,7 @@ def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorde
     """
     if find_reason_against():
         return None
-    from axe_nb.run_history.writer import find_writer
+    from axe_nb.recording.history_writer import find_writer
 
     return Recorder(find_writer(history_path()), history, tape)
 
@@ -68,8 +68,8 @@ class Recorder:
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
-        from axe_nb.run_history.parts import Tree
-        from axe_nb.run_history.writer import RootLog
+        from axe_nb.recording.history_rows import Tree
+        from axe_nb.recording.history_writer import RootLog
 
         self._writer = writer
         self._tape = tape

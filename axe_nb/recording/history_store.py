@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.run_history.locks import RunLocks, identify
+from axe_nb.recording.run_locks import RunLocks, identify
 
 VERSION = 2000
 """Major version × 1000 + minor."""

@@ -17,17 +17,17 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
+from axe_nb.recording.history_rows import DIED, Tree
+from axe_nb.recording.history_writer import find_locks, find_writer
+from axe_nb.recording.recorder import history_path
 from axe_nb.results import NO_AGENT
-from axe_nb.run_history.parts import DIED, Tree
-from axe_nb.run_history.recorder import history_path
-from axe_nb.run_history.writer import find_locks, find_writer
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
+    from axe_nb.recording.history_store import Row, Store
+    from axe_nb.recording.run_locks import RunLocks
     from axe_nb.results import RunResult
-    from axe_nb.run_history.locks import RunLocks
-    from axe_nb.run_history.store import Row, Store
 
 T = TypeVar("T")
 
@@ -206,7 +206,7 @@ def _use(look: Callable[[Store], T], locks: RunLocks | None) -> T | None:
         return None
     from sqlite3 import Error
 
-    from axe_nb.run_history.store import Store
+    from axe_nb.recording.history_store import Store
 
     try:
         with contextlib.closing(Store(path, locks)) as store:

@@ -21,13 +21,13 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import reason
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
+from axe_nb.recording.history_rows import Tree
+from axe_nb.recording.run_locks import RunLocks
 from axe_nb.redaction import Filter, find_filter
-from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.parts import Tree
 from axe_nb.text import one_line, plural
 
 if TYPE_CHECKING:
-    from axe_nb.run_history.store import Row, Store
+    from axe_nb.recording.history_store import Row, Store
 
 log = logging.getLogger("axe_nb")
 
@@ -75,7 +75,7 @@ class RootLog:
 
     def add(self, event: Event, at: float, clean: Filter) -> None:
         """Adds an event to its row, `at` seconds after its beginning."""
-        from axe_nb.run_history.store import Row
+        from axe_nb.recording.history_store import Row
 
         if isinstance(event, RunStarted) and self.row is None:
             prompt = clean.text(event.task).strip().partition("\n")[0]
@@ -272,7 +272,7 @@ class Writer:
             find_locks(self.path).release(root.row.id)
 
     def _open(self) -> Store:
-        from axe_nb.run_history.store import Store
+        from axe_nb.recording.history_store import Store
 
         if self._store is not None and self._store.is_gone:
             self._close()

@@ -1,1 +1,0 @@
-"""The history of runs: kept in a SQLite file while they happen, listed and loaded later."""
