@@ -57,7 +57,7 @@ WIDE = 120
 """Maximum length of a text beside its label in characters."""
 
 MAX_ROWS = 250
-"""Maximum number of rows of a twin; others are counted, not drawn."""
+"""Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
