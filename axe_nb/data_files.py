@@ -47,15 +47,21 @@ _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 """Characters that an editor or a diff would not show as they are."""
 
 
-def write_data(path: Path, kind: Kind, data: Any) -> None:
-    """Writes JSON data to a file, as a whole or not at all; a new file is the user's alone.
+def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
+    """Writes data to a file, as a whole or not at all; a new file is the user's alone.
+
+    Args:
+        path: the file.
+        kind: kind of data, for the header.
+        data: JSON data, or what `form` makes text of.
+        form: data → text; None = `format_data`.
 
     Raises:
         ConfigError: the file cannot be written; an existing one is unchanged.
     """
     path = expand_home(path)
     try:
-        text = f"{format_header(kind)}{format_data(data)}\n"
+        text = f"{format_header(kind)}{(form or format_data)(data)}\n"
         if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
             raise make_error("write", path, f"larger than {MAX_BYTES} bytes")
         is_new = not path.exists()
@@ -70,11 +76,16 @@ def write_data(path: Path, kind: Kind, data: Any) -> None:
     write_whole(path, text, 0o600 if is_new else None)
 
 
-def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
-    """Returns what a file holds.
+def read_data(
+    path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
+) -> T:
+    """Returns the contents of a file.
 
     Args:
-        make: makes it of the file's JSON data; raises ConfigError if the data is wrong.
+        path: the file.
+        kind: kind of data that it must have.
+        make: makes them of the file's data; raises ConfigError if these are wrong.
+        parse: text → data; None = `parse_data`.
 
     Raises:
         ConfigError: it cannot be read, is not of this kind, or of a later major version.
@@ -87,7 +98,7 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
             raise make_error("read", path, f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
         _, start = check_header(path, kind, text)
-        data = parse_data(text[start:])
+        data = (parse or parse_data)(text[start:])
     except json.JSONDecodeError as error:
         raise _make_json_error(path, text, error) from None
     except (OSError, ValueError, RuntimeError) as error:

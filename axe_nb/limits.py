@@ -234,12 +234,7 @@ class Slots:
     """
 
     def __init__(self, most: int, above: Slots | None = None) -> None:
-        """Creates the slots.
-
-        Args:
-            most: their number; 0 = unlimited.
-            above: slots of which each of these takes one too.
-        """
+        """Creates so many slots, 0 = unlimited; each takes one of those above too."""
         self._free = most or sys.maxsize
         self._above = above
         self._waiters = OrderedDict[asyncio.Future[None], None]()
@@ -257,13 +252,6 @@ class Slots:
             except asyncio.CancelledError:
                 self._give()
                 raise
-
-    def acquire_now(self) -> bool:
-        """Takes a slot if one is free; returns True if it did."""
-        if not self._free or (self._above is not None and not self._above.acquire_now()):
-            return False
-        self._free -= 1
-        return True
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

@@ -12,8 +12,8 @@ import time
 
 import regex
 
+from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
-from axe_nb.patterns import compile_pattern
 
 ATOMS = (
     "a", "b", ".", r"\w", r"\p{L}", r"\p{Lu}", "[a-z]", "[^x]", "[[:alpha:]]", r"[\p{L}\d]", "é",

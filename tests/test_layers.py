@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors", "patterns",
+    "model_table", "invisible", "text", "redaction", "errors",
     "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
     "exchanges", "times",

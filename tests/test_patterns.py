@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from axe_nb.conversion.patterns import compile_pattern, count_copies
 from axe_nb.errors import ConfigError
-from axe_nb.patterns import compile_pattern, count_copies
 
 HUGE = [
     "((a{1000}){1000}){1000}",

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
 from axe_nb.builtin.paths import Spot, hold_place, kind, may_read, missing, open_folder
+from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
-from axe_nb.patterns import compile_pattern
 from axe_nb.text import cut_chars, plural, printable, quote
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError

@@ -167,78 +167,46 @@ AGENTS_DIR = Option(
 )  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = (
-    Option(
-        ("-m", "--model"), "model", "model to use for this run (default: the agent's)", "P/M",
-        offers="models", group=AGENT_AND_MODEL,
-    ),
-    Option(
-        ("-M", "--model-all"), "model_all",
-        "model for all agents of the tree; -m takes precedence for the root", "P/M",
-        offers="models", group=AGENT_AND_MODEL,
-    ),
+    Option(("-m", "--model"), "model", "model to use for this run (default: the agent's)", "P/M",
+           offers="models", group=AGENT_AND_MODEL),
+    Option(("-M", "--model-all"), "model_all",
+           "model for all agents of the tree; -m takes precedence for the root", "P/M",
+           offers="models", group=AGENT_AND_MODEL),
     Option(("--skill",), "skill", "skill file to use instead of the agent's", "F", offers="files",
            group=AGENT_AND_MODEL),
-    Option(
-        ("--workdir",), "workdir",
-        "folder for files and tools (default: the agent's, else the current folder)", "D",
-        offers="files", group=AGENT_AND_MODEL,
-    ),
-    Option(
-        ("--timeout",), "timeout",
-        "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
-        group=LIMITS,
-    ),
-    Option(
-        ("--retries",), "retries",
-        "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
-        "(default: the agent's, else 2)", "N", read=whole, group=LIMITS,
-    ),
-    Option(
-        ("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
-        read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL,
-    ),
-    Option(
-        ("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-        repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
-        offers="prompt variables", group=AGENT_AND_MODEL,
-    ),
+    Option(("--workdir",), "workdir",
+           "folder for files and tools (default: the agent's, else the current folder)", "D",
+           offers="files", group=AGENT_AND_MODEL),
+    Option(("--timeout",), "timeout",
+           "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
+           group=LIMITS),
+    Option(("--retries",), "retries",
+           "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
+           "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
+    Option(("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
+           read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL),
+    Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
+           repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
+           offers="prompt variables", group=AGENT_AND_MODEL),
     AGENTS_DIR,
-    Option(
-        ("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
-        read=names, offers="tools", group=AGENT_AND_MODEL,
-    ),
-    Option(
-        ("--mode",), "mode",
-        "permission for tools that write (default: the agent's, else ask)", "MODE", choices=MODES,
-        group=LIMITS,
-    ),
-    Option(
-        ("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
-        value=False, group=SHOWN,
-    ),
-    Option(
-        ("--output",), "output",
-        "require structured output: a file with a JSON Schema, or in a notebook a type, list[TYPE] "
-        "or dict",
-        "FILE_OR_NAME", offers="variables", group=ANSWER,
-    ),
-    Option(
-        ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
-        "EXPRS", group=ANSWER,
-    ),
-    Option(
-        ("--step",), "step",
-        "pause before each request and call: you continue, edit, skip or stop", group=STEPS,
-    ),
-    Option(
-        ("--break",), "break_at",
-        "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated",
-        "WHERE", read=names, offers="breaks", group=STEPS,
-    ),
-    Option(
-        ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
-        ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT,
-    ),
+    Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
+           read=names, offers="tools", group=AGENT_AND_MODEL),
+    Option(("--mode",), "mode", "permission for tools that write (default: the agent's, else ask)",
+           "MODE", choices=MODES, group=LIMITS),
+    Option(("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
+           value=False, group=SHOWN),
+    Option(("--output",), "output",
+           "require structured output: a file with a JSON Schema, or in a notebook a type, "
+           "list[TYPE] or dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+    Option(("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
+           "EXPRS", group=ANSWER),
+    Option(("--step",), "step",
+           "pause before each request and call: you continue, edit, skip or stop", group=STEPS),
+    Option(("--break",), "break_at",
+           "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
+           read=names, offers="breaks", group=STEPS),
+    Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
+           ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT),
     Option(
         ("-o", "--out"), "out", "variable for the RunResult (with --bg, for its handle)", "NAME",
         IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
@@ -262,39 +230,26 @@ OPTIONS: tuple[Option, ...] = (
             "python": "`result.fork(place, …)`",
         },
     ),
-    Option(
-        ("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-        IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"}, group=ANSWER,
-    ),
-    Option(
-        ("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
-        group=SHOWN,
-    ),
-    Option(
-        ("--full",), "full", "with --dry-run: show the exact body too, and what fills its context",
-        "", IN_TEXT, group=SHOWN,
-    ),
-    Option(
-        ("--json",), "json", "print one line of JSON", "", IN_TEXT,
-        instead={"python": "`.to_json()`"}, group=SHOWN,
-    ),
-    Option(
-        ("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN
-    ),
+    Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
+           IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"}, group=ANSWER),
+    Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
+           group=SHOWN),
+    Option(("--full",), "full",
+           "with --dry-run: show the exact body too, and what fills its context", "", IN_TEXT,
+           group=SHOWN),
+    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT,
+           instead={"python": "`.to_json()`"}, group=SHOWN),
+    Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
     Option(
         ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT,
         instead=dict.fromkeys(
             ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
         ),
     ),
-    Option(
-        ("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
-        instead={"python": "`display=False`"}, group=SHOWN,
-    ),
-    Option(
-        ("--bg",), "background", "run in the background and return a handle at once", "",
-        IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
-        group=ANSWER,
-    ),
+    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
+           instead={"python": "`display=False`"}, group=SHOWN),
+    Option(("--bg",), "background", "run in the background and return a handle at once", "",
+           IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+           group=ANSWER),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""

@@ -86,10 +86,8 @@ AGENT_CELL = Command(
     (
         NAME,
         Option(("--save",), "save", "write the file and show the changes"),
-        Option(
-            ("--dir",), "dir", "folder for the file (default: where it is now, else axe/agents)",
-            "D", offers="files",
-        ),
+        Option(("--dir",), "dir", "folder for the file (default: where it is now, else axe/agents)",
+               "D", offers="files"),
     ),
 )  # fmt: skip
 
@@ -111,55 +109,37 @@ def _to_budget(text: str) -> Any:
 GRID = Command(
     "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
     (
-        Option(
-            (), "agents", "agents, comma-separated; without any, prompts go directly to the models",
-            "AGENT[,AGENT]", required=False, read=names, offers="agents",
-        ),
-        Option(
-            ("--inputs",), "inputs",
-            "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
-            "NAME_OR_FILE", offers="files", group=INPUT,
-        ),
-        Option(
-            ("-m", "--models"), "models",
-            "models to use instead of the agents' own, comma-separated", "P/M,P/M",
-            read=names, offers="models", group=AGENT_AND_MODEL,
-        ),
-        Option(
-            ("--params",), "variants", "variable with a list of params, or a dict of them by label",
-            "NAME", read=variable, offers="variables", group=AGENT_AND_MODEL,
-        ),
-        Option(
-            ("--repeats",), "repeats", "runs per square (default 1)", "N", read=whole, group=INPUT,
-        ),
-        Option(
-            ("--score",), "score", "function (result, row) that returns a score, or True or False",
-            "NAME", read=variable, offers="variables", group=ANSWER,
-        ),
-        Option(
-            ("--judge",), "judge", "agent that answers with a number and a reason", "AGENT",
-            offers="agents", group=ANSWER,
-        ),
-        Option(
-            ("--concurrency",), "concurrency", "maximum number of runs at once (default 8)", "N",
-            read=whole, group=LIMITS,
-        ),
-        Option(
-            ("--executor",), "executor",
-            "variable with an executor or a cluster client, such as a Dask client (default: here)",
-            "NAME", read=variable, offers="variables", group=LIMITS,
-        ),
-        Option(
-            ("--budget",), "budget",
-            "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
-            read=reader(_to_budget, "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
-            group=LIMITS,
-        ),
-        Option(
-            ("--resume",), "resume",
-            "file that keeps each result; with it, an interrupted grid continues", "PATH",
-            offers="files", group=LIMITS,
-        ),
+        Option((), "agents",
+               "agents, comma-separated; without any, prompts go directly to the models",
+               "AGENT[,AGENT]", required=False, read=names, offers="agents"),
+        Option(("--inputs",), "inputs",
+               "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
+               "NAME_OR_FILE", offers="files", group=INPUT),
+        Option(("-m", "--models"), "models",
+               "models to use instead of the agents' own, comma-separated", "P/M,P/M", read=names,
+               offers="models", group=AGENT_AND_MODEL),
+        Option(("--params",), "variants",
+               "variable with a list of params, or a dict of them by label", "NAME", read=variable,
+               offers="variables", group=AGENT_AND_MODEL),
+        Option(("--repeats",), "repeats", "runs per square (default 1)", "N", read=whole,
+               group=INPUT),
+        Option(("--score",), "score",
+               "function (result, row) that returns a score, or True or False", "NAME",
+               read=variable, offers="variables", group=ANSWER),
+        Option(("--judge",), "judge", "agent that answers with a number and a reason", "AGENT",
+               offers="agents", group=ANSWER),
+        Option(("--concurrency",), "concurrency", "maximum number of runs at once (default 8)", "N",
+               read=whole, group=LIMITS),
+        Option(("--executor",), "executor",
+               "variable with an executor or a cluster client, such as a Dask client (default: "
+               "here)", "NAME", read=variable, offers="variables", group=LIMITS),
+        Option(("--budget",), "budget",
+               "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
+               read=reader(_to_budget, "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
+               group=LIMITS),
+        Option(("--resume",), "resume",
+               "file that keeps each result; with it, an interrupted grid continues", "PATH",
+               offers="files", group=LIMITS),
         *(option for option in OPTIONS if option.keyword in OF_GRIDS),
     ),
 )  # fmt: skip
@@ -175,9 +155,7 @@ COMMANDS: tuple[Command, ...] = (
         "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
         {"command": "start"},
         (
-            Option(
-                (), "notebook", "name of the notebook (default: first)", "NAME", required=False,
-            ),
+            Option((), "notebook", "name of the notebook (default: first)", "NAME", required=False),
             Option(("--no-open",), "no_open", "only write the files"),
         ),
     ),
@@ -202,10 +180,8 @@ COMMANDS: tuple[Command, ...] = (
         "trust", "trust a project's folder, so that its agents run as they are written",
         {"line": "trust", "command": "trust"},
         (
-            Option(
-                (), "target", "folder of the project (default: that of the agents found here)",
-                "FOLDER", required=False, offers="files",
-            ),
+            Option((), "target", "folder of the project (default: that of the agents found here)",
+                   "FOLDER", required=False, offers="files"),
             AGENTS_DIR,
         ),
     ),
@@ -213,24 +189,18 @@ COMMANDS: tuple[Command, ...] = (
         "request", "show the exact request at a place of a run, and what fills its context",
         {"line": "request"},
         (
-            Option(
-                (), "place",
-                "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
-                "R@PLACE", required=False, offers="places",
-            ),
-            Option(
-                ("--protocol",), "protocol", "show it as another protocol would send it", "P",
-                choices=tuple(PROTOCOLS),
-            ),
+            Option((), "place",
+                   "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
+                   "R@PLACE", required=False, offers="places"),
+            Option(("--protocol",), "protocol", "show it as another protocol would send it", "P",
+                   choices=tuple(PROTOCOLS)),
         ),
     ),
     Command(
         "diff", "show how two runs differ, and where they first do", {"line": "diff"},
         (
-            Option(
-                (), "a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2",
-                "A", offers="runs",
-            ),
+            Option((), "a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2",
+                   "A", offers="runs"),
             Option((), "b", "the run to compare it with", "B", offers="runs"),
         ),
     ),
@@ -254,25 +224,19 @@ COMMANDS: tuple[Command, ...] = (
         "undo", "put back the files that the tools of a run changed, after showing the difference",
         {"line": "undo"},
         (
-            Option(
-                (), "run", "variable of a run, or its id in the history (default: the last run)",
-                "R", required=False, offers="runs",
-            ),
+            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
+                   "R", required=False, offers="runs"),
         ),
     ),
     Command(
         "cassette", "record the exchanges with models in a file, and replay them",
         {"line": "cassette"},
         (
-            Option(
-                (), "path", "the file (default: show the counts of the cassette in use)", "PATH",
-                required=False, offers="files",
-            ),
-            Option(
-                ("--mode",), "cassette_mode",
-                "mode of the cassette (default: auto; replay if no one can be prompted)",
-                "M", choices=MODES,
-            ),
+            Option((), "path", "the file (default: show the counts of the cassette in use)", "PATH",
+                   required=False, offers="files"),
+            Option(("--mode",), "cassette_mode",
+                   "mode of the cassette (default: auto; replay if no one can be prompted)", "M",
+                   choices=MODES),
             Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
             Option(("--prune",), "prune", "remove the recordings that this session has not used"),
             Option(("--off",), "off", "stop using the cassette"),
@@ -291,22 +255,15 @@ COMMANDS: tuple[Command, ...] = (
         {"command": "lesson"},
         (
             Option((), "notebook", "the lesson, with its check cells", "NB"),
-            Option(
-                ("--to",), "to", "folder of the student copy (default: student beside NB)", "DIR"
-            ),
-            Option(
-                ("--check",), "submissions", "run and mark the notebooks in this folder", "DIR",
-            ),
-            Option(
-                ("--timeout",), "timeout",
-                "time limit of a submission in seconds, 0 = no limit (default 120)", "S",
-                read=seconds,
-            ),
+            Option(("--to",), "to", "folder of the student copy (default: student beside NB)",
+                   "DIR"),
+            Option(("--check",), "submissions", "run and mark the notebooks in this folder", "DIR"),
+            Option(("--timeout",), "timeout",
+                   "time limit of a submission in seconds, 0 = no limit (default 120)", "S",
+                   read=seconds),
             Option(("--csv",), "csv", "also write the marks to this file", "FILE"),
-            Option(
-                ("--no-sandbox",), "no_sandbox",
-                "run submissions without a sandbox, where they can do anything you can",
-            ),
+            Option(("--no-sandbox",), "no_sandbox",
+                   "run submissions without a sandbox, where they can do anything you can"),
         ),
     ),
     Command(
@@ -317,30 +274,24 @@ COMMANDS: tuple[Command, ...] = (
         "budget", "show or set what this notebook may spend; you are asked before it is exceeded",
         {"line": "budget"},
         (
-            Option(
-                (), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
-                "AMOUNT", required=False, read=dollars,
-            ),
+            Option((), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
+                   "AMOUNT", required=False, read=dollars),
         ),
     ),
     Command(
         "env", "set variables from a file such as .env; without one, show which keys are set",
         {"line": "env"},
         (
-            Option(
-                (), "file", "file of NAME=VALUE lines (default: show which keys are set)", "FILE",
-                required=False, offers="files",
-            ),
+            Option((), "file", "file of NAME=VALUE lines (default: show which keys are set)",
+                   "FILE", required=False, offers="files"),
         ),
     ),
     Command(
         "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
         (
             ANY_NAME,
-            Option(
-                ("--agents",), "agents",
-                "also forget agents defined in cells, so that their files apply again",
-            ),
+            Option(("--agents",), "agents",
+                   "also forget agents defined in cells, so that their files apply again"),
         ),
     ),
     Command(
@@ -353,10 +304,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "help", "list these commands, or describe one", {"line": "help"},
         (
-            Option(
-                (), "topic", "command to describe, such as request", "COMMAND", required=False,
-                offers="commands",
-            ),
+            Option((), "topic", "command to describe, such as request", "COMMAND", required=False,
+                   offers="commands"),
         ),
     ),
 )  # fmt: skip

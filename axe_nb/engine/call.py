@@ -267,12 +267,6 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
     """Runs a tool's function and returns its answer.
 
-    Args:
-        tool: the tool.
-        context: that of the call, with its arguments.
-        children: the children started through the context.
-        env: dependencies of the call's run.
-
     Raises:
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.

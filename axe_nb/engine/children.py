@@ -11,7 +11,6 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol, TypeAlias
 
-from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.workdir import check_confined, confine
 from axe_nb.engine.call import PendingCall
@@ -50,12 +49,7 @@ class Children:
     """Starts the children of one run."""
 
     def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
-        """Creates an empty collection.
-
-        Args:
-            plan: the parent's plan.
-            begin: makes a run from a plan.
-        """
+        """Creates an empty collection."""
         self._scope = plan.scope
         self._workdir = plan.briefing.workdir
         self._begin = begin
@@ -94,7 +88,12 @@ class Children:
     async def _start(
         self, call: PendingCall, job: Job, env: Env, id: str, order: Order
     ) -> RunResult:
-        agent = env.as_child(_load_agent(env, job.agent))
+        try:
+            found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
+        except ConfigError as error:
+            name = quote(f"{job.agent}")
+            raise ConfigError(f"failed to load agent {name}: {error}") from None
+        agent = env.as_child(found)
         agent, job = env.adapt(id, agent, job)
         agent = confine(agent, self._workdir, env.workdir, env.defined)
         try:
@@ -165,12 +164,3 @@ class Children:
             raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
         taken.add(key)
         return key, (number, LAST, key) if isinstance(given, str) else (number, given, "")
-
-
-def _load_agent(env: Env, agent: Agent | str) -> Agent:
-    if isinstance(agent, Agent):
-        return agent
-    try:
-        return env.agents.load(agent)
-    except ConfigError as error:
-        raise ConfigError(f"failed to load agent {quote(agent)}: {error}") from None

@@ -188,12 +188,7 @@ class Conversation:
         return replace(response, tool_calls=calls)
 
     def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
-        """Returns the request of the next turn.
-
-        Args:
-            tools: the tools offered to the model.
-            output: as in `turn`.
-        """
+        """Returns the request of the next turn."""
         plan, agent = self._plan, self._scope.agent
         return Request(
             plan.model, tuple(self.messages), plan.briefing.system, tools,

@@ -65,11 +65,6 @@ class Dispatch:
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
-        Args:
-            turn: number of the turn.
-            calls: the calls of one response, in order.
-            results: a list as long as `calls`.
-
         Raises:
             RunStopped: there were more calls than the run may make; the others were answered.
         """

@@ -88,13 +88,7 @@ class Partial:
     """The unfinished reply of a run, and its exchanges so far; the links of a run share it."""
 
     def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
-        """Creates it.
-
-        Args:
-            run: id of the run.
-            emit: receives the pieces.
-            is_streamed: false if replies come as a whole.
-        """
+        """Creates it."""
         self.exchanges: list[Exchange] = []
         """The requests so far, and their outcomes."""
         self.pieces: Pieces | None = None

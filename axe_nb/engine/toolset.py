@@ -98,7 +98,9 @@ def assemble(
     of_params = dict(list_server_tools(agent.params))
     tools: dict[str, Tool] = {}
     more = (tool.name for tool in of_servers or ())
-    for name in dict.fromkeys((*_list_sub_agent_tools(agent), *named, *more, *of_params)):
+    below = map(delegation.SOURCE.find, delegation.SOURCE.tools if agent.sub_agents else ())
+    own = [tool.name for tool in below if tool and tool.calls_sub_agents]  # D-44
+    for name in dict.fromkeys((*own, *named, *more, *of_params)):
         tool = registry.find(name)
         if tool is None and name in of_params:
             tool = make_server_tool(name, f"{name}, run by the model's server")
@@ -118,14 +120,6 @@ def assemble(
         if policy.offers(tool) and (tool.effect != "delegate" or depth < depth_limit.of(tool))
     )
     return Toolset(tools, tuple(offered))
-
-
-def _list_sub_agent_tools(agent: Agent) -> list[str]:
-    """Names of the tools that an agent gets from its `sub_agents` (D-44)."""
-    if not agent.sub_agents:
-        return []
-    tools = map(delegation.SOURCE.find, delegation.SOURCE.tools)
-    return [tool.name for tool in tools if tool and tool.calls_sub_agents]
 
 
 def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
@@ -185,7 +179,8 @@ def _make_entries(
     if not is_permitted and tool.name == SEARCH and policy.mode != "plan":
         listed = dict.fromkeys(host for one in policy.agents for host in one.allowed_hosts)
         hosts = [one for one in listed if policy.decide(tool, Guard(host=one))[0] == "allow"]
-        domains = list(filter(None, map(_find_domain, hosts)))
+        names = [host.removeprefix("*.") for host in hosts]
+        domains = [name for name in names if "." in name and not is_address(name)]
         limited = [make_entry(*server, SEARCH, options, domains) for options in given or [{}]]
         if domains and all(limited):
             return True, [entry for entry in limited if entry]
@@ -204,12 +199,6 @@ def check_search(agent: Agent, provider: Provider) -> None:
     address = getattr(provider, "base_url", "")
     if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
         raise _make_error(agent, SEARCH, provider)
-
-
-def _find_domain(host: str) -> str:
-    """Returns a host of `allowed_hosts` as a domain to search; empty if it cannot be one."""
-    name = host.removeprefix("*.")
-    return "" if is_address(name) or "." not in name else name
 
 
 def _make_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.measures import MEASURES, NUMERIC, OPERATORS, Measure
-from axe_nb.patterns import compile_pattern
 from axe_nb.text import list_some, one_line, suggestion
 
 MAX_SHOWN = 80

@@ -54,10 +54,6 @@ class RestoredAgents:
 def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
     """Returns the agents that a tree was made of.
 
-    Args:
-        result: the result of its root.
-        find: finds the agents of now.
-
     Raises:
         ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """

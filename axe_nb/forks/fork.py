@@ -275,12 +275,15 @@ class Fork:
         one = had[asked.index]
         if one.id not in kept:
             return None
+        before, children = recorded.result.id, self._list_children(recorded, asked.turn, one.id)
+        for below in (below for child in children for below in child.walk()):
+            if below.id in self._earlier:
+                now = f"{asked.run}{below.id.removeprefix(before)}"
+                self.changed[now] = self._earlier[below.id]
+        moved = (move_run(child, before, asked.run) for child in children)
         return KeptCall(
             result=replace(kept[one.id], call_id=asked.call_id),
-            children=tuple(
-                replace(self._move(child, recorded.result.id, asked.run), call_id=asked.call_id)
-                for child in self._list_children(recorded, asked.turn, one.id)
-            ),
+            children=tuple(replace(child, call_id=asked.call_id) for child in moved),
             files_read=recorded.result.files_read,
             files_modified=recorded.result.files_modified,
         )
@@ -306,12 +309,6 @@ class Fork:
         if self._is_place(run.result.id, turn) and call_id in self._point.results:
             return ()
         return run.list_children(call_id)
-
-    def _move(self, child: RunResult, before: str, now: str) -> RunResult:
-        for below in child.walk():
-            if below.id in self._earlier:
-                self.changed[f"{now}{below.id.removeprefix(before)}"] = self._earlier[below.id]
-        return move_run(child, before, now)
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.files import expand_home, reason, write_whole
+from axe_nb.agents.files import expand_home
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
-from axe_nb.data_files import MAX_BYTES, check_header, format_header, make_error
+from axe_nb.conversion.records import to_json
+from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable
 from axe_nb.grids.outcome import GridRun
@@ -92,17 +93,7 @@ class Grid(Squares):
         Raises:
             ConfigError: the file cannot be written.
         """
-        place = expand_home(os.fspath(path))
-        lines = (json.dumps(line, ensure_ascii=True) for line in _list_lines(self))
-        text = format_header("grid") + "".join(f"{line}\n" for line in lines)
-        try:
-            if len(text) > MAX_BYTES:
-                raise make_error("write", place, f"larger than {MAX_BYTES} bytes")
-            if not place.resolve().parent.is_dir():
-                raise make_error("write", place, "its folder does not exist")
-        except OSError as error:
-            raise make_error("write", place, reason(error)) from None
-        write_whole(place, text, None if place.exists() else 0o600)
+        write_data(Path(path), "grid", self, _format)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
@@ -111,19 +102,7 @@ class Grid(Squares):
         Raises:
             ConfigError: it cannot be read, or is not a grid.
         """
-        place = expand_home(os.fspath(path))
-        try:
-            with os.fdopen(open_real_file(Path(os.path.realpath(place))), "rb") as file:
-                content = file.read(MAX_BYTES + 1)
-            if len(content) > MAX_BYTES:
-                raise make_error("read", place, f"larger than {MAX_BYTES} bytes")
-            text = content.decode("utf-8-sig")
-            _, start = check_header(place, "grid", text)
-            return _read(text[start:].split("\n"), place)
-        except OSError as error:
-            raise make_error("read", place, reason(error)) from None
-        except UnicodeDecodeError as error:
-            raise make_error("read", place, f"not UTF-8 at byte {error.start}") from None
+        return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
 def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
@@ -136,7 +115,8 @@ def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
     return dict(zip(COLUMNS, facts, strict=True))
 
 
-def _list_lines(grid: Grid) -> Iterator[Any]:
+def _format(grid: Grid) -> str:
+    """The lines of a file: the inputs and variants, then each run."""
     clean = find_filter()
     variants = [
         {
@@ -149,17 +129,18 @@ def _list_lines(grid: Grid) -> Iterator[Any]:
         "inputs": jsonable(grid.rows), "variants": variants, "repeats": grid.repeats,
         "note": grid.note,
     }  # fmt: skip
-    yield clean.json(plan)
+    lines = [clean.json(plan)]
     for (input, variant, repeat), run in grid.list_places():
-        judgement = run.judgement and run.judgement.to_dict_without_secrets()
-        yield {
+        judgement = run.judgement and to_json(run.judgement, clean)
+        lines.append({
             "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
             "reason": clean.text(run.reason), "problem": clean.text(run.problem),
-            "result": run.result.to_dict_without_secrets(), "judgement": judgement,
-        }  # fmt: skip
+            "result": to_json(run.result, clean), "judgement": judgement,
+        })  # fmt: skip
+    return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
 
 
-def _read(lines: list[str], place: Path) -> Grid:
+def _read(lines: list[str]) -> Grid:
     number = 2
     try:
         grid = _read_plan(json.loads(lines[0]))
@@ -168,9 +149,9 @@ def _read(lines: list[str], place: Path) -> Grid:
             if line.strip():
                 _read_run(grid, json.loads(line))
     except ConfigError as error:
-        raise make_error("read", place, f"line {number}: {error.message}") from None
+        raise ConfigError(f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        raise make_error("read", place, f"line {number} is not part of a grid") from None
+        raise ConfigError(f"line {number} is not part of a grid") from None
     return grid
 
 

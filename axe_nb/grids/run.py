@@ -29,11 +29,10 @@ from axe_nb.grids.scoring import VERDICT, Score, Scoring, write_case
 from axe_nb.grids.squares import MAX_NAMED
 from axe_nb.grids.variants import Variant, make_variants
 from axe_nb.interpolation import interpolate
-from axe_nb.maps.batch import Asking, Batch, Ended, Resume
+from axe_nb.maps.batch import Asking, Batch, Ended, Resume, open_session
 from axe_nb.maps.budget import BudgetOption, make_meter
 from axe_nb.maps.driver import Driver
 from axe_nb.maps.executors import make_runs
-from axe_nb.maps.own_session import open_session
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Task
 from axe_nb.maps.run_map import read_count

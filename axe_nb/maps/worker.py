@@ -27,10 +27,8 @@ from axe_nb.agents.names import parse_model
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.make_provider import provider_for
-from axe_nb.maps.batch import Asking, Batch, Keep
-from axe_nb.maps.driver import Driver
-from axe_nb.maps.local import Runs
-from axe_nb.maps.own_session import MapSession
+from axe_nb.maps.batch import Asking, Batch, Keep, MapSession
+from axe_nb.maps.driver import Driver, Runs
 from axe_nb.maps.progress import Progress, Tally
 from axe_nb.maps.prompts import Prompts, Task
 from axe_nb.prices import Prices

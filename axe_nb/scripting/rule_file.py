@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.conversion.toml_tables import is_number, is_whole
 from axe_nb.conversion.toml_text import line_of, parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
-from axe_nb.patterns import compile_pattern
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
 

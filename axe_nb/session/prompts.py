@@ -1,8 +1,9 @@
-"""The prompts for the person: their texts, and what is typed there.
+"""The prompts for the person: their texts, what is typed there, and their events for the views.
 
 A person decides by them, so nothing in them may be invisible, look like part of the prompt, or be
-left out without being counted.
-Source: D-48, D-50, D-56; issue 9; product.md "Step by step".
+left out without being counted. The letters of answers come from constants: nothing of a model can
+add one or rename it.
+Source: D-48, D-50, D-56; issues 9, 14; product.md "Step by step"; design README.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from axe_nb.conversion.json_schema import find_mistakes
-from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Step
+from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question, Step
+from axe_nb.events import PersonAsked
 from axe_nb.messages import Response, ToolCall
 from axe_nb.providers.wire import check_nesting
 from axe_nb.redaction import find_filter, redact
@@ -82,7 +84,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Prompt:
     """An approval prompt."""
 
     text: str
@@ -103,7 +105,7 @@ class Question:
         return next((a for a in self.answers if word in (a.choice, a.choice[0])), None)
 
 
-def format_question(request: ApprovalRequest) -> Question:
+def format_question(request: ApprovalRequest) -> Prompt:
     """Formats the prompt for a call."""
     if request.raises:
         return _format_budget(request)
@@ -117,12 +119,15 @@ def format_question(request: ApprovalRequest) -> Question:
         parts.append(detail)
         hidden += more
     text = fold("\n".join(parts), WIDTH, GOES_ON)
-    caution = _find_caution(hidden, text.count("\n") + 1)
+    lines = text.count("\n") + 1
+    caution = f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+    if hidden:
+        caution = f"{hidden:,} characters are hidden"
     answers = _list_answers(show(request.always), show(request.host), caution)
-    return Question(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
+    return Prompt(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
 
 
-def _format_budget(request: ApprovalRequest) -> Question:
+def _format_budget(request: ApprovalRequest) -> Prompt:
     """The prompt before the budget of the session is passed."""
     text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
     answers = (
@@ -130,13 +135,7 @@ def _format_budget(request: ApprovalRequest) -> Question:
         Answer(choice="no", about=", end the run with an error", takes_reason=True),
         Answer(choice="stop", takes_reason=True),
     )
-    return Question(text=text, answers=answers, hidden=0, caution="")
-
-
-def _find_caution(hidden: int, lines: int) -> str:
-    if hidden:
-        return f"{hidden:,} characters are hidden"
-    return f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+    return Prompt(text=text, answers=answers, hidden=0, caution="")
 
 
 def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
@@ -173,11 +172,11 @@ def format_answer_mark(request: ApprovalRequest) -> str:
 
 def show(text: str) -> str:
     """The text with every character visible, and gaps and blank lines replaced by their number."""
-    return "\n".join(_collapse(BLANKS.sub(_show_gap, reveal(text)).split("\n")))
 
+    def show_gap(gap: re.Match[str]) -> str:
+        return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
 
-def _show_gap(gap: re.Match[str]) -> str:
-    return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
+    return "\n".join(_collapse(BLANKS.sub(show_gap, reveal(text)).split("\n")))
 
 
 def _collapse(lines: Iterable[str]) -> Iterator[str]:
@@ -397,3 +396,89 @@ def _format_lines(about: str, text: str) -> str:
 
 def _dump(value: object, indent: int | None = None) -> str:
     return json.dumps(find_filter().json(value), ensure_ascii=False, indent=indent)
+
+
+NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
+"""Answer to an approval → name of its button, in this order."""
+
+BUDGET_NAMES = {"yes": "Raise", "no": "Refuse"}
+"""Names of buttons that differ in a question about the budget."""
+
+STEP_NAMES = (
+    ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
+    ("s", "Stop"),
+)  # fmt: skip
+"""Letters of STEP_CHOICES and the names of their buttons."""
+
+MOST = 8000
+"""Characters of each text; of a longer one the start and the end, and of a longer prompt or
+arguments nothing."""
+
+SUBJECT = 60
+"""Characters of the argument that says what a call is about."""
+
+
+def describe(question: Question) -> PersonAsked:
+    """Returns the event of a question, without secrets and bounded."""
+    if isinstance(question, Step):
+        return _describe_step(question)
+    if not question.tool and not question.raises:
+        text = format_model_question(question)
+        words = one_line(show(redact(question.detail)), SUBJECT)
+        return PersonAsked("", question.call_id, words, _bound(text))
+    asked = format_question(question)
+    names = {**NAMES, **BUDGET_NAMES} if question.raises else NAMES
+    letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
+    return _with_prompt(
+        PersonAsked(
+            "",
+            question.call_id,
+            _summarize(question),
+            _bound(format_question(replace(question, detail="")).text),
+            _bound(show(question.detail)),
+            tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
+            arguments=_dump_given(question.arguments) if question.tool else "",
+        ),
+        f"\n{asked.text}\n{asked.choices}: ",
+    )
+
+
+def _describe_step(step: Step) -> PersonAsked:
+    text = format_step(step)
+    about = PersonAsked("", step.call_id, "", _bound(text))
+    if step.kind == "reply":  # it is typed
+        return about
+    arguments = _dump_given(step.given) if step.kind == "call" else ""
+    about = replace(about, choices=STEP_NAMES, arguments=arguments)
+    return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
+
+
+def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
+    """Adds the prompt, unless no view may have the whole of it: then only typed text answers."""
+    if len(prompt) > MOST or redact(prompt) != prompt:
+        return replace(asked, choices=(), arguments="")
+    return replace(asked, prompt=prompt)
+
+
+def _summarize(question: ApprovalRequest) -> str:
+    """The question about a call in a few words, with its first text; or that about the budget."""
+    if question.raises:
+        return f"may it spend up to {question.raises}?"
+    texts = (
+        value for value in question.arguments.values() if isinstance(value, str) and value.strip()
+    )
+    subject = one_line(show(redact(next(texts, ""))), SUBJECT)
+    return f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
+
+
+def _dump_given(arguments: Mapping[str, Any]) -> str:
+    """The arguments in one line, if they can be sent back as they are."""
+    given = dict(arguments)
+    if find_filter().json(given) != given:
+        return ""
+    text = json.dumps(given, ensure_ascii=False)
+    return text if len(text) <= MOST else ""
+
+
+def _bound(text: str) -> str:
+    return cut_middle(redact(text), MOST)[0]

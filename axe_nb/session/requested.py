@@ -69,11 +69,6 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     """Rejects names in the options of a run that its tree does not have.
 
-    Args:
-        request: the requested run.
-        agent: its agent, with the overrides applied.
-        env: the dependencies of the run.
-
     Raises:
         ConfigError: names the nearest one.
     """
@@ -130,11 +125,18 @@ def _list_below(root: Agent, env: Env) -> Iterator[Agent]:
 def adapt(env: Env, overrides: Overrides) -> Env:
     """The dependencies of a run with these overrides, and of its descendants."""
     as_child = env.as_child
+
+    def adapt_child(agent: Agent) -> Agent:
+        agent = _with_model(agent, overrides.model_all)
+        if not overrides.vars.keys().isdisjoint(agent.vars):
+            agent = replace(agent, vars=set_declared(agent, overrides.vars))
+        return as_child(agent)
+
     return replace(
         env,
         retries=env.retries if overrides.retries is None else overrides.retries,
         tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
-        as_child=lambda child: as_child(_adapt_child(child, overrides)),
+        as_child=adapt_child,
     )
 
 
@@ -163,14 +165,6 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
         if given := getattr(overrides, table):
             changes[table] = {**getattr(agent, table), **given}
     return replace(agent, **changes) if changes else agent
-
-
-def _adapt_child(agent: Agent, overrides: Overrides) -> Agent:
-    """The agent with those overrides of its root that apply to the whole tree."""
-    agent = _with_model(agent, overrides.model_all)
-    if overrides.vars.keys().isdisjoint(agent.vars):
-        return agent
-    return replace(agent, vars=set_declared(agent, overrides.vars))
 
 
 def _with_model(agent: Agent, model: str | None) -> Agent:

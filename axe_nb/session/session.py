@@ -40,8 +40,8 @@ from axe_nb.recording.recorder import begin_recorder
 from axe_nb.recording.traces import find_context, with_spans
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
-from axe_nb.session.asking import describe
 from axe_nb.session.overrides import Overrides, keep_for_tree
+from axe_nb.session.prompts import describe
 from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
@@ -74,16 +74,11 @@ class Spent:
 def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
     """Adds the usage of a finished tree to that of a session, by agent and model."""
     for one in result.walk():
-        key = (one.agent, one.model)
-        spent[key] = spent.get(key, Spent()) + _count(one)
-
-
-def _count(run: RunResult) -> Spent:
-    """Returns the usage of one run, without what no model was asked for in it."""
-    asked = [turn.usage for turn in run.log if turn.source in ASKED_NOW]
-    if len(asked) == len(run.log):
-        return Spent(1, run.turns, run.usage)
-    return Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+        key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
+        asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
+        if len(asked) != len(one.log):  # what no model was asked for does not count
+            own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+        spent[key] = spent.get(key, Spent()) + own
 
 
 CASSETTE = "AXE_CASSETTE"

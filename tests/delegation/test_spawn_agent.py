@@ -447,14 +447,6 @@ def test_two_levels_are_the_most_and_the_third_is_refused() -> None:
     assert [("spawn_agent" in offered(one)) for one in log if one.turn == 1] == [True, False]
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
-@pytest.mark.req("D-3", "O-16")
-def test_the_configured_depth_counts(depth: int) -> None:
-    deeper = said(spawn("deeper"), results)
-    result = run(child(deeper), sub_agents_config=SubAgentsConfig(max_depth=depth))
-    assert len(list(result.walk())) == depth + 1
-
-
 @pytest.mark.req("O-9", "O-34")
 def test_a_grandchild_is_granted_no_more_than_its_caller_has() -> None:
     log: list[Request] = []
@@ -497,18 +489,6 @@ def test_whatever_is_started_below_a_budget_is_within_it() -> None:
     notes = step.metadata
     assert (notes["max_tool_calls"], notes["max_tokens"]) == ("4", "3000")
     assert "You can make 4 tool calls" in log[0].system
-
-
-@pytest.mark.req("O-16", "O-32", "D-44")
-def test_enabled_false_takes_the_tools_away() -> None:
-    log: list[Request] = []
-    run(
-        {"lead": recorded(log, said("done"))},
-        tools=("spawn_agent", "delegate_task"),
-        sub_agents=("helper",),
-        sub_agents_config=SubAgentsConfig(enabled=False),
-    )
-    assert offered(log[0]) == ["peek"]
 
 
 @pytest.mark.req("O-37")

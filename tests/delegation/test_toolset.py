@@ -43,7 +43,7 @@ def test_a_model_may_call_a_tool_by_its_alias(project: Any) -> None:
     assert toolset == 'Unknown tool: "file_ops"', "it stands for several"
 
 
-@pytest.mark.req("D-44")
+@pytest.mark.req("D-44", "O-16", "O-32")
 def test_each_way_to_delegate_is_there_where_it_is_asked_for() -> None:
     assert names() == []
     assert names(sub_agents=("helper",)) == ["call_agent"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunError, Usage, call
-from axe_nb.agents.tables import Retry, SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.text import as_text
@@ -299,45 +299,6 @@ def test_a_reply_that_is_paused_for_ever_ends_at_the_limit_of_turns() -> None:
     sent, one = recording(paused(99))
     result = play(one)
     assert (result.status, len(sent)) == ("max_turns", 50)
-
-
-def failing_first(times: int, error: ProviderError) -> tuple[list[Request], Any]:
-    sent: list[Request] = []
-
-    def model(request: Request) -> str:
-        sent.append(request)
-        if len(sent) <= times:
-            raise error
-        return "at last"
-
-    return sent, model
-
-
-@pytest.mark.req("D-23")
-def test_a_request_is_tried_again_as_often_as_the_agent_says() -> None:
-    error = ProviderError("rate_limit", "slow down", retry_after=0.01)
-    sent, model = failing_first(2, error)
-    result = play(agent("retrying", model, retry=Retry(2)))
-    assert (result.text, result.turns, len(sent)) == ("at last", 1, 3)
-    sent, model = failing_first(3, error)
-    result = play(agent("retrying", model, retry=Retry(2)))
-    told = "rate_limit: slow down (3 attempts)"
-    assert (result.status, result.error, len(sent)) == ("error", told, 3)
-
-
-@pytest.mark.req("D-23", "A-C3")
-def test_nothing_is_tried_again_by_itself() -> None:
-    sent, model = failing_first(1, ProviderError("overloaded", "busy", retry_after=0.01))
-    assert play(agent("once", model)).status == "error"
-    assert len(sent) == 1
-
-
-@pytest.mark.req("D-23")
-@pytest.mark.parametrize("category", ["auth", "bad_request"])
-def test_what_cannot_pass_is_not_tried_again(category: Any) -> None:
-    sent, model = failing_first(1, ProviderError(category, "no"))
-    assert play(agent("stubborn", model, retry=Retry(5))).status == "error"
-    assert len(sent) == 1
 
 
 @pytest.mark.req("D-28", "D-32")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
+from axe_nb import Agent, ProviderError, Request, RunResult, call
 from axe_nb.events import RunFinished, RunStarted, ToolStarted
-from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
 from tests.engine.in_process import (
     Stage,
@@ -197,59 +196,6 @@ def test_a_tool_that_is_cancelled_from_within_has_a_result_and_ends_nothing() ->
         assert heard(result)[0].content.startswith("Error: CancelledError")
         assert (result.status, result.text) == ("completed", "on")
         check_history(result.messages)
-
-
-WAYS = ("unknown", "error", "overloaded", "auth", "timeout", "turns", "crash", "refused", "cut")
-
-
-def in_its_way(request: Request) -> Any:
-    match request.messages[0].content.removeprefix("Task: "):
-        case "error":
-            raise ProviderError("server", "boom")
-        case "overloaded":
-            raise ProviderError("overloaded", "busy")
-        case "auth":
-            raise ProviderError("auth", "who?")
-        case "timeout":
-            raise ProviderError("timeout", "no reply in time")
-        case "crash":
-            raise RuntimeError("crash")
-        case "turns":
-            return ask("child", "")
-        case "cut":
-            return Response("half", (ask("child"),), "length")
-        case task:
-            return f"did {task}"
-
-
-@pytest.mark.req("A-13.1", "A-11.3", "A-11.4", "A-XN", "D-7", "P-8")
-def test_of_200_children_a_third_may_fail_each_in_its_own_way() -> None:
-    def task(number: int) -> Any:
-        way = WAYS[number // 3 % len(WAYS)]
-        if number % 3:
-            return ask("child", f"t{number}")
-        match way:
-            case "unknown":
-                return ask("ghost")
-            case "refused":
-                return ask("child", " ")
-            case _:
-                return ask("child", way)
-
-    child = agent("child", in_its_way, sub_agents=("child",))
-    played = stage(lead(*map(task, range(200)), then="survived"), child)
-    result = played.play()
-    assert (result.status, result.text, result.exit_code) == ("completed", "survived", 0)
-    told = heard(result)
-    assert [r.call_id for r in told] == [c.id for c in result.log[0].calls]
-    assert len(told) == 200
-    for number, one in enumerate(told):
-        assert one.is_error == (number % 3 == 0), one
-        if number % 3:
-            assert one.content == f"did t{number}"
-    for run in result.walk():
-        check_history(close_open_calls(run.messages))
-    check_events(played.events, result)
 
 
 def test_events_of_calls_are_in_call_order() -> None:

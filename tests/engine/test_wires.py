@@ -429,12 +429,3 @@ def test_ids_are_unique_over_the_conversation(protocol: Protocol) -> None:
     ids = [c.id for m in result.messages for c in m.tool_calls]
     if protocol == "ollama":
         assert ids == [f"ollama_{n}" for n in range(6)]
-
-
-@every_protocol
-@pytest.mark.req("A-8.3", "D-15")
-def test_the_51st_request_is_not_sent_over_sockets_either(protocol: Protocol) -> None:
-    with script_server(protocol) as server:
-        result = play(over(protocol, agent("endless", lambda _: call("look"))), tools=(LOOK,))
-    assert len(server.requests) == 50
-    assert (result.status, result.tool_calls) == ("max_turns", 49)

@@ -8,7 +8,7 @@ import pytest
 
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.redaction import remember
-from axe_nb.session.asking import MOST, describe
+from axe_nb.session.prompts import MOST, describe
 from axe_nb.views.html import format_question
 
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-calm\n+storm"
