@@ -344,15 +344,7 @@ class RunResult:
         Raises:
             ConfigError: the file cannot be written.
         """
-        write_data(Path(path), "run", self.to_dict_without_secrets())
-
-    def without_secrets(self) -> RunResult:
-        """Returns this result as it would be after saving and loading (D-60)."""
-        return from_json(type(self), self.to_dict_without_secrets())
-
-    def to_dict_without_secrets(self) -> dict[str, Any]:
-        """Returns the result in the form that `from_dict` reads, without secrets (D-60)."""
-        return to_json(self, find_filter())
+        write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:
         """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""

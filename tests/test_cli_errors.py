@@ -2,15 +2,14 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from axe_nb import cli
+from tests.wire.replay import Replay
 
 KEY = "sk-secret-0123456789abcdef"
 ASSISTANT = {"role": "assistant", "content": ""}
@@ -179,35 +178,13 @@ def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path:
 def server(
     status: int, body: bytes, headers: Mapping[str, str] | None = None, models: bytes = b""
 ) -> Iterator[str]:
-    """A server on loopback that answers every POST alike; its URL. Status 0 = it hangs up."""
-
-    class Decision(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            if not status:
-                return
-            self.send_response(status)
-            for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_GET(self) -> None:
-            self.send_response(200 if models else 404)
-            self.send_header("content-length", str(len(models)))
-            self.end_headers()
-            self.wfile.write(models)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Decision)
-    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}"
-    finally:
-        listening.shutdown()
-        listening.server_close()
+    """The URL of a server that answers so, then with its models. Status 0 = it hangs up."""
+    reply = {"status": status, "body": body.decode(), "headers": headers or {}}
+    if not status:
+        reply = {"network": "close_before_headers"}
+    after = [{"body": models.decode()}] if models else []
+    with Replay({"x": {"sequence": [reply, *after]}}) as replay:
+        yield replay.url("x")
 
 
 SAYS = b'{"error": {"type": "e", "message": "the server\'s own words"}}'
@@ -290,19 +267,9 @@ def test_a_server_that_is_not_there_is_told_with_its_address(
 def test_a_server_that_takes_its_time_is_told_with_the_setting(
     run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = threading.Event()
-
-    class Slow(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            waiting.wait(20)
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", f"http://127.0.0.1:{listening.server_port}")
-    code, out, err = run("-m", "openai/slow", "--timeout", "0.3")
-    waiting.set()
-    listening.shutdown()
-    listening.server_close()
+    with Replay({"x": {"network": "silence"}}) as replay:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", replay.url("x"))
+        code, out, err = run("-m", "openai/slow", "--timeout", "0.3")
     assert (code, out) == (3, "")
     assert err == [
         "error: timeout after 0.3s", "in agent a, turn 1", "give it more time with --timeout",
