@@ -34,8 +34,8 @@ from axe_nb.times import Lap
 from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
-    from axe_nb.diffs.run_diff import RunDiff
     from axe_nb.session.undo import UndoneFiles
+    from axe_nb.views.diffs.run_diff import RunDiff
     from axe_nb.views.request import SentRequest
 
 Status = Literal[
@@ -215,7 +215,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.diffs.run_diff import diff_runs
+        from axe_nb.views.diffs.run_diff import diff_runs
 
         return diff_runs(self, other)
 
@@ -344,15 +344,7 @@ class RunResult:
         Raises:
             ConfigError: the file cannot be written.
         """
-        write_data(Path(path), "run", self.to_dict_without_secrets())
-
-    def without_secrets(self) -> RunResult:
-        """Returns this result as it would be after saving and loading (D-60)."""
-        return from_json(type(self), self.to_dict_without_secrets())
-
-    def to_dict_without_secrets(self) -> dict[str, Any]:
-        """Returns the result in the form that `from_dict` reads, without secrets (D-60)."""
-        return to_json(self, find_filter())
+        write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:
         """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""

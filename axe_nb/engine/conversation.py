@@ -41,6 +41,7 @@ class Conversation:
         self._plan = plan
         self._scope = plan.scope
         self._model = connect_model(plan)
+        self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -194,7 +195,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends,
+            system_ends=plan.briefing.system_ends, encoded=self._encoded,
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

@@ -49,8 +49,10 @@ class PictureRoom:
         """
         fitted: list[Picture] = []
         used, count = self.used, self.count
+        limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
+        most = min(filter(None, limits), default=0)
         for picture in pictures:  # one by one: a run that is stopped leaves no more than one
-            fitted.append(await in_thread(self._fit, picture))
+            fitted.append(await in_thread(fit, picture, most))
             used, count = used + fitted[-1].size, count + 1
             if 0 < IN_REQUEST * self.limit < used:
                 limit = format_bytes(IN_REQUEST * self.limit)
@@ -65,10 +67,6 @@ class PictureRoom:
             )
         self.used, self.count = used, count
         return tuple(fitted)
-
-    def _fit(self, picture: Picture) -> Picture:
-        limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
-        return fit(picture, min(filter(None, limits), default=0))
 
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
+from axe_nb.conversion.records import to_json
 from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
 from axe_nb.front_end import find_variable
@@ -130,11 +131,11 @@ def _format(grid: Grid) -> str:
     }  # fmt: skip
     lines = [clean.json(plan)]
     for (input, variant, repeat), run in grid.list_places():
-        judgement = run.judgement and run.judgement.to_dict_without_secrets()
+        judgement = run.judgement and to_json(run.judgement, clean)
         lines.append({
             "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
             "reason": clean.text(run.reason), "problem": clean.text(run.problem),
-            "result": run.result.to_dict_without_secrets(), "judgement": judgement,
+            "result": to_json(run.result, clean), "judgement": judgement,
         })  # fmt: skip
     return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
 

@@ -30,12 +30,14 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import display_path, expand_home, reason
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.records import to_json
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.data_files import check_header, format_header
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_bodies import is_used_up
+from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line
@@ -130,7 +132,7 @@ class ResumeFile:
     def append(self, key: str, result: RunResult) -> None:
         """Appends a result without its secrets; a problem is kept, as the run goes on anyway."""
         try:
-            data = result.to_dict_without_secrets()
+            data = to_json(result, find_filter())
             text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
             line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
             with self._lock, self._hold():

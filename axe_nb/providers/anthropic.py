@@ -179,7 +179,7 @@ def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
 
 
 def _mark(
-    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
+    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: list[dict[str, Any]]
 ) -> None:
     """Marks what the prompt cache is to keep, in four places at most.
 
@@ -191,8 +191,10 @@ def _mark(
         tools[-1]["cache_control"] = EPHEMERAL
     if system := fields.get("system"):
         fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
-    for turn in [turn for turn in turns[-3:] if turn["role"] == "user"][-2:]:
-        turn["content"][-1]["cache_control"] = EPHEMERAL
+    latest = range(max(0, len(turns) - 3), len(turns))
+    for at in [at for at in latest if turns[at]["role"] == "user"][-2:]:
+        *before, last = turns[at]["content"]
+        turns[at] = {"role": "user", "content": [*before, {**last, "cache_control": EPHEMERAL}]}
 
 
 def _encode_output(
@@ -224,7 +226,8 @@ def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for message in messages:
         if turns and turns[-1]["role"] == message["role"]:
-            turns[-1]["content"] += message["content"]
+            content = [*turns[-1]["content"], *message["content"]]
+            turns[-1] = {"role": message["role"], "content": content}
         else:
             turns.append(message)
     return turns

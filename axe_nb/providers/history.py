@@ -54,12 +54,19 @@ def _begin(before: Iterable[object]) -> hashlib._Hash:
 
 
 def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> list[dict[str, Any]]:
-    """Encodes the messages, and adds each to the digest of what stands before the next one."""
+    """Encodes the messages, and adds each to the digest of what stands before the next one.
+
+    What is encoded already must not be changed: the next request has it too.
+    """
     objects: list[dict[str, Any]] = []
-    for message in request.messages:
-        if message.echo and not _may_return(message.echo, request, digest):
-            message = replace(message, echo={})
-        encoded = encode(message)
+    known: list[tuple[Message, list[dict[str, Any]]]] = request.encoded.setdefault(encode, [])
+    for number, message in enumerate(request.messages):
+        if number < len(known) and known[number][0] is message and not message.echo:
+            encoded = known[number][1]
+        else:
+            is_for_it = not message.echo or _may_return(message.echo, request, digest)
+            encoded = encode(message if is_for_it else replace(message, echo={}))
+            known[number : number + 1] = [(message, encoded)]
         objects += encoded
         if digest:
             digest.update(b",".join(map(dump, encoded)) + b"\n")

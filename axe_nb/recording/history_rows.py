@@ -207,13 +207,19 @@ class Tree:
 
         Raises:
             ConfigError: it is nested too deeply.
+            ValueError: a number has too many digits.
         """
         part = self._make_part(event, round(at, 4))
         if part is None:
             return None
-        text = f"{format_header('history')}{_encode(to_json(part, clean, self._shared))}"
+        data = to_json(part, clean, self._shared)
+        try:
+            row = compress(f"{format_header('history')}{_encode(data)}")
+        except Exception:
+            self._shared.forget(data)
+            raise
         self._add(part)
-        return compress(text)
+        return row
 
     def _make_part(self, event: Event, at: float) -> Part | None:
         match event:

@@ -87,7 +87,8 @@ class Portal:
 
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and not self.is_here() and not answers(self._loop):
-            self._retire(self._loop)
+            if not self._loop.is_closed():  # it ends with the work that was begun on it
+                asyncio.run_coroutine_threadsafe(self._stop_when_idle(), self._loop)
             self._loop = None
         if self._loop is None or self._thread is None or not self._thread.is_alive():
             self._loop = asyncio.new_event_loop()
@@ -96,11 +97,6 @@ class Portal:
             )
             self._thread.start()
         return self._loop
-
-    def _retire(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stops a loop that gets no more work once its current work has ended."""
-        if not loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._stop_when_idle(), loop)
 
     async def _stop_when_idle(self) -> None:
         works = {task for task in asyncio.all_tasks() if task.get_coro() in self._works}

@@ -119,7 +119,10 @@ def format_question(request: ApprovalRequest) -> Prompt:
         parts.append(detail)
         hidden += more
     text = fold("\n".join(parts), WIDTH, GOES_ON)
-    caution = _find_caution(hidden, text.count("\n") + 1)
+    lines = text.count("\n") + 1
+    caution = f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+    if hidden:
+        caution = f"{hidden:,} characters are hidden"
     answers = _list_answers(show(request.always), show(request.host), caution)
     return Prompt(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
 
@@ -133,12 +136,6 @@ def _format_budget(request: ApprovalRequest) -> Prompt:
         Answer(choice="stop", takes_reason=True),
     )
     return Prompt(text=text, answers=answers, hidden=0, caution="")
-
-
-def _find_caution(hidden: int, lines: int) -> str:
-    if hidden:
-        return f"{hidden:,} characters are hidden"
-    return f"there are {lines:,} lines above" if lines > MAX_LINES else ""
 
 
 def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
@@ -175,11 +172,11 @@ def format_answer_mark(request: ApprovalRequest) -> str:
 
 def show(text: str) -> str:
     """The text with every character visible, and gaps and blank lines replaced by their number."""
-    return "\n".join(_collapse(BLANKS.sub(_show_gap, reveal(text)).split("\n")))
 
+    def show_gap(gap: re.Match[str]) -> str:
+        return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
 
-def _show_gap(gap: re.Match[str]) -> str:
-    return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
+    return "\n".join(_collapse(BLANKS.sub(show_gap, reveal(text)).split("\n")))
 
 
 def _collapse(lines: Iterable[str]) -> Iterator[str]:

@@ -215,7 +215,8 @@ class Snapshot:
         names, seen = [*root.agent.sub_agents], set[str]()
         while names and root.clock.overdue(time.monotonic()) == 0.0:
             name = names.pop()
-            if name in seen or not self._exists(name):
+            exists = name in self.defined or has_file(name, self._agents_dir)
+            if name in seen or not exists:  # without the search for similar names
                 continue
             seen.add(name)
             with contextlib.suppress(ConfigError):  # raised if it is started
@@ -235,10 +236,6 @@ class Snapshot:
                 self._stamps[name] = stamp
                 if os.name == "nt" or stamp[0] > fresh * 1e9:
                     self._read_agent(name)
-
-    def _exists(self, name: str) -> bool:
-        """True if there is such an agent, without the search for similar names."""
-        return name in self.defined or has_file(name, self._agents_dir)
 
     def _read_agent(self, name: str) -> Agent | ConfigError:
         try:

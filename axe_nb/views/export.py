@@ -19,8 +19,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, Turn
 from axe_nb.server_calls import Page
 from axe_nb.text import clean, list_choices, one_line, quote
@@ -247,7 +249,8 @@ def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
     target = expand_home(Path(path))
     ending = target.suffix.lower()
     if isinstance(result, RunResult):
-        text = _find(FORMATS, ending, target)(result.without_secrets())
+        kept = from_json(RunResult, to_json(result, find_filter()))
+        text = _find(FORMATS, ending, target)(kept)
     elif isinstance(result, Shown) and not isinstance(result, type):
         text = _find(SHOWN, ending, target)(result)
     else:

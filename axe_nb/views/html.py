@@ -166,11 +166,11 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
-    line = f"{_format_sign(row)} <b>{_escape(row.who)}</b> {_format_facts(known)}"
+    line = f"{_format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
     result = "" if root.is_group else f"Its result, once it has ended: `{name}`. "
     note = f"Still running when last seen. {result}After a kernel restart: `%axe history`"
-    quoted = CODE.sub(r"<code>\1</code>", _escape(note))
+    quoted = CODE.sub(r"<code>\1</code>", safe(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>"),
         "text/plain": f"{text}\n{note.replace('`', '')}",
@@ -184,7 +184,7 @@ def answer(result: RunResult) -> dict[str, str]:
     block, sources = outline.answer(), outline.sources()
     if not block.text:
         line = f"(no answer: {make_row(root).asked})"
-        return {"text/html": _wrap(_escape(line)), "text/plain": line}
+        return {"text/html": _wrap(safe(line)), "text/plain": line}
     text = f"{block.text}\n\nSources:\n{sources.text}" if sources.text else block.text
     return {"text/html": _wrap(_format_answer(outline)), "text/plain": text}
 
@@ -209,13 +209,13 @@ def _wrap(inner: str) -> str:
 
 def _format_answer(outline: Outline) -> str:
     block = outline.answer()
-    rest = f"<p>… {_escape(block.rest)}</p>" if block.rest else ""
+    rest = f"<p>… {safe(block.rest)}</p>" if block.rest else ""
     is_data = block.label == "data"
     text = format_data(block.text, is_whole=not rest) if is_data else render(block.text)
     return text + rest + format_sources(outline.sources().links)
 
 
-def _escape(text: str) -> str:
+def safe(text: str) -> str:
     """Escaped for a text node; of such texts, only addresses are ever put into an attribute."""
     return escape(text, quote=False)
 
@@ -262,7 +262,7 @@ def _choose_folds(root: Entry) -> Set[int]:
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     chosen, room = set(), ROOM
     for block in cut:
-        size = len(_escape(block.whole))
+        size = len(safe(block.whole))
         if size <= room:
             chosen.add(id(block))
             room -= size
@@ -279,7 +279,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 def format_head(root: Node, row: Row, clock: str = "") -> str:
     """The line of a root: its facts, its clock, and a strip of its sub-agents' states."""
     return (
-        f"{_format_sign(row, is_live=bool(clock))} <b>{_escape(row.who)}</b> "
+        f"{_format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
         f"{_format_strip(states_of(root))}"
     )
@@ -304,9 +304,9 @@ def format_line(row: Row, column: int, bar: str, clock: str = "") -> str:
         cost = " style='flex:0 2 auto;overflow:hidden'"
     return (
         f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
-        f"{_format_sign(row, is_live=bool(clock))} <b{who}>{_escape(row.who)}</b> "
-        f"<bdi style={task}>{_escape(row.asked)}</bdi> "
-        f"<small{cost}>{_escape(row.cost)}{clock}</small>{bar}</div>"
+        f"{_format_sign(row, is_live=bool(clock))} <b{who}>{safe(row.who)}</b> "
+        f"<bdi style={task}>{safe(row.asked)}</bdi> "
+        f"<small{cost}>{safe(row.cost)}{clock}</small>{bar}</div>"
     )
 
 
@@ -329,10 +329,9 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 
 def _format_fact(fact: Fact) -> str:
     marks = ", ".join(
-        f"<span style='{MARK} {COLOURS[tone]}'>{_escape(words)}</span>"
-        for words, tone in fact.marks
+        f"<span style='{MARK} {COLOURS[tone]}'>{safe(words)}</span>" for words, tone in fact.marks
     )
-    text = _escape(fact.text)
+    text = safe(fact.text)
     return f"{text} ({marks})" if text and marks else text or marks
 
 
@@ -390,8 +389,8 @@ class Drawing:
 
 def _format_fold(title: str, block: Block) -> str:
     """A text that a line is clicked for."""
-    text = _escape(block.text)
-    rest = f"<small>… {_escape(block.rest)}</small>" if block.rest else ""
+    text = safe(block.text)
+    rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
     return (
         f"<details style=margin-left:{TEXT_MARGIN}><summary><small style=opacity:{MUTED}>"
         f"{title}</small></summary>"
@@ -405,13 +404,13 @@ def _format_muted(text: str) -> str:
 
 def _format_block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
-    label = "" if block.label == "result" else _format_muted(_escape(block.label))
+    label = "" if block.label == "result" else _format_muted(safe(block.label))
     if block.label == "warning":
         label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
     if block.links:
         return f"<div style=margin-left:{TEXT_MARGIN}>{label}{_format_links(block.links)}</div>"
-    rest = f"<small>{'… ' if block.text else ''}{_escape(block.rest)}</small>" if block.rest else ""
-    text = _escape(block.text)
+    rest = f"<small>{'… ' if block.text else ''}{safe(block.rest)}</small>" if block.rest else ""
+    text = safe(block.text)
     way = direction(text)
     quoted = f"<code{way} style=background:{SHADE}>{text}</code> " if text else ""
     if not block.is_line:
@@ -437,25 +436,25 @@ def _format_links(pages: Sequence[Page]) -> str:
 
 def _format_link(page: Page) -> str:
     host = find_host(page)
-    title = _escape(one_line(page.title, TITLE) or host)
+    title = safe(one_line(page.title, TITLE) or host)
     link = f'<a href="{escape(page.url)}" rel="noopener noreferrer"{direction(title)}>{title}</a>'
-    return f"{link} <small style=opacity:{MUTED}>{_escape(host)}</small>"
+    return f"{link} <small style=opacity:{MUTED}>{safe(host)}</small>"
 
 
 def format_question(asked: PersonAsked) -> str:
     """An open question of a live row, with its diff and a button for each answer."""
     lines = "".join(
-        f"<div dir=auto class='{_find_class(line)}'>{_escape(line) or ' '}</div>"
+        f"<div dir=auto class='{_find_class(line)}'>{safe(line) or ' '}</div>"
         for line in clean(asked.diff).splitlines()
     )
     buttons = "".join(
         f"<button type=button class=axe-nb-answer value='{escape(letter)}'>"
-        f"{_escape(name)} <kbd>{_escape(letter)}</kbd></button>"
+        f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"
         for letter, name in asked.choices
     )
     return (
         f'<div class=axe-nb-question data-prompt="{escape(asked.prompt)}" '
-        f'data-arguments="{escape(asked.arguments)}"><pre dir=auto>{_escape(clean(asked.text))}'
+        f'data-arguments="{escape(asked.arguments)}"><pre dir=auto>{safe(clean(asked.text))}'
         f"</pre><div class=axe-nb-diff>{lines}</div><div class=axe-nb-answers>{buttons}</div></div>"
     )
 
@@ -475,7 +474,7 @@ def format_data(text: str, *, is_whole: bool) -> str:
         is_whole: False = some of it is left out, so that it cannot be read.
     """
     table = make_table(text) if is_whole else ""
-    return table or f"<pre style='{DATA}'>{_escape(text)}</pre>"
+    return table or f"<pre style='{DATA}'>{safe(text)}</pre>"
 
 
 def make_table(text: str) -> str:
@@ -514,7 +513,7 @@ def _fits(value: object) -> bool:
 
 def _format_cell(tag: str, value: Any, *, is_right: bool) -> str:
     side = "right" if is_right else "left"
-    shown = _escape(value if isinstance(value, str) else json.dumps(value))
+    shown = safe(value if isinstance(value, str) else json.dumps(value))
     if value is None or isinstance(value, bool):
         shown = f"<em>{shown}</em>"
     elif isinstance(value, str):

@@ -57,7 +57,7 @@ WIDE = 120
 """Maximum length of a text beside its label in characters."""
 
 MAX_ROWS = 250
-"""Maximum number of rows of a twin; others are counted, not drawn."""
+"""Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
@@ -426,7 +426,9 @@ def _make_run_row(node: Node) -> Row:
     elif node.depth:
         state = "asks" if find_question(node) else state
         return Row("run", state, who, finding_of(node), cost_of_run(node), node.span, needs_look)
-    return Row("run", state, who, summary(node), "", node.span, needs_look, tuple(facts_of(node)))
+    facts = tuple(facts_of(node))
+    asked = " · ".join(map(str, facts))
+    return Row("run", state, who, asked, "", node.span, needs_look, facts)
 
 
 def _needs_look(state: State) -> bool:

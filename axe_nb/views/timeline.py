@@ -10,7 +10,6 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -28,7 +27,7 @@ from axe_nb.views.appearance import (
     TRACK,
     gradient,
 )
-from axe_nb.views.html import PLAIN
+from axe_nb.views.html import PLAIN, safe
 from axe_nb.views.rows import Row, make_row
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, TreeNode, nodes_below
@@ -293,7 +292,7 @@ ROW = f"display:flex;gap:{GAP};line-height:{LINE_HEIGHT}"
 def _format_html(times: _Times) -> str:
     first = times.lines[0]
     sign = f"<b style=color:{first.row.look.colour}>{first.row.look.sign}</b>"
-    head = f"<div>{sign} <b>{_escape(first.row.who)}</b> {_escape(first.row.asked)}</div>"
+    head = f"<div>{sign} <b>{safe(first.row.who)}</b> {safe(first.row.asked)}</div>"
     if not times.is_known:
         return f"<div class='{PLAIN}'>{head}<div>{NONE}</div></div>"
     legend = " ".join(
@@ -325,9 +324,9 @@ def _format_row(times: _Times, line: _Line) -> str:
     rest = f"<div style=padding-left:{line.indent + 1}em>{more}</div>" if more else ""
     return (
         f"<div style='{ROW}'><div style='{TEXTS}'><span style='{WHO};padding-left:{line.indent}em'>"
-        f"<b style=color:{row.look.colour}>{row.look.sign}</b> <b>{_escape(row.who)}</b></span> "
-        f"<bdi style='{TASK}'>{_escape(asked)}</bdi></div> "
-        f"<small style='{TOOK}'>{_escape(line.took)}</small> {bar}</div>{rest}"
+        f"<b style=color:{row.look.colour}>{row.look.sign}</b> <b>{safe(row.who)}</b></span> "
+        f"<bdi style='{TASK}'>{safe(asked)}</bdi></div> "
+        f"<small style='{TOOK}'>{safe(line.took)}</small> {bar}</div>{rest}"
     )
 
 
@@ -339,7 +338,3 @@ def _draw(cells: Sequence[Kind | None]) -> str:
         parts.append((COLOURS[kind] if kind else TRACK, f"{100 * at / len(cells):g}%"))
     # without trust, JupyterLab drops a gradient of one stop
     return gradient(parts if parts[1:] else parts * 2)
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=False)

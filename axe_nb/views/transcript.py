@@ -234,7 +234,8 @@ class Transcript:
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
-        calls = () if event.closing or event.asked else event.calls  # else they are dropped (D-17)
+        # the calls of a closing turn are dropped (D-17)
+        calls = () if event.closing or event.asked else event.calls
         shown = (_show(call, clean, "name", "arguments", "raw") for call in calls)
         turn.calls = [CallNode(turn, i, call) for i, call in enumerate(shown)]
         turn.waiting = len(turn.calls)

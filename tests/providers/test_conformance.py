@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import os
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -520,6 +521,30 @@ def check(dialect: Dialect, response: Response) -> None:
         for message in messages_of(body):
             assert "type" in message or message["role"] in ("user", "assistant", "tool")
             assert isinstance(message.get("content"), (str, list, type(None)))
+
+
+@each
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.req("D-32")
+def test_a_conversation_is_the_same_whether_it_grew_or_not(dialect: Dialect, seed: int) -> None:
+    """Turns of several of one role in a row, some empty, and a branch from the middle."""
+    dice = random.Random(seed)
+    body = MODULES[dialect.name].body
+    said = [Message("user", "You lead. " * 500)]
+    for n in range(40):
+        call = ToolCall(f"c{n}", "call_agent", {"n": dice.choice([1, True, 1.0])})
+        result = ToolResult(call.id, f"found {n}", name="call_agent")
+        said += dice.choice([
+            [Message("assistant", "On it.", (call,)), Message("tool", tool_results=(result,))],
+            [Message("user", f"and {n}?"), Message("user", "")],
+            [Message("assistant", "")],
+        ])  # fmt: skip
+    encoded: dict[object, Any] = {}
+    for size in (1, 5, 20, 21, len(said), 9):
+        branch = (Message("user", "other"),) if size == 9 else ()
+        messages = (*said[:size], *branch, *(said[size:] if branch else ()))
+        grown = ask(*messages, tools=(CALL_AGENT,), encoded=encoded)
+        assert body(grown) == body(replace(grown, encoded={}))
 
 
 def test_every_protocol_is_in_the_table() -> None:

@@ -14,8 +14,10 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult
 from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.conversion.records import to_json
 from axe_nb.exchanges import Turn
 from axe_nb.messages import Usage
+from axe_nb.redaction import find_filter
 from axe_nb.server_calls import Page, ServerCall
 from axe_nb.views.html import answer, twin
 from axe_nb.views.rows import Outline
@@ -177,7 +179,7 @@ def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch)
     result = searched(replace(SEARCH, sources=(page,)), sources=(page,))
     for shown in (as_text(result), twin(result)["text/html"]):
         assert "sk-secret" not in shown
-    assert "sk-secret" not in json.dumps(result.to_dict_without_secrets())
+    assert "sk-secret" not in json.dumps(to_json(result, find_filter()))
 
 
 def test_a_script_can_play_a_server_that_searches() -> None:

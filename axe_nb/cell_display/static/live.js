@@ -158,6 +158,7 @@ class Tree {
     this.followAnswer = follow(this.written);
     this.listen();
     this.draw(new Set(store.rows.keys()));
+    this.tick();
     this.timer = setInterval(() => this.tick(), TICK);
   }
 
@@ -195,7 +196,6 @@ class Tree {
     this.tools.hidden = this.rows.size <= MANY;
     if (this.only !== "all" || this.search.value) this.filter();
     this.mark();
-    this.tick();
     this.follow();
     this.followAnswer();
   }
@@ -291,12 +291,16 @@ class Tree {
         this.rows.get(at).element.open = true;
       }
     }
+    const isSorted = this.only === "slowest first";
     for (const [key, { element, line, data }] of this.rows) {
-      element.hidden = Boolean(isOn && data.above && !shown.has(key));
+      const isHidden = Boolean(isOn && data.above && !shown.has(key));
+      if (element.hidden !== isHidden) element.hidden = isHidden;
+      if (!isSorted && !this.wasSorted) continue;
       const { from, to } = line.querySelector("time").dataset;
-      const isSorted = this.only === "slowest first" && from && data.look.startsWith("axe-nb-run ");
-      element.style.order = isSorted ? -Math.round(1000 * ((to ?? this.store.now) - from)) : "";
+      const isRun = isSorted && from && data.look.startsWith("axe-nb-run ");
+      element.style.order = isRun ? -Math.round(1000 * ((to ?? this.store.now) - from)) : "";
     }
+    this.wasSorted = isSorted;
   }
 
   tick() {

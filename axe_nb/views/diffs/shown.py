@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
-from axe_nb.diffs.compare import Change, RunPair, TurnPair, find_first, list_changes
-from axe_nb.diffs.words import LEAST, Piece, compare_texts, reveal, shorten
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
 from axe_nb.usage import Usage
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
-from axe_nb.views.html import LEVEL, PLAIN
+from axe_nb.views.diffs.compare import Change, RunPair, TurnPair, find_first, list_changes
+from axe_nb.views.diffs.words import LEAST, Piece, compare_texts, reveal, shorten
+from axe_nb.views.html import LEVEL, PLAIN, safe
 
 MAX_BLOCKS = 60
 """Changes whose texts are shown; others are counted."""
@@ -336,16 +335,12 @@ def format_html(outline: Outline) -> str:
     sign = f"<b style=color:{COLOURS['good']}>{SAME}</b>" if outline.is_same else _DIFFERS
     return (
         f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
-        f"<div>{sign} <b>{_escape(outline.who)}</b> "
-        f"<span style=opacity:{MUTED}>{_escape(outline.summary)}</span></div>"
+        f"<div>{sign} <b>{safe(outline.who)}</b> "
+        f"<span style=opacity:{MUTED}>{safe(outline.summary)}</span></div>"
         f"{_format_table(outline.rows)}"
-        f"<div style=opacity:{MUTED}>{_escape(outline.same_figures)}</div>"
+        f"<div style=opacity:{MUTED}>{safe(outline.same_figures)}</div>"
         f"{_draw_parts(outline.parts)}</div>"
     )
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=False)
 
 
 def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -353,10 +348,10 @@ def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
         return ""
     (_, a, b, change), *figures = rows
     names = ((a, GONE), (b, NEW))
-    heads = (f"<span style=background:{hue}>{_escape(name)}</span>" for name, hue in names)
+    heads = (f"<span style=background:{hue}>{safe(name)}</span>" for name, hue in names)
     head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, change))
     body = "".join(
-        f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in figures
+        f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in figures
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -367,33 +362,33 @@ def _draw_parts(parts: Sequence[Part]) -> str:
 
 def _draw_part(part: Part) -> str:
     if isinstance(part, str):
-        return f"<div style=opacity:{MUTED}>{_escape(part)}</div>"
+        return f"<div style=opacity:{MUTED}>{safe(part)}</div>"
     if isinstance(part, Block):
         return _draw_block(part)
     return (
-        f"<details{' open' if part.is_open else ''}><summary>{_DIFFERS} <b>{_escape(part.who)}</b> "
-        f"<small style=opacity:{MUTED}>{_escape(part.facts)}</small></summary>"
+        f"<details{' open' if part.is_open else ''}><summary>{_DIFFERS} <b>{safe(part.who)}</b> "
+        f"<small style=opacity:{MUTED}>{safe(part.facts)}</small></summary>"
         f"<blockquote style='{LEVEL}'>{_draw_parts(part.parts)}</blockquote></details>"
     )
 
 
 def _draw_block(block: Block) -> str:
     text = "".join(map(_tag, block.pieces))
-    rest = f"<small>… {_escape(block.rest)}</small>" if block.rest else ""
+    rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
     quoted = f"<pre style='{TEXT}'>{text}</pre>"
     if block.is_line:
         quoted = f" <code style=background:{SHADE};white-space:pre-wrap>{text}</code> "
     return (
         f"<div style=margin-left:{TEXT_MARGIN}><small style=opacity:{MUTED}>"
-        f"{_escape(block.label)}</small>{quoted}{rest}</div>"
+        f"{safe(block.label)}</small>{quoted}{rest}</div>"
     )
 
 
 def _tag(piece: Piece) -> str:
     if piece.kind == "same":
-        return _escape(piece.text)
+        return safe(piece.text)
     name, colour = TAGS[piece.kind]
-    return f"<{name} style=background:{colour}>{_escape(piece.text)}</{name}>"
+    return f"<{name} style=background:{colour}>{safe(piece.text)}</{name}>"
 
 
 def format_text(outline: Outline) -> str:
