@@ -47,7 +47,7 @@ WORDS = (
     b'axe_nb history 4.0\n{"at":0.,"turn":{"run":"0","turn":1,"text":"","calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"end_turn","tool_calls","usage":{"input_tokens":'
     b',"output_tokens":,"cached_tokens":,"cost":0.00},"parallel":true,"exchanges":[{"turn":1,'
-    b'"model":"gpt-claude-","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
+    b'"model":"gpt","claude","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
     b'"},"system_ends":[0],"tools":{"digest":""},"params":{"max_tokens":"streaming":{"stream":true,'
     b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
