@@ -34,8 +34,8 @@ from axe_nb.times import Lap
 from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
-    from axe_nb.diffs.run_diff import RunDiff
     from axe_nb.session.undo import UndoneFiles
+    from axe_nb.views.diffs.run_diff import RunDiff
     from axe_nb.views.request import SentRequest
 
 Status = Literal[
@@ -215,7 +215,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.diffs.run_diff import diff_runs
+        from axe_nb.views.diffs.run_diff import diff_runs
 
         return diff_runs(self, other)
 

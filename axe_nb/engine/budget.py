@@ -70,10 +70,10 @@ class Budget:
 
 
 @dataclass(slots=True, eq=False)
-class Purse:
-    """The budget as one tree of runs uses it."""
+class TreeBudget:
+    """The budget of the session, as one tree of runs uses it."""
 
-    budget: Budget = field(default_factory=Budget)
+    session: Budget = field(default_factory=Budget)
     _refused: float | None = None
     """The amount that was not raised."""
     _prompt_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -90,19 +90,19 @@ class Purse:
         Raises:
             RunStopped: the budget was not raised, or the person stopped the run.
         """
-        while self.is_refused or not self.budget.try_hold(dollars):
+        while self.is_refused or not self.session.try_hold(dollars):
             async with self._prompt_lock:
-                if not self.is_refused and self.budget.try_hold(dollars):
+                if not self.is_refused and self.session.try_hold(dollars):
                     return  # raised by the answer to another request
                 await self._ask(run, agent, dollars, ask)
 
     @property
     def is_refused(self) -> bool:
         """True if the tree has met the present budget, which was not raised: it sends no more."""
-        return self._refused == self.budget.amount
+        return self._refused == self.session.amount
 
     async def _ask(self, run: str, agent: str, dollars: float, ask: AskPerson | None) -> None:
-        budget = self.budget
+        budget = self.session
         amount, higher = budget.amount, budget.find_next(dollars)
         about = f" and {format_dollars(budget.held)} in progress" if budget.held else ""
         problem = (

@@ -388,7 +388,7 @@ class Money:
             response = await self.next.send(request)
             return response
         finally:
-            scope.env.purse.budget.settle(
+            scope.env.budget.session.settle(
                 held, scope.agent.model, response.usage.cost if response else None,
                 is_counted=response is not None and not self.is_free,
             )  # fmt: skip
@@ -398,8 +398,8 @@ class Money:
 
         It is the price of the reply before it, of the first one that of its prompt.
         """
-        scope, purse = self.scope, self.scope.env.purse
-        if not purse.budget.amount:
+        scope, budget = self.scope, self.scope.env.budget
+        if not budget.session.amount:
             return 0.0
         costs = (one.cost for one in reversed(self.partial.exchanges))
         dollars = next(filter(None, costs), None)
@@ -409,5 +409,5 @@ class Money:
             dollars = await scope.env.prices.find_cost(scope.agent.model, usage) or 0.0
         person = scope.env.ask_person
         ask = person and partial(put_question, scope, ask=person)
-        await purse.hold(scope.id, scope.agent.name, dollars, ask)
+        await budget.hold(scope.id, scope.agent.name, dollars, ask)
         return dollars

@@ -16,7 +16,7 @@ from axe_nb.agents.definitions import Definitions
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.agents.servers import McpServer
 from axe_nb.clock import Clock
-from axe_nb.engine.budget import Purse
+from axe_nb.engine.budget import TreeBudget
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
@@ -180,7 +180,7 @@ class Env:
     """Keeps the files that tools of the tree change."""
     prices: Prices = field(default_factory=Prices)
     """The prices of models."""
-    purse: Purse = field(default_factory=Purse)
+    budget: TreeBudget = field(default_factory=TreeBudget)
     """Counts what is spent, within the budget of the session."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""

@@ -97,7 +97,10 @@ class Forecast:
         """
         has_all = all(taken.runs for taken in self._taken)
         facts = [self._describe_requests(has_all=has_all)]
-        dollars = self._find_dollars() if has_all else self._prompts
+        dollars = self._prompts
+        if has_all:
+            each = [taken.dollars and taken.dollars / taken.runs for taken in self._taken]
+            dollars = (add_costs(each) or 0.0) * self._each
         if dollars:
             which = "" if has_all else " for the prompts alone"
             facts.append(f"about {format_dollars(dollars)}{which}")
@@ -116,11 +119,6 @@ class Forecast:
             return f"at least {fewest}"
         found = sum(taken.requests / taken.runs for taken in self._taken) * self._each
         return f"about {plural(round(found), 'request')}"
-
-    def _find_dollars(self) -> float | None:
-        """The price of all runs, if they take what those so far took; None = one is unknown."""
-        total = add_costs([taken.dollars and taken.dollars / taken.runs for taken in self._taken])
-        return total and total * self._each
 
     @property
     def _each(self) -> float:

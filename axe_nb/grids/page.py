@@ -118,7 +118,10 @@ def _tabulate(grid: Squares, *, is_done: bool) -> list[tuple[str, ...]]:
         is_done: if False, without what takes long to count.
     """
     is_scored = has_grades(grid)
-    denied = [_count_denied(grid, number) if is_done else 0 for number in range(len(grid.variants))]
+    denied = [
+        sum(run.denied for square in grid.column(number) for run in square) if is_done else 0
+        for number in range(len(grid.variants))
+    ]
     rows = [
         (str(number), *_list_figures(one, denied[number], is_scored=is_scored))
         for number, one in enumerate(grid.summary)
@@ -155,11 +158,6 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
         yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
-
-
-def _count_denied(grid: Squares, variant: int) -> int:
-    """Calls of a variant's runs and their sub-agents that were denied."""
-    return sum(run.denied for square in grid.column(variant) for run in square)
 
 
 def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[str, ...]:
@@ -253,8 +251,10 @@ class _Page:
         """The squares of an input; open, the answer of each run."""
         grid = self._grid
         squares = [grid[row, column] for column in range(len(grid.variants))]
+        drawn = (_describe_square(square, self._is_graded) for square in squares)
         cells = "".join(
-            _format_cell(*_describe_square(square, self._is_graded)) for square in squares
+            f"<span style='flex:0 0 {SQUARE};color:{colour}'>{sign}</span>"
+            for sign, colour in drawn
         )
         label = _safe(grid.inputs[row])
         if self._note or self._room_of_answers <= 0:
@@ -320,10 +320,6 @@ def _format_bar(summary: Summary) -> str:
         f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
         f"background:linear-gradient(90deg,{','.join(stops)})'></span>"
     )
-
-
-def _format_cell(text: str, colour: str) -> str:
-    return f"<span style='flex:0 0 {SQUARE};color:{colour}'>{text}</span>"
 
 
 def _safe(text: str) -> str:

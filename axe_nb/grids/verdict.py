@@ -42,16 +42,13 @@ def write_verdicts(grid: Squares) -> list[str]:
     if not has_grades(grid) or not scores[0]:
         return [passed]
     scored = f"score: {compare_columns(grid.variants, scores, 'scored the same')}"
-    return [scored] if all(map(_is_all, shares)) else [f"passed: {passed}", scored]
+    have_all_passed = all(share == 1 for column in shares for share in column)
+    return [scored] if have_all_passed else [f"passed: {passed}", scored]
 
 
 def has_grades(grid: Squares) -> bool:
     """True if scores say more than what passed."""
     return any(run.score is not None and run.score != run.passed for run in grid.runs)
-
-
-def _is_all(shares: Sequence[float]) -> bool:
-    return all(share == 1 for share in shares)
 
 
 def _find_common(

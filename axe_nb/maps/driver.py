@@ -93,8 +93,8 @@ class Runs:
             self._handles.pop(task, None)
 
     def _finish(self, task: Task, handle: RunHandle, result: RunResult) -> None:
-        purse = handle.plan.scope.env.purse if handle.plan else None
-        if purse is not None and purse.is_refused and not result.ok:
+        budget = handle.plan.scope.env.budget if handle.plan else None
+        if budget is not None and budget.is_refused and not result.ok:
             result = replace(result, status="cancelled")
             self._batch.stop_for(OUT_OF_BUDGET)
         self._put(task, result)

@@ -217,12 +217,15 @@ def make_parcel(batch: Batch) -> Parcel:
     roots = [asking.plan.agent for asking in batch.askings if asking.plan]
     agents = [*roots, *_list_below(roots, snapshot)]
     names = {name for agent in agents for name in agent.tools}
+    needed = {name for agent in agents for name in agent.sub_agents}
+    needed |= {asking.agent for asking in batch.askings if isinstance(asking.agent, str)}
     known = batch.session.tools
     providers, lacks = _clean(config)
     return Parcel(
         askings=tuple((asking.agent, asking.options) for asking in batch.askings),
         keep=batch.keep,
-        defined=_list_defined(batch, agents, snapshot), read=snapshot.list_read(),
+        defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
+        read=snapshot.list_read(),
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,
         tools=tuple(tool for name in sorted(names) if (tool := known.find(name))),
         scripts=dict(_list_scripts(batch, agents, snapshot)), version=_find_version(),
@@ -241,12 +244,6 @@ def _list_below(roots: Sequence[Agent], snapshot: Snapshot) -> list[Agent]:
             except ConfigError:  # reported where it is called, there as here
                 found[name] = None
     return [agent for agent in found.values() if agent is not None]
-
-
-def _list_defined(batch: Batch, agents: list[Agent], snapshot: Snapshot) -> dict[str, Agent]:
-    needed = {name for agent in agents for name in agent.sub_agents}
-    needed |= {asking.agent for asking in batch.askings if isinstance(asking.agent, str)}
-    return {name: agent for name, agent in snapshot.defined.items() if name in needed}
 
 
 def _list_scripts(

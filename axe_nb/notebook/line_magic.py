@@ -32,7 +32,6 @@ from axe_nb.commands.parser import (
     parser,
 )
 from axe_nb.commands.table import RUN, commands_of
-from axe_nb.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.notebook.named_run import find_place, find_result, find_tree
@@ -47,6 +46,7 @@ from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
+from axe_nb.views.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.views.request import SentRequest, find_request
 from axe_nb.views.rows import format_cost
 from axe_nb.views.timeline import Timeline

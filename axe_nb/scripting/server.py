@@ -148,21 +148,22 @@ class ScriptServer:
         await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.create_task(self._serve_connection(reader, writer))
+        writer.transport.set_write_buffer_limits(0)  # what has been drained has left
+        connection = asyncio.create_task(self._serve_connection(HttpConnection(reader, writer)))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
         connection.add_done_callback(lambda _: writer.transport.abort())
 
-    async def _serve_connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Serves one connection to its end."""
-        writer.transport.set_write_buffer_limits(0)  # what has been drained has left
-        with contextlib.suppress(OSError):  # the client is gone, and with it whom to tell
-            await self._answer_requests(HttpConnection(reader, writer))
+    async def _serve_connection(self, connection: HttpConnection) -> None:
+        with contextlib.suppress(OSError, ClientGone):  # there is nobody left to tell
+            await self._answer_requests(connection)
 
     async def _answer_requests(self, connection: HttpConnection) -> None:
-        """Answers one request after another, until either side closes the connection."""
+        """Answers one request after another, until either side closes the connection.
+
+        Raises:
+            ClientGone: the client disconnected, and the last write was the first to notice.
+        """
         goes_on = True
         while goes_on:
             try:
@@ -224,7 +225,14 @@ class ScriptServer:
                 async for _ in deltas:
                     pass
             elif first is not None or playback.fault is None:
-                return self._begin_stream(request, body, playback, first, deltas)
+                options = body.get("stream_options")
+                wire = self._wire(
+                    request,
+                    playback.calls,
+                    input_tokens=playback.input_tokens,
+                    wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+                )
+                return HttpReply(200, _encode(wire, playback, first, deltas), wire.kind)
         except ProviderError as error:
             fault = _make_fault(error)
             failed = await self._simulate_fault(fault)
@@ -233,21 +241,6 @@ class ScriptServer:
             return await self._simulate_fault(playback.fault)
         whole = self._wire(request).whole(playback.response, playback.reasoning)
         return HttpReply(200, dump(whole))
-
-    def _begin_stream(
-        self,
-        request: Request,
-        body: Json,
-        playback: Playback,
-        first: Delta | None,
-        deltas: AsyncGenerator[Delta, None],
-    ) -> HttpReply:
-        options = body.get("stream_options")
-        wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        wire = self._wire(
-            request, playback.calls, input_tokens=playback.input_tokens, wants_usage=wants_usage
-        )
-        return HttpReply(200, _encode(wire, playback, first, deltas), wire.kind)
 
     async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:

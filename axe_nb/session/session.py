@@ -21,7 +21,7 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.budget import Budget, Purse
+from axe_nb.engine.budget import Budget, TreeBudget
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
@@ -256,7 +256,7 @@ class Session:
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
-            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget),
+            hosts=self.hosts, prices=snapshot.prices, budget=TreeBudget(self.budget),
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip

@@ -50,7 +50,7 @@ def compare_workers(number: int = 400) -> None:
     for workers in (1, 2, 1, 2):
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             options = {"executor": pool, "concurrency": 4 * workers, "display": False}
-            list(axe_nb.map(agent, ["first"] * 2 * workers, **options))
+            list(axe_nb.map(agent, ["first"] * 8 * workers, **options))
             began = time.perf_counter()
             found = list(axe_nb.map(agent, [f"p{n}" for n in range(number)], **options))
             took.append(time.perf_counter() - began)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.diffs.pairing import align
+from axe_nb.views.diffs.pairing import align
 
 pytestmark = pytest.mark.req("E-9")
 

@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from axe_nb.conversion.libraries import make_frame
-from axe_nb.diffs.compare import Change, RunPair, compare_runs, find_first, list_changes
-from axe_nb.diffs.pairing import find_path
-from axe_nb.diffs.shown import (
+from axe_nb.errors import ConfigError
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult
+from axe_nb.views.diffs.compare import Change, RunPair, compare_runs, find_first, list_changes
+from axe_nb.views.diffs.pairing import find_path
+from axe_nb.views.diffs.shown import (
     SECONDS,
     Figure,
     Outline,
@@ -21,9 +24,6 @@ from axe_nb.diffs.shown import (
     list_figures,
     make_outline,
 )
-from axe_nb.errors import ConfigError
-from axe_nb.redaction import find_filter
-from axe_nb.results import RunResult
 
 COLUMNS = tuple(one.name for one in fields(Change))
 

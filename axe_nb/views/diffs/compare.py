@@ -14,7 +14,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
-from axe_nb.diffs.pairing import (
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Message, ToolSpec
+from axe_nb.pictures.picture import Picture
+from axe_nb.recording.find_exchange import count_earlier
+from axe_nb.redaction import Filter, redact
+from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.text import printable
+from axe_nb.views.diffs.pairing import (
     CallFacts,
     TurnFacts,
     format_value,
@@ -24,13 +31,6 @@ from axe_nb.diffs.pairing import (
     pair_runs,
     pair_turns,
 )
-from axe_nb.exchanges import Exchange
-from axe_nb.messages import Message, ToolSpec
-from axe_nb.pictures.picture import Picture
-from axe_nb.recording.find_exchange import count_earlier
-from axe_nb.redaction import Filter, redact
-from axe_nb.results import RunResult, Turn, name_run
-from axe_nb.text import printable
 
 Kind: TypeAlias = Literal[
     "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
