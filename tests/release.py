@@ -38,6 +38,11 @@ FIRST = {
 """What is tried without any extra, in this order → what its output contains."""
 
 EXTRAS = {
+    "aiohttp": """
+        import httpx_aiohttp
+        import axe_nb
+        axe_nb.use_http_client(httpx_aiohttp.HttpxAiohttpClient)
+    """,
     "images": """
         import struct, zlib
         from axe_nb.pictures.picture import Picture
@@ -108,7 +113,12 @@ EXTRAS = {
 }
 """Extra → a program that uses it. Without the extra it fails, and names it."""
 
-IMPORTED = {"dask": "distributed", "ipyparallel": "ipyparallel", "test": "nbval"}
+IMPORTED = {
+    "aiohttp": "httpx_aiohttp",
+    "dask": "distributed",
+    "ipyparallel": "ipyparallel",
+    "test": "nbval",
+}
 """Extra whose library the program imports itself, so that Python names it → the library."""
 
 

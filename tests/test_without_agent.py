@@ -153,7 +153,17 @@ def test_the_command_asks_a_model_without_an_agent(
         '[vars]\na = "prose"\nb = "short"\n',
         "utf-8",
     )
-    words = ("run", "poet", "--var", "a=rhyme and = signs", "b={{ a }}", "--dry-run", "-p", "x")
+    words = (
+        "run",
+        "poet",
+        "--var",
+        "a=rhyme and = signs",
+        "--var",
+        "b={{ a }}",
+        "--dry-run",
+        "-p",
+        "x",
+    )
     assert "\nIn rhyme and = signs, {{ a }}.\n" in run_command(capsys, *words)[1]
     code, _, err = run_command(capsys, "run", "poet", "--var", "a-b=1", "-p", "x")
     assert (code, "takes NAME=VALUE, as in language=French" in err) == (2, True)

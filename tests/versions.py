@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.bootstrap import ROOT, environment, list_oldest, say, without_settings
 
 OLDEST = "oldest"
-EXTRAS = ("dask", "images", "ipyparallel", "lab", "mcp", "prices", "test")
+EXTRAS = ("aiohttp", "dask", "images", "ipyparallel", "lab", "mcp", "prices", "test")
 HERE = "--here"
 """Argument of the process that runs with the Python that is tried."""
 

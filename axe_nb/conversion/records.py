@@ -119,6 +119,11 @@ class Parts:
         self.values.update(self._new)
         return self._new
 
+    def forget(self, data: Mapping[str, Any]) -> None:
+        """Forgets the parts of data that could not be kept, so that later data brings them."""
+        for digest in data.get(PARTS, ()):
+            del self.values[digest]
+
     def add(self, values: Any) -> None:
         """Adds parts that were read.
 

@@ -47,7 +47,7 @@ WORDS = (
     b'axe_nb history 4.0\n{"at":0.,"turn":{"run":"0","turn":1,"text":"","calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"end_turn","tool_calls","usage":{"input_tokens":'
     b',"output_tokens":,"cached_tokens":,"cost":0.00},"parallel":true,"exchanges":[{"turn":1,'
-    b'"model":"gpt-claude-","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
+    b'"model":"gpt","claude","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
     b'"},"system_ends":[0],"tools":{"digest":""},"params":{"max_tokens":"streaming":{"stream":true,'
     b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
@@ -207,13 +207,19 @@ class Tree:
 
         Raises:
             ConfigError: it is nested too deeply.
+            ValueError: a number has too many digits.
         """
         part = self._make_part(event, round(at, 4))
         if part is None:
             return None
-        text = f"{format_header('history')}{_encode(to_json(part, clean, self._shared))}"
+        data = to_json(part, clean, self._shared)
+        try:
+            row = compress(f"{format_header('history')}{_encode(data)}")
+        except Exception:
+            self._shared.forget(data)
+            raise
         self._add(part)
-        return compress(text)
+        return row
 
     def _make_part(self, event: Event, at: float) -> Part | None:
         match event:

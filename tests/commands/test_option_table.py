@@ -147,24 +147,25 @@ def told(request: Request) -> Any:
     return request.model, request.system, request.params, tools, request.last, request.output
 
 
-def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
-    ends = [axe_nb.run("lead", "slow", display=False, timeout=0.2).error]
+@pytest.mark.parametrize(
+    ("keyword", "value", "error"),
+    [("timeout", 0.2, "timeout after 0.2s"), ("retries", 1, "server: down (2 attempts)")],
+)
+def test_limits_are_the_same_in_every_face(
+    seen: list[Request], keyword: str, value: float, error: str
+) -> None:
+    if keyword == "retries":
+
+        @axe_nb.script("lead")
+        def lead(request: Request) -> str:
+            raise axe_nb.ProviderError("server", "down", retry_after=0.01)
+
+    options: Any = {keyword: value}
+    ends = [axe_nb.run("lead", "slow", display=False, **options).error]
     for face in ("cell", "line", "command"):
-        asked = parse_run("lead --timeout 0.2", face)
+        asked = parse_run(f"lead --{keyword} {value}", face)
         ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
-    assert ends == ["timeout after 0.2s"] * 4
-
-
-def test_the_retries_are_the_same_in_every_face(seen: list[Request]) -> None:
-    @axe_nb.script("lead")
-    def lead(request: Request) -> str:
-        raise axe_nb.ProviderError("server", "down", retry_after=0.01)
-
-    runs = [axe_nb.run("lead", "quick", display=False, retries=1)]
-    for face in ("cell", "line", "command"):
-        asked = parse_run("lead --retries 1", face)
-        runs.append(asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides)))
-    assert [run.error for run in runs] == ["server: down (2 attempts)"] * 4
+    assert ends == [error] * 4
 
 
 @pytest.mark.parametrize("flag", ["--step", "--break"])

@@ -16,11 +16,10 @@ from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, scr
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.recording.asked import is_same
 from axe_nb.recording.miss import list_changes
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
 from tests.pictures.samples import png
-from tests.recording.test_cassettes import without_times
+from tests.recording.test_cassettes import run_with, without_times
 
 
 @pytest.fixture(autouse=True)
@@ -208,8 +207,7 @@ def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
         return Decision("text", f"sure, {question.detail[6:10]}")
 
     with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        first = asyncio.run(handle.execute(lambda event: None, answer))
+        first = run_with(answer)
     assert first.text == "Rome=sure, Rome Oslo=sure, Oslo Lima=sure, Lima"
     for _ in range(10):
         with axe_nb.cassette("a.axe", "replay"):
@@ -234,8 +232,7 @@ def test_a_run_without_a_person_replays_where_there_is_one() -> None:
         first = axe_nb.run("one", "go")
     assert "denied" in first.text
     with axe_nb.cassette("a.axe", "replay"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        again = asyncio.run(handle.execute(lambda event: None, answer))
+        again = run_with(answer)
     assert without_times(again) == without_times(first)
 
 
@@ -295,8 +292,7 @@ def test_an_answer_from_a_recording_allows_no_host_later() -> None:
 
     define(tools=("fetch",), mode="ask")
     with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        asyncio.run(handle.execute(lambda event: None, answer))
+        run_with(answer)
     assert session.hosts.pop("example.invalid", 1) is None
     with axe_nb.cassette("a.axe", "replay"):
         axe_nb.run("one", "go")

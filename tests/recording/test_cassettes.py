@@ -13,6 +13,8 @@ import axe_nb
 from axe_nb import Agent, CassetteMiss, Request, Response, RunResult, call, script, script_server
 from axe_nb.messages import Usage
 from axe_nb.scripting.wire import Protocol
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
 from tests.protocols import PROTOCOLS, provider_of
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -46,6 +48,13 @@ def define_scripts(seed: int = 0) -> None:
     async def guide(request: Request) -> str:
         await asyncio.sleep(chance.random() / 50)
         return f"{request.last}: a fine town"
+
+
+def run_with(answer: Any, prompt: str = "go") -> RunResult:
+    """Runs the agent `one` for a person who answers."""
+    handle = session.start(RunRequest(agent="one", prompt=prompt))
+    result: RunResult = asyncio.run(handle.execute(lambda event: None, answer))
+    return result
 
 
 def without_times(result: RunResult) -> Any:

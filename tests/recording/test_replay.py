@@ -21,7 +21,7 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from tests.protocols import provider_of
-from tests.recording.test_cassettes import every_protocol, without_times
+from tests.recording.test_cassettes import every_protocol, run_with, without_times
 
 
 def define(protocol: str = "openai", **options: Any) -> None:
@@ -219,8 +219,7 @@ def test_the_decisions_of_a_person_replay_without_one(project: Path) -> None:
         return answers.pop(0)
 
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        first = asyncio.run(handle.execute(lambda event: None, answer))
+        first = run_with(answer)
     assert ran == ["edited"]
     again = replay()
     assert ran == ["edited", "edited"]
@@ -502,8 +501,7 @@ def test_a_strangers_cassette_approves_nothing(
         return Decision("yes")
 
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        asyncio.run(handle.execute(lambda event: None, answer))
+        run_with(answer)
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
     assert replay().ok  # the person's own
@@ -545,8 +543,7 @@ def test_an_approval_with_a_masked_secret_fits_no_other_call(
         return Decision(choice, arguments={"note": f"rm {secret}"} if choice == "edit" else {})
 
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        handle = session.start(RunRequest(agent="one", prompt="go"))
-        asyncio.run(handle.execute(lambda event: None, answer))
+        run_with(answer)
     ran.clear()
     kept = Path("one.axe").read_text()
     assert secret not in kept

@@ -113,6 +113,20 @@ def test_an_event_that_cannot_be_written_is_told_although_the_rest_is(kept: Path
     assert [row.status for row in axe_nb.history()] == ["completed", "completed"]
 
 
+def test_a_turn_that_cannot_be_written_takes_nothing_from_the_others(kept: Path) -> None:
+    @script("odd")
+    def odd(request: Request) -> Response:
+        if request.turn == 1:
+            return Response("One.", (axe_nb.call("nope"),), echo={"script": {"n": 10**5000}})
+        return Response("Two.")
+
+    prompt = "You are long. " * 30
+    agent = Agent(name="odd", model="script/odd", system_prompt=prompt, tools=("read_file",))
+    (problem,) = problems(axe_nb.run(agent, "Go"))
+    assert "digits" in problem
+    assert [one.system for one in axe_nb.load(1).exchanges] == [prompt]
+
+
 def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
     with start(KILLED) as process, closing(Killer(process)):
         assert process.stdout
