@@ -5,6 +5,7 @@ Source: product.md "Cassettes", "Exploring"; D-59.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 from itertools import count
@@ -28,8 +29,6 @@ def numbered() -> Iterator[Agent]:
     numbers = count(1)
 
     async def answer(request: Request) -> str:
-        import asyncio
-
         await asyncio.sleep(random.random() / 50)
         return f"answer {next(numbers)}"
 
@@ -53,6 +52,38 @@ def test_equal_prompts_replay_their_own_answers_in_any_timing(
         with axe_nb.cassette(path, mode="replay"):
             assert ask(numbered, concurrency=concurrency) == recorded
             assert ask(numbered, keep="nothing")[0] == "", "each is played once"
+
+
+@pytest.mark.req("D-59", "E-6")
+def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -> None:
+    numbers = count(1)
+
+    @axe_nb.script("grader")
+    async def grade(request: Request) -> Any:
+        await asyncio.sleep(random.random() / 50)
+        return {"score": next(numbers), "reason": "so"}
+
+    @axe_nb.script("same")
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(random.random() / 50)
+        if "fail" in request.last:
+            raise axe_nb.ProviderError("bad_request", "no", status=400)
+        return "the same"
+
+    agent, judge = Agent("same", "script/same"), Agent("judge", "script/grader")
+
+    def compare(mode: Any, concurrency: int) -> list[float | None]:
+        with axe_nb.cassette(tmp_path / "c", mode=mode):
+            grid = axe_nb.grid(
+                [agent, agent.but(name="other")], "P {{ input }}", inputs=["a", "fail"],
+                judge=judge, repeats=3, concurrency=concurrency,
+            )  # fmt: skip
+        return [run.score for run in grid.runs]
+
+    recorded = compare("record", 6)
+    assert sorted(filter(None, recorded)) == [1, 2, 3, 4, 5, 6]
+    for concurrency in (1, 4, 6):
+        assert compare("replay", concurrency) == recorded
 
 
 def test_roots_have_the_order_of_the_prompts(numbered: Agent, tmp_path: Path) -> None:
