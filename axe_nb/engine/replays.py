@@ -37,7 +37,7 @@ from axe_nb.tools.tool import ToolOutput
 
 @dataclass(slots=True)
 class ForkReplay:
-    """Answers with what the run that is forked was answered: nothing is sent, counted or paid."""
+    """Replays the answers of the run that is forked: nothing is sent, counted or paid."""
 
     scope: RunScope
     fork: Replay
@@ -68,7 +68,7 @@ class ForkReplay:
 
 @dataclass(slots=True)
 class CassetteReplay:
-    """Plays what the cassette has for a turn, at its old price; else keeps what comes of it."""
+    """Plays a recorded turn at its old price, or records a new one."""
 
     scope: RunScope
     cassette: Replay
