@@ -22,6 +22,7 @@ from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
 from axe_nb.events import Emit, Event, PersonAsked
+from axe_nb.exchanges import Lap, LapKind
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
@@ -29,7 +30,6 @@ from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread
-from axe_nb.times import Kind, Lap
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Tool
 
@@ -270,7 +270,7 @@ class RunScope:
         self.calls.clear()
         self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
 
-    def note(self, kind: Kind, began: float, turn: int = 0, call: str = "") -> None:
+    def note(self, kind: LapKind, began: float, turn: int = 0, call: str = "") -> None:
         """Notes the time of what ends now: a request of a turn, or a call by its id."""
         turn, number = self.calls.get(call, (turn, 0))
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))

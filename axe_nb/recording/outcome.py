@@ -6,7 +6,7 @@ Source: D-48, D-59, D-60, D-61.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,6 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Delta
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.redaction import Filter
@@ -31,9 +30,11 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """
     reply, deltas = exchange.reply, exchange.deltas
     parsed = _parse(reply) if reply else None
-    if reply and parsed is None and not _is_cleanable(reply.text, clean):
-        reply = None
-    if _has_secret(_join_deltas(deltas), clean):
+    if reply and parsed is None:
+        before, after = map(_parse_events, (reply.text, clean.text(reply.text)))
+        if len(before) != len(after) or _spells_secret(after, clean):
+            reply = None
+    if _spells_secret([{f"{one.kind} {one.call}": one.text} for one in deltas], clean):
         deltas = ()
     outcome = Exchange(
         turn=exchange.turn,
@@ -93,12 +94,6 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def _is_cleanable(body: str, clean: Filter) -> bool:
-    """False if a body without its secrets still spells one out, or is JSON no more."""
-    before, after = map(_parse_events, (body, clean.text(body)))
-    return len(before) == len(after) and not _has_secret(_join_texts(after), clean)
-
-
 def _parse_events(body: str) -> list[Any]:
     """Returns what the lines of a body say that are JSON, or else the whole."""
     found = []
@@ -111,8 +106,8 @@ def _parse_events(body: str) -> list[Any]:
     return found
 
 
-def _join_texts(events: Sequence[Any]) -> Iterator[str]:
-    """Yields the texts of events, those at the same place joined."""
+def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
+    """True if the texts of events, those at the same place joined, hold a secret."""
     texts: dict[Hashable, list[str]] = {}
     left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
     while left:
@@ -123,19 +118,7 @@ def _join_texts(events: Sequence[Any]) -> Iterator[str]:
             left += [((place, key), item) for key, item in reversed(value.items())]
         elif isinstance(value, list):
             left += [((place,), item) for item in reversed(value)]
-    return map("".join, texts.values())
-
-
-def _join_deltas(deltas: Iterable[Delta]) -> Iterator[str]:
-    """Yields the texts that the pieces of a script's answer spell out."""
-    pieces: dict[Hashable, list[str]] = {}
-    for delta in deltas:
-        pieces.setdefault((delta.kind, delta.call), []).append(delta.text)
-    return map("".join, pieces.values())
-
-
-def _has_secret(texts: Iterable[str], clean: Filter) -> bool:
-    joined = "\n".join(texts)
+    joined = "\n".join(map("".join, texts.values()))
     return clean.text(joined) != joined
 
 

@@ -50,6 +50,7 @@ from axe_nb.views.appearance import (
 from axe_nb.views.markdown import render
 from axe_nb.views.rows import (
     FIRST,
+    LINES,
     MAX_LISTED,
     THINKS,
     THOUGHT,
@@ -113,6 +114,9 @@ STRIP = "display:inline-block;height:.7em"
 
 ROOM = 16_000
 """Characters of HTML of all long texts that a saved tree keeps whole."""
+
+FOLDED = 300
+"""Characters of a text that a fold would take more room than."""
 
 NAMES = {"answered": "answer", "was told": "task", "said": "text", "text so far": "text"}
 """Label of a text → its name in the line of its fold, where that is another word."""
@@ -373,7 +377,9 @@ class Drawing:
         if block.label in (THOUGHT, THINKS):
             thought = replace(block, text=block.whole, more=0) if is_whole else block
             return _format_fold(block.label, thought)
-        if is_whole:
+        if is_whole and _is_short(block.whole):
+            block = replace(block, text=block.whole, more=0)
+        elif is_whole:
             name = NAMES.get(block.label, block.label)
             title = f"the whole {name}, {plural(len(block.whole), 'character')}"
             fold = _format_fold(title, Block("", block.whole))
@@ -385,6 +391,10 @@ class Drawing:
         """The URL of a picture's thumbnail; empty if there is no room, or it is saved above."""
         is_above = picture in self._thumbnails and not self._is_live
         return "" if is_above else self._thumbnails.find(picture)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= FOLDED and text.count("\n") < LINES
 
 
 def _format_fold(title: str, block: Block) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.results import RunResult, Turn
 from axe_nb.views.html import ROOM, twin
-from tests.views.runs import ask, done, long_run, turn
+from tests.views.runs import TEXT, ask, done, long_run, turn
 
 FOLD = "<summary><small style=opacity:.7>the whole "
 
@@ -48,6 +48,20 @@ def test_a_fold_that_has_no_room_leaves_it_to_a_shorter_one() -> None:
 def test_a_long_run_keeps_the_answers_of_its_sub_agents_whole() -> None:
     page = html(long_run())
     assert page.count(f"{FOLD}answer, 1,500 characters") == 4
+
+
+def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilobytes() -> None:
+    answer = TEXT[:200]
+    calls = tuple(ask(f"c{n}", "reader", "look") for n in range(40))
+    children = tuple(
+        done(agent="reader", id=f"0.{n}", call_id=one.id, text=answer, log=(turn(1, text=answer),))
+        for n, one in enumerate(calls, 1)
+    )
+    log = (turn(1, *calls, results=[answer] * 40), turn(2, text="ok"))
+    page = html(done(text="ok", log=log, children=children))
+    assert page.count(f"{answer}</pre>") == 40
+    assert FOLD not in page
+    assert len(page) < 50_000
 
 
 def test_each_turn_names_the_cell_that_goes_on_from_it() -> None:

@@ -218,10 +218,8 @@ class Tree {
     const [before, box, below, after] = inside.children;
     const row = { element, line, before, below, after };
     row.question = new Question(element, box);
+    element.row = row;
     element.open = data.open;
-    element.addEventListener("toggle", (event) => {
-      if (event.target === element) this.fill(row);
-    });
     const above = this.rows.get(data.above);
     (above?.below ?? this.scroll).append(element);
     if (!above) line.after(this.head);
@@ -396,12 +394,10 @@ class Keys {
   constructor(view) {
     this.view = view;
     this.tree = view.scroll;
-    this.known = new WeakMap(); // element → its row
-    this.tree.addEventListener("toggle", ({ target }) => this.known.has(target) && this.fold(target), true);
+    this.tree.addEventListener("toggle", ({ target }) => target.row && this.fold(target), true);
     this.tree.addEventListener("focusin", ({ target }) => {
-      if (this.known.has(target.parentElement) && target.matches("summary")) {
-        this.go(target.parentElement, { preventScroll: true });
-      }
+      const row = target.parentElement;
+      if (row.row?.line === target) this.go(row, { preventScroll: true });
       window.addEventListener("keydown", this.press, true);
     });
     this.tree.addEventListener("focusout", () => this.close());
@@ -414,7 +410,6 @@ class Keys {
   }
 
   add(row, above) {
-    this.known.set(row.element, row);
     row.element.ariaLevel = above ? Number(above.element.ariaLevel) + 1 : 1;
     row.element.ariaExpanded = row.element.open;
     if (!this.at) this.stop(row.element);
@@ -434,6 +429,7 @@ class Keys {
 
   // A row that is folded away cannot be reached by Tab; the one that it is folded into can.
   fold(row) {
+    this.view.fill(row.row);
     row.ariaExpanded = row.open;
     if (!row.open && row.contains(this.at)) this.stop(row);
   }
@@ -449,7 +445,7 @@ class Keys {
     const row = event.target;
     const isPress = row === this.view.stop && ["Enter", " "].includes(event.key);
     if (isPress) event.stopImmediatePropagation();
-    const move = this.known.has(row) && this.moves[event.key];
+    const move = row.row && this.moves[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -471,10 +467,9 @@ class Keys {
     Enter: this.toggle,
     " ": this.toggle,
     c: (element) => {
-      const row = this.known.get(element);
+      const { row } = element;
       this.view.fill(row, true);
-      const first = row.before.firstElementChild ?? row.after.firstElementChild;
-      this.view.copy(first, element);
+      this.view.copy(row.before.firstElementChild ?? row.after.firstElementChild, element);
     },
   };
 
