@@ -6,7 +6,8 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
+from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAsked
 from axe_nb.exchanges import Lap, LapKind
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
@@ -201,6 +203,18 @@ class Env:
             *self.kept.describe_lost(),
         )
         return [warning for warning in told if warning]
+
+    def walk_below(self, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]]:
+        """Yields the sub-agents that an agent can reach, each with the agents above it."""
+        waiting, seen = [(name, root) for name in root[0].sub_agents], set[str]()
+        for name, above in waiting:  # which grows
+            if name in seen or not self.agents.knows(name):
+                continue
+            seen.add(name)
+            with suppress(ConfigError):  # reported where it is started
+                agents = (self.as_child(self.agents.load(name)), *above)
+                waiting += [(below, agents) for below in agents[0].sub_agents]
+                yield agents
 
     def for_root(self, agent: Agent, *, streams: bool) -> Env:
         """Returns these for the tree of an agent, which may be shown as its replies arrive."""
