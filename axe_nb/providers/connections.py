@@ -164,7 +164,7 @@ async def _close_with_loop(loop: _Loop) -> AsyncGenerator[None, None]:
 
 def list_headers(response: httpx.Response) -> dict[str, str]:
     """Returns the headers of a reply as if it were not compressed, their names in lower case."""
-    headers = dict(response.headers)
+    headers = dict(response.headers.items())
     if find_coding(headers.get("content-encoding", "")):
         for name in ("content-encoding", "content-length"):
             headers.pop(name, None)
