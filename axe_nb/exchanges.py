@@ -1,4 +1,4 @@
-"""One exchange with a model: what it was asked, and what came back, as data; the turn of a run.
+"""One exchange with a model: what it was asked, and what came back, as data; turns, their times.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
 Source: D-59, D-60; product.md "Runs are recordings".
@@ -123,3 +123,21 @@ class Turn:
     """Calls that the model's server has made itself, of its own tools."""
     sources: tuple[Page, ...] = ()
     """The pages that the text cites, each once."""
+
+
+LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
+"""`run` is the whole run, `replay` a request whose answer was not a model's: recorded, or given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """A part of the time of a run: of the whole, a request, a call or a wait."""
+
+    kind: LapKind
+    began: float
+    """Seconds since the root began."""
+    ended: float
+    turn: int = 0
+    """Number of the turn; 0 for the whole run, and for a wait that belongs to a request."""
+    call: int = 0
+    """Number of the call in its turn, from 1; 0 for what belongs to no call."""

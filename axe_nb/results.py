@@ -22,7 +22,7 @@ from axe_nb.conversion.records import from_json, to_json
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import UNASKED, Exchange
+from axe_nb.exchanges import UNASKED, Exchange, Lap
 from axe_nb.exchanges import Asked as Asked
 from axe_nb.exchanges import Turn as Turn
 from axe_nb.messages import Message, Usage
@@ -30,7 +30,6 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import find_filter, redact
 from axe_nb.server_calls import Page
 from axe_nb.text import one_line, plural, printable, quote
-from axe_nb.times import Lap
 from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:

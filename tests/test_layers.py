@@ -19,7 +19,7 @@ ROOMS = (
     "model_table", "invisible", "text", "redaction", "errors",
     "paths", "wire_log", "usage", "pictures",
     "server_calls", "messages", "answer_tool",
-    "exchanges", "times",
+    "exchanges",
     "conversion", "provider_table", "agents",
     "data_files", "endings", "results", "events", "interpolation",
     "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",

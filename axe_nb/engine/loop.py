@@ -22,11 +22,11 @@ from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
+from axe_nb.exchanges import Lap
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolResult
 from axe_nb.results import RunResult, Status
 from axe_nb.text import one_line
-from axe_nb.times import Lap
 
 MAX_ERROR = 2000
 """Maximum characters of a run's error, which models and people read."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -245,26 +244,14 @@ async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
         return
     agents = scope.policy.agents
     await in_thread(_require_sandbox, env, agents, briefing.workdir)
-    for below in _list_below(env, agents) if scope.depth == 0 else ():
+    found = env.walk_below(agents) if scope.depth == 0 else iter(())
+    for below in islice(found, MAX_CHECKED):
         try:
             child = confine(below[0], briefing.workdir, env.workdir, env.defined)
             workdir = find_workdir(child)
         except ConfigError:  # an error if the agent is started
             continue
         await in_thread(_require_sandbox, env, below, workdir)
-
-
-def _list_below(env: Env, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]]:
-    """Yields the sub-agents that a root can reach, each with the agents above it."""
-    waiting, seen = [(name, root) for name in root[0].sub_agents], set[str]()
-    while waiting and len(seen) < MAX_CHECKED:
-        name, above = waiting.pop(0)
-        if name not in seen:
-            seen.add(name)
-            with suppress(ConfigError):  # a warning, and an error if it is started
-                agents = (env.as_child(env.agents.load(name)), *above)
-                yield agents
-                waiting += [(below, agents) for below in agents[0].sub_agents]
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:

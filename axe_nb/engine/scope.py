@@ -6,7 +6,8 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +22,9 @@ from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.person import AskPerson, Question
 from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
+from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAsked
+from axe_nb.exchanges import Lap, LapKind
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
@@ -29,7 +32,6 @@ from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread
-from axe_nb.times import Kind, Lap
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Tool
 
@@ -202,6 +204,18 @@ class Env:
         )
         return [warning for warning in told if warning]
 
+    def walk_below(self, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]]:
+        """Yields the sub-agents that an agent can reach, each with the agents above it."""
+        waiting, seen = [(name, root) for name in root[0].sub_agents], set[str]()
+        for name, above in waiting:  # which grows
+            if name in seen or not self.agents.knows(name):
+                continue
+            seen.add(name)
+            with suppress(ConfigError):  # reported where it is started
+                agents = (self.as_child(self.agents.load(name)), *above)
+                waiting += [(below, agents) for below in agents[0].sub_agents]
+                yield agents
+
     def for_root(self, agent: Agent, *, streams: bool) -> Env:
         """Returns these for the tree of an agent, which may be shown as its replies arrive."""
         return replace(self, streams=streams and agent.stream, wants_whole=not agent.stream)
@@ -270,7 +284,7 @@ class RunScope:
         self.calls.clear()
         self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
 
-    def note(self, kind: Kind, began: float, turn: int = 0, call: str = "") -> None:
+    def note(self, kind: LapKind, began: float, turn: int = 0, call: str = "") -> None:
         """Notes the time of what ends now: a request of a turn, or a call by its id."""
         turn, number = self.calls.get(call, (turn, 0))
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))

@@ -5,8 +5,6 @@ Source: product.md "Notebook" (AGENT may be left out; `--var`); D-27.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from axe_nb.agents.agent import Agent, NoAgent
@@ -27,9 +25,6 @@ SIMPLE = [
     if option.name in {key.name for key in fields(Agent)} - {"params", "vars", "tools", "output"}
 ]
 """Options that replace the agent's key of the same name."""
-
-MAX_AGENTS = 1000
-"""Agents of a tree in which a variable is looked for."""
 
 ALONE = (
     "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell, "
@@ -85,7 +80,7 @@ def _check_variables(request: RunRequest, env: Env) -> None:
     root = find_agent(request, env)
     known = {*find_names(root.system_prompt), *root.vars}
     if not given.keys() <= known:
-        known.update(name for agent in _list_below(root, env) for name in agent.vars)
+        known.update(name for agents in env.walk_below((root,)) for name in agents[0].vars)
     unknown = sorted(given.keys() - known)
     if unknown:
         listed = f"known variables: {list_some(sorted(known), 5)}"
@@ -103,23 +98,9 @@ def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | 
     """
     from axe_nb.expectations.check import check_spelling
 
-    agents = [root, *_list_below(root, env)]
+    agents = [root, *(below[0] for below in env.walk_below((root,)))]
     if not any(agent.mcp_servers for agent in agents):
         check_spelling(expectations, agents, agents_dir)
-
-
-def _list_below(root: Agent, env: Env) -> Iterator[Agent]:
-    """Yields the agents that can be called below one; they were read when the run began."""
-    names, seen = list(root.sub_agents), set[str]()
-    while names and len(seen) < MAX_AGENTS:
-        name = names.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        with contextlib.suppress(ConfigError):  # reported where it is called
-            agent = env.agents.load(name)
-            names += agent.sub_agents
-            yield agent
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:

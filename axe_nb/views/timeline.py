@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
+from axe_nb.exchanges import Lap, LapKind
 from axe_nb.results import RunResult
 from axe_nb.text import count_columns, one_line, plural
-from axe_nb.times import Kind, Lap
 from axe_nb.views.appearance import (
     GAP,
     LINE,
@@ -50,17 +50,23 @@ MOST_LAPS = 20_000
 LATEST = 1e9
 """No run ends so many seconds after its beginning."""
 
-WORDS: Mapping[Kind, str] = {
+WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
     "person": "waits for you",
 }  # fmt: skip
 """Kinds of time, in the order in which a later one covers an earlier one."""
 
-SIGNS: Mapping[Kind, str] = {"model": "=", "replay": "-", "tool": "#", "retry": "~", "person": "?"}
+SIGNS: Mapping[LapKind, str] = {
+    "model": "=",
+    "replay": "-",
+    "tool": "#",
+    "retry": "~",
+    "person": "?",
+}
 
-COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
+COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
-LAYERS: Sequence[Kind] = ("run", *WORDS)
+LAYERS: Sequence[LapKind] = ("run", *WORDS)
 
 NONE = "no times were recorded for this run"
 
@@ -175,9 +181,9 @@ class _Times:
         parts = sorted(laps, key=lambda lap: LAYERS.index(lap.kind))
         return _Line(depth, row, parts, ended - began, left_out=left_out)
 
-    def cells(self, line: _Line, width: int) -> list[Kind | None]:
+    def cells(self, line: _Line, width: int) -> list[LapKind | None]:
         """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
-        cells: list[Kind | None] = [None] * width
+        cells: list[LapKind | None] = [None] * width
         for lap in line.laps:
             if lap.kind == "run" or lap.ended < self.start or lap.began > self.end:
                 continue
@@ -330,7 +336,7 @@ def _format_row(times: _Times, line: _Line) -> str:
     )
 
 
-def _draw(cells: Sequence[Kind | None]) -> str:
+def _draw(cells: Sequence[LapKind | None]) -> str:
     """A bar as a gradient, with a stop for each part that is not like the one before it."""
     parts, at = list[tuple[str, str]](), 0
     for kind, part in groupby(cells):
