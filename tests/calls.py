@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.builtin import table as builtin
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.tools.output import limit_output, output_of
@@ -15,6 +16,13 @@ from axe_nb.tools.tool import FileLog, Guard, Job, Tool, ToolContext, ToolError
 
 APPROVED = Guard(floor="ask", reason="a person was asked")
 """The guard of a call that someone approved, so that commands run without a sandbox too."""
+
+
+def tool(name: str) -> Tool:
+    """The built-in tool of this name."""
+    found = builtin.SOURCE.find(name)
+    assert found is not None
+    return found
 
 
 async def no_child(job: Job) -> RunResult:

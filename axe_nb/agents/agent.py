@@ -306,11 +306,7 @@ DEFAULTS: dict[str, Any] = {}
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes keys that only the Axe command line uses from the table; returns warnings.
-
-    Raises:
-        ConfigError: `[budget]` is invalid.
-    """
+    """Removes keys that only the Axe command line uses from the table; returns warnings."""
     ignored = sorted(OF_THE_COMMAND_LINE & table.keys())
     for key in ignored:
         del table[key]
@@ -335,11 +331,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def _check_values(agent: Agent) -> None:
-    """Rejects values that the types allow but the designs do not (A-5.4, A-5.5, B-1, D-36).
-
-    Raises:
-        ConfigError: names the key.
-    """
+    """Rejects values that the types allow but the designs do not (A-5.4, A-5.5, B-1, D-36)."""
     for key in agent.required:
         if not getattr(agent, key).strip():
             raise ConfigError(

@@ -40,11 +40,7 @@ def creation_step(name: str) -> str:
 
 
 def check_agents_dir(agents_dir: str | Path | None) -> None:
-    """Rejects a folder that was given for lookups and does not exist.
-
-    Raises:
-        ConfigError: not a folder.
-    """
+    """Raises ConfigError for a folder that was given for lookups and does not exist."""
     if agents_dir and not expand_home(agents_dir).is_dir():
         raise ConfigError(
             f"agents folder not found: {agents_dir}",
@@ -106,11 +102,7 @@ def hidden_file(path: Path) -> Path | None:
 
 
 def _check_file_name(name: str) -> None:
-    """As `check_name`; the path of an agent file gets the options that run it.
-
-    Raises:
-        ConfigError: not a plain name.
-    """
+    """As `check_name`; the error for the path of an agent file has the options that run it."""
     try:
         check_name(name)
     except ConfigError as error:

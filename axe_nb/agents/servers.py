@@ -105,11 +105,7 @@ def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpSer
 
 
 def check_sandbox(key: tuple[str, ...], setting: str) -> None:
-    """Rejects a `sandbox` that is neither a known word nor an image.
-
-    Raises:
-        WrongValue: quotes it.
-    """
+    """Raises WrongValue for a `sandbox` that is neither a known word nor an image."""
     if setting not in ("auto", "off") and not IMAGE.fullmatch(setting):
         word = quote(one_line(setting, 60))
         raise WrongValue(key, f"must be auto, off or docker:IMAGE, not {word}")

@@ -125,14 +125,7 @@ class RunMap:
     def __init__(
         self, batch: Batch, prompts: Prompts, runs: Runs, make_line: Callable[[], Line]
     ) -> None:
-        """Creates the map; nothing is sent yet.
-
-        Args:
-            batch: what is run.
-            prompts: the prompts.
-            runs: runs it.
-            make_line: makes the line that shows the progress, in the caller's thread.
-        """
+        """Creates the map; nothing is sent yet. `make_line` is called in the caller's thread."""
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._make_line = make_line
         self._driver: Driver | None = None

@@ -226,8 +226,10 @@ def make_client(
     trusted = read_variables()[: len(CERTIFICATES)]
     if proxy is not None and proxy.url.scheme == "https":
         proxy.ssl_context = make_context(trusted)
-    is_secret = url.scheme == "https"
-    context = make_context(trusted, certificates) if is_secret else _make_empty_context()
+    if url.scheme == "https":
+        context = make_context(trusted, certificates)
+    else:  # none is used, but without one httpx would read certificates
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def make() -> httpx.AsyncHTTPTransport:
         limits = httpx.Limits(max_connections=1, keepalive_expiry=None)
@@ -270,12 +272,6 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise SetupError("a SOCKS proxy needs one more package: pip install 'httpx[socks]'")
     return proxy
-
-
-@lru_cache(maxsize=1)
-def _make_empty_context() -> ssl.SSLContext:
-    """Returns the SSL context of plain http, which is never used; httpx would read certificates."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @lru_cache(maxsize=4)

@@ -33,11 +33,8 @@ from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADD
 from axe_nb.views.axe_text import text_of
 from axe_nb.views.html import PLAIN
 
-MAX_OUTPUT = 200
-"""Characters of the schema of an answer."""
-
-WIDTH = 100
-"""Characters of a line about a tool."""
+MAX_OUTPUT, WIDTH = 200, 100
+"""Characters of the schema of an answer, and of a line about a tool."""
 
 NAME_WIDTH, SHORTEST = 40, 20
 """Characters that names are aligned within, and that are left for a description."""

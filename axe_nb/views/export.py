@@ -30,14 +30,12 @@ from axe_nb.views.html import write_tree
 from axe_nb.views.rows import MAX_LISTED, TITLE, Block, Entry, Outline, count_more
 from axe_nb.views.transcript import Transcript
 
-MAX_CHARS = 200_000
-"""Characters of one text."""
-
-MAX_ROWS = 20_000
-"""Rows of a page."""
+MAX_CHARS, MAX_ROWS = 200_000, 20_000
+"""Characters of one text, and rows of a page."""
 
 VERSION = 1
 """Of the form; a line may have more keys in a later one."""
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
 
@@ -176,13 +174,8 @@ def write_json_lines(result: RunResult) -> str:
 def _list_run(result: RunResult) -> Iterator[Mapping[str, Any]]:
     told = result.to_dict()
     del told["children"]
-    yield {
-        "kind": "run",
-        "place": result.id,
-        "call": result.call_id,
-        "prompt": result.prompt,
-        **told,
-    }
+    place = {"kind": "run", "place": result.id, "call": result.call_id}
+    yield {**place, "prompt": result.prompt, **told}
     for turn in result.log:
         yield from _list_turn(result, turn)
 

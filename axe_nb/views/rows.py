@@ -41,20 +41,15 @@ from axe_nb.views.tree import (
 LINE, WHO = 72, 32
 """Maximum length of a row's task or arguments, and of a name, in characters."""
 
-GIVEN = 40
-"""Characters of a call's arguments beside the cause of its failure."""
-
-LAST_WORDS = 48
-"""Characters of the last words in a row; its end must not be cut off where there is little room."""
+GIVEN, LAST_WORDS = 40, 48
+"""Characters of a call's arguments beside the cause of its failure, and of the last words in a row,
+whose end must not be cut off where there is little room."""
 
 POINTER = 60
 """Length of a pointer in characters; it takes the place of no text that is shorter."""
 
-LINES = 12
-"""Maximum number of lines of a text."""
-
-WIDE = 120
-"""Maximum length of a text beside its label in characters."""
+LINES, WIDE = 12, 120
+"""Maximum number of lines of a text, and length of one beside its label in characters."""
 
 MAX_ROWS = 250
 """Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""

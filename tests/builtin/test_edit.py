@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from axe_nb.builtin import table as builtin
-from axe_nb.tools.tool import FileLog, Tool
-from tests.calls import answer, failure, run
-
-
-def tool(name: str) -> Tool:
-    found = builtin.SOURCE.find(name)
-    assert found is not None
-    return found
-
+from axe_nb.tools.tool import FileLog
+from tests.calls import answer, failure, run, tool
 
 WRITE, EDIT = tool("write_file"), tool("edit_file")
 

@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.builtin import table as builtin
 from axe_nb.builtin.files import MAX_FILE
-from axe_nb.tools.tool import FileLog, Tool
-from tests.calls import failure, run
-
-
-def tool(name: str) -> Tool:
-    found = builtin.SOURCE.find(name)
-    assert found is not None
-    return found
-
+from axe_nb.tools.tool import FileLog
+from tests.calls import failure, run, tool
 
 READ, LIST = tool("read_file"), tool("list_dir")
 

@@ -14,11 +14,10 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
-from axe_nb.builtin import table as builtin
 from axe_nb.builtin.paths import hold_place, open_file
 from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
-from axe_nb.tools.tool import FileLog, Tool, ToolError
-from tests.calls import failure, run
+from axe_nb.tools.tool import FileLog, ToolError
+from tests.calls import failure, run, tool
 
 CORPUS: dict[str, list[str]] = tomllib.loads(
     (Path(__file__).parent / "paths.toml").read_text("utf-8")
@@ -54,12 +53,6 @@ def work(tmp_path: Path) -> Path:
 
 def filled(path: str, work: Path) -> str:
     return path.replace("{work}", str(work)).replace("{outside}", str(work.parent / "outside"))
-
-
-def tool(name: str) -> Tool:
-    found = builtin.SOURCE.find(name)
-    assert found is not None
-    return found
 
 
 def calls(path: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,20 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb.agents.globs import matches, parse_glob
-from axe_nb.builtin import table as builtin
 from axe_nb.builtin.search import Search, may_match, search_file
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import FileLog, Tool, ToolError
-from tests.calls import context, failure, run
-
-
-def tool(name: str) -> Tool:
-    found = builtin.SOURCE.find(name)
-    assert found is not None
-    return found
-
+from axe_nb.tools.tool import FileLog, ToolError
+from tests.calls import context, failure, run, tool
 
 FIND, GREP = tool("find_files"), tool("grep")
 

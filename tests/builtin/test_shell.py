@@ -11,19 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.builtin import table as builtin
 from axe_nb.sandbox import find
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import Tool
-from tests.calls import answer, failure, run
+from tests.calls import answer, failure, run, tool
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="not run: the commands are of POSIX")
-
-
-def tool(name: str) -> Tool:
-    found = builtin.SOURCE.find(name)
-    assert found is not None
-    return found
 
 
 RUN = tool("run_command")

@@ -20,7 +20,6 @@ class Echo:
     asked: list[str] = field(default_factory=list)
     at_once: int = 0
     most: int = 0
-    gates: dict[str, asyncio.Event] = field(default_factory=dict)
     hangs: set[str] = field(default_factory=set)
     """Prompts that are never answered."""
     faults: dict[str, Exception] = field(default_factory=dict)

@@ -23,23 +23,14 @@ from axe_nb.views.diffs.compare import Change, RunPair, TurnPair, find_first, li
 from axe_nb.views.diffs.words import LEAST, Piece, compare_texts, reveal, shorten
 from axe_nb.views.html import LEVEL, PLAIN, safe
 
-MAX_BLOCKS = 60
-"""Changes whose texts are shown; others are counted."""
+MAX_BLOCKS, MAX_OPEN = 60, 20
+"""Changes whose texts are shown, others are counted; those whose rows are open."""
 
-MAX_CHARS = 12_000
-"""Characters that all texts share."""
+MAX_CHARS, MOST = 12_000, 2_000
+"""Characters that all texts share, and of one text, at most."""
 
-MOST = 2_000
-"""Characters of one text, at most."""
-
-MAX_OPEN = 20
-"""Changes whose rows are open; later ones are folded."""
-
-WIDE = 90
-"""Characters of a text that stands beside its label."""
-
-WHO = 60
-"""Characters of a name."""
+WIDE, WHO = 90, 60
+"""Characters of a text that stands beside its label, and of a name."""
 
 SAME, DIFFERS = "=", "≠"
 
