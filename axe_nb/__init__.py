@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
-    from axe_nb.grids.grid import Grid as Grid
-    from axe_nb.grids.run import grid as grid
-    from axe_nb.maps.run_map import amap as amap
-    from axe_nb.maps.run_map import map as map
+    from axe_nb.exploring.grid import Grid as Grid
+    from axe_nb.exploring.run_grid import grid as grid
+    from axe_nb.exploring.run_map import amap as amap
+    from axe_nb.exploring.run_map import map as map
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
     from axe_nb.messages import ToolCall as ToolCall
@@ -76,9 +76,9 @@ _HOMES = {
         "errors",
     ),
     "export": "views.export",
-    "grid": "grids.run",
-    "Grid": "grids.grid",
-    **dict.fromkeys(("amap", "map"), "maps.run_map"),
+    "grid": "exploring.run_grid",
+    "Grid": "exploring.grid",
+    **dict.fromkeys(("amap", "map"), "exploring.run_map"),
     **dict.fromkeys(("Request", "Response", "ToolCall", "Usage", "call"), "messages"),
     "RunResult": "results",
     "script": "scripting.lookup",
@@ -131,7 +131,7 @@ def _register_tree_display() -> None:
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
-        formatter.for_type_by_name("axe_nb.grids.grid", "Grid", _show_grid)
+        formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show_grid)
 
 
 def _offer_magics() -> None:

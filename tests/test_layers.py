@@ -26,7 +26,7 @@ ROOMS = (
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "session", "views",
-    "commands", "cell_display", "front_end", "maps", "grids",
+    "commands", "cell_display", "front_end", "exploring",
     "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",
 )  # fmt: skip

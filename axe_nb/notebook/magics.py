@@ -23,7 +23,7 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 if TYPE_CHECKING:
-    from axe_nb.grids.grid import Grid
+    from axe_nb.exploring.grid import Grid
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
     from axe_nb.views.diffs.run_diff import RunDiff
