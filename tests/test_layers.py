@@ -25,7 +25,7 @@ ROOMS = (
     "threads", "clock", "prices", "limits", "sandbox", "providers", "tools",
     "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "forks", "session", "views",
+    "session", "views",
     "commands", "cell_display", "front_end", "maps", "grids",
     "api", "notebook", "__init__", "testing",
     "pytest_plugin", "cli", "__main__",

@@ -1,1 +1,1 @@
-"""Recordings of runs: cassettes and what they replay, the history, spans."""
+"""Recordings of runs: cassettes and what they replay, the history, spans, forks."""

@@ -17,9 +17,9 @@ from axe_nb.engine import replay
 from axe_nb.engine.person import make_given
 from axe_nb.engine.place import run_of, turn_of
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
-from axe_nb.forks.point import ForkPoint, RecordedRun
 from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.picture import Illustrated
+from axe_nb.recording.fork_point import ForkPoint, RecordedRun
 from axe_nb.recording.same_request import Describer, Description, is_same
 from axe_nb.recording.shared_file import digest
 from axe_nb.redaction import MASK, find_filter
