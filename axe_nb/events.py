@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import Asked, RunResult
+from axe_nb.results import FinalRequest, RunResult
 from axe_nb.server_calls import Page, ServerCall
 
 DataForm: TypeAlias = Literal["", "object", "value"]
@@ -57,7 +57,7 @@ class TurnStarted:
     """Number of tool results in the request."""
     closing: bool = False
     """True for the final summary that a subagent is asked for (D-17)."""
-    asked: Asked = ""
+    asked: FinalRequest = ""
     """As in `Turn`."""
     data: DataForm = ""
     """The form of a reply without calls, if it has to be JSON."""
@@ -111,7 +111,7 @@ class TurnFinished:
     parallel: bool
     closing: bool = False
     """As in `TurnStarted`; calls in such a reply are dropped."""
-    asked: Asked = ""
+    asked: FinalRequest = ""
     """As in `Turn`."""
     question: str = ""
     """As in `Turn`."""

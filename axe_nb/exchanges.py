@@ -26,7 +26,7 @@ Source = Literal["", "recorded", "given", "edited", "skipped"]
 """The source of an answer: its model, the run that this one forks, or the person, who gave it,
 edited that of the model, or had the request skipped."""
 
-Asked = Literal["", "output", "repair"]
+FinalRequest = Literal["", "output", "repair"]
 """Request of a turn at the end of a run: the answer as data, or its repair."""
 
 ASKED_NOW: tuple[Source, ...] = ("", "edited")
@@ -115,7 +115,7 @@ class Turn:
     """True if the calls ran in parallel."""
     closing: bool = False
     """True for the final summary that a subagent is asked for (D-17)."""
-    asked: Asked = ""
+    asked: FinalRequest = ""
     question: str = ""
     """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
     source: Source = ""

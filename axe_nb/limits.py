@@ -227,13 +227,13 @@ class UsageMeter:
         return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
 
 
-class Slots:
+class SlotPool:
     """A semaphore whose waiters may be cancelled in any order in constant time each.
 
     Those of asyncio search all waiters, which takes seconds where thousands are cancelled.
     """
 
-    def __init__(self, most: int, above: Slots | None = None) -> None:
+    def __init__(self, most: int, above: SlotPool | None = None) -> None:
         """Creates so many slots, 0 = unlimited; each takes one of those above too."""
         self._free = most or sys.maxsize
         self._above = above
@@ -296,16 +296,16 @@ class InFlight:
 
     most: int
     """0 = no limit."""
-    requests: Slots
-    calls: Slots
+    requests: SlotPool
+    calls: SlotPool
 
     @classmethod
     def of(cls, most: int) -> InFlight:
         """The slots of a root."""
-        return cls(most, Slots(most), Slots(most))
+        return cls(most, SlotPool(most), SlotPool(most))
 
     def below(self, most: int) -> InFlight:
         """The slots of a child with this limit of its own: its parent's, unless it is lower."""
         if not most or 0 < self.most <= most:
             return self
-        return InFlight(most, Slots(most, self.requests), Slots(most, self.calls))
+        return InFlight(most, SlotPool(most, self.requests), SlotPool(most, self.calls))

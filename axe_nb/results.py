@@ -23,7 +23,7 @@ from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
 from axe_nb.exchanges import UNASKED, Exchange, Lap
-from axe_nb.exchanges import Asked as Asked
+from axe_nb.exchanges import FinalRequest as FinalRequest
 from axe_nb.exchanges import Turn as Turn
 from axe_nb.messages import Message, Usage
 from axe_nb.pictures.picture import Picture

@@ -25,10 +25,10 @@ from axe_nb.agents.tables import (
     LIMIT_ADVICE,
     MODES,
     NO_CONFIG,
+    AxeBudget,
     Mode,
     Retry,
     SubAgentsConfig,
-    TreeBudget,
     TreeLimits,
     check_params,
     variable_problem,
@@ -316,7 +316,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
             del retry[key]
             ignored.append(f"retry.{key}")
     if "budget" in table:
-        budget = build(TreeBudget, table.pop("budget"), source, ("budget",))
+        budget = build(AxeBudget, table.pop("budget"), source, ("budget",))
         limits = table.setdefault("limits", {})
         if isinstance(limits, dict) and "max_total_tokens" not in limits:
             limits["max_total_tokens"] = budget.max_tokens

@@ -149,7 +149,7 @@ DEFAULT_LIMITS = TreeLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeBudget:
+class AxeBudget:
     """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
 
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE

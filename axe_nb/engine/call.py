@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.limits import Slots
+from axe_nb.limits import SlotPool
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
@@ -113,9 +113,9 @@ _left_behind: set[asyncio.Task[None]] = set()
 class CallSlot:
     """The slot of one call in progress, given back once: at its end or when it starts a child."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: SlotPool) -> None:
         """Creates the slot, which `slots` has given."""
-        self._slots: Slots | None = slots
+        self._slots: SlotPool | None = slots
 
     def release(self, _: object = None) -> None:
         """Gives the slot back, if it is still held."""

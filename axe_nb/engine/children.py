@@ -9,28 +9,23 @@ import asyncio
 import re
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.workdir import check_confined, confine
 from axe_nb.engine.call import PendingCall
+from axe_nb.engine.place import LAST, CallOrder, order_child
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, events_of
-from axe_nb.limits import RunStopped, Slots
+from axe_nb.limits import RunStopped, SlotPool
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
 
 KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
 """A key that a tool may give a child; run ids use dots, dashes and slashes themselves."""
-
-LAST = 1_000_000
-"""Sort position of children with named keys: after the numbered ones, in order of key."""
-
-Order: TypeAlias = "tuple[int, int, str]"
-"""(number of the call, position among its children, name): the sort key of results."""
 
 
 class Child(Protocol):
@@ -53,13 +48,13 @@ class Children:
         self._scope = plan.scope
         self._workdir = plan.briefing.workdir
         self._begin = begin
-        self._runs: dict[Order, Child | RunResult] = {}
+        self._runs: dict[CallOrder, Child | RunResult] = {}
         """The children; a result is that of a run that a fork has taken from the one it forks."""
         self._keys: dict[int, set[str]] = {}
         """Number of a call → keys already used by its children."""
         self._ahead: dict[int, float] = {}
         """Number of a call → virtual time, in seconds, at which its last child ended."""
-        self._slots = Slots(plan.agent.sub_agents_config.max_concurrent)
+        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
 
     async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end.
@@ -74,20 +69,18 @@ class Children:
             ToolError: the key is invalid, or another child of the call already uses it; or the tree
                 may not send another request.
         """
-        key, order = self._take_place(call.number, job.key)
+        key = self._take_key(call.number, job.key)
+        id = f"{self._scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
-            id = f"{self._scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
             self._scope.admit(f"{id}/0")  # cheap where a model makes calls without end
-            return await self._start(call, job, env or self._scope.env, id, order)
+            return await self._start(call, job, env or self._scope.env, id)
         except RunStopped as stop:
             raise ToolError(f"not run: {stop}") from None
         finally:
-            if order not in self._runs:  # it could not be started
+            if order_child(id) not in self._runs:  # it could not be started
                 self._keys[call.number].discard(key)
 
-    async def _start(
-        self, call: PendingCall, job: Job, env: Env, id: str, order: Order
-    ) -> RunResult:
+    async def _start(self, call: PendingCall, job: Job, env: Env, id: str) -> RunResult:
         try:
             found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
         except ConfigError as error:
@@ -112,7 +105,7 @@ class Children:
                 if workdir != self._workdir:
                     check_confined(agent, workdir, env.workdir, env.defined)
                 await asyncio.sleep(0)  # all that are parallel begin before one of them ends
-                child = self._runs[order] = self._begin(plan)
+                child = self._runs[order_child(id)] = self._begin(plan)
                 return await child.execute()
             finally:
                 scope.meter.settle()
@@ -122,12 +115,7 @@ class Children:
 
     def adopt(self, child: RunResult, depth: int) -> None:
         """Takes a child of the run that this one forks, as it is, with all below it."""
-        own = child.id.removeprefix(f"{self._scope.id}.")
-        number, _, key = own.partition("-")
-        position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
-        name = key if position == LAST else ""
-        place = int(number) if number.isdecimal() and len(number) < 10 else 0
-        self._runs[place, position, name] = child
+        self._runs[order_child(child.id)] = child
         for event in events_of(child, self._scope.id, depth):
             self._scope.env.emit(event)
 
@@ -149,7 +137,7 @@ class Children:
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]
 
-    def _take_place(self, number: int, given: str | int | None) -> tuple[str, Order]:
+    def _take_key(self, number: int, given: str | int | None) -> str:
         """Reserves the key of a child of that call."""
         taken = self._keys.setdefault(number, set())
         if given is None:
@@ -163,4 +151,4 @@ class Children:
         if key in taken:
             raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
         taken.add(key)
-        return key, (number, LAST, key) if isinstance(given, str) else (number, given, "")
+        return key

@@ -26,7 +26,7 @@ from axe_nb.messages import (
     dump,
 )
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import Asked, Turn
+from axe_nb.results import FinalRequest, Turn
 from axe_nb.text import count_bytes
 
 BYTES_OF_TOKEN = 4
@@ -87,7 +87,7 @@ class Conversation:
         with_calls: bool = False,
         output: bool = False,
         closing: bool = False,
-        asked: Asked = "",
+        asked: FinalRequest = "",
         question: str = "",
     ) -> Response:
         """Sends a request and adds the response to the conversation.
@@ -149,7 +149,7 @@ class Conversation:
         if response.content.strip() or (calls and response.tool_calls) or response.is_paused:
             self.messages.append(response.message(calls=calls))
 
-    async def ask(self, question: str, *, asked: Asked = "", closing: bool = False) -> None:
+    async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
         """Asks a last question, without tools; the reply is the run's text unless it is empty.
 
         Args:

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Protocol
 
 from axe_nb.engine.ask_person import put_question
+from axe_nb.engine.place import turn_of
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta
@@ -31,11 +32,6 @@ from axe_nb.wire_log import WireLog
 
 EVERY = 0.03
 """Least seconds between two deltas of the same kind; the first one is passed on at once."""
-
-
-def turn_of(place: str) -> int:
-    """Returns the turn of a place, such as 3 for `0.2/3`."""
-    return int(place.rpartition("/")[2])
 
 
 class Pieces:

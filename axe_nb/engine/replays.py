@@ -21,8 +21,8 @@ from axe_nb.engine.links import (
     make_last_error,
     make_late_error,
     tell_retry,
-    turn_of,
 )
+from axe_nb.engine.place import turn_of
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError

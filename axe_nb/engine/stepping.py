@@ -13,8 +13,9 @@ from typing import Any
 from axe_nb.conversion.json_schema import clean_schema, find_mistakes
 from axe_nb.engine.ask_person import ask_person
 from axe_nb.engine.call import CallLink, PendingCall
-from axe_nb.engine.links import Link, Partial, turn_of
+from axe_nb.engine.links import Link, Partial
 from axe_nb.engine.person import Decision, Step, make_decided
+from axe_nb.engine.place import turn_of
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.stepper import Stepper
 from axe_nb.errors import ConfigError

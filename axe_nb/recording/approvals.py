@@ -19,8 +19,8 @@ from axe_nb.agents.trust import load_trusted, remember_trust, trusts_all
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.errors import ConfigError
-from axe_nb.recording.asked import is_same
 from axe_nb.recording.cleaning import Cleaner
+from axe_nb.recording.same_request import is_same
 from axe_nb.redaction import MASK
 
 APPROVING = ("yes", "always", "edit")

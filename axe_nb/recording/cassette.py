@@ -18,11 +18,11 @@ from typing import TypeAlias
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
-from axe_nb.recording.asked import Asked, is_same
 from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
-from axe_nb.recording.displaced import replaces
+from axe_nb.recording.kept_answers import replaces
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root
+from axe_nb.recording.same_request import Description, is_same
 from axe_nb.recording.shared_file import Kept, SharedFile, digest
 from axe_nb.redaction import MASK
 from axe_nb.text import plural
@@ -136,7 +136,7 @@ class Cassette:
             if freed:
                 self._begin_at.clear()
 
-    def claim(self, asked: Asked, agent: str) -> tuple[Root, Root]:
+    def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the one that takes its own.
 
         They are the same if a recorded run began with the same request. A changed run with the
@@ -191,7 +191,7 @@ class Cassette:
             if root not in roots[-1:]:
                 roots.append(root)
 
-    def count_same(self, asked: Asked) -> int:
+    def count_same(self, asked: Description) -> int:
         """Returns the number of recorded runs that began with a request."""
         with self._lock:
             return len(self._alike.get(_make_likeness(asked, "", asked), ()))
@@ -338,7 +338,7 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
-def _make_likeness(asked: Asked, agent: str, fields: Iterable[str]) -> Likeness:
+def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> Likeness:
     """Returns the key of the runs whose first requests agree in some fields."""
     if fields is asked:
         return "", digest(asked)

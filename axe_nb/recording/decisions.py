@@ -12,10 +12,10 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.person import Decision, Question, Step
 from axe_nb.messages import Response, ToolCall
 from axe_nb.recording import approvals
-from axe_nb.recording.asked import is_same
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.miss import describe_change
 from axe_nb.recording.records import Key, Record
+from axe_nb.recording.same_request import is_same
 from axe_nb.redaction import Filter
 
 

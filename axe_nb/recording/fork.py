@@ -15,12 +15,12 @@ from typing import Literal
 from axe_nb.agents.agent import Agent
 from axe_nb.engine import replay
 from axe_nb.engine.person import make_given
+from axe_nb.engine.place import run_of, turn_of
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
 from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.fork_point import ForkPoint, RecordedRun
-from axe_nb.recording.place import run_of, turn_of
+from axe_nb.recording.same_request import Describer, Description, is_same
 from axe_nb.recording.shared_file import digest
 from axe_nb.redaction import MASK, find_filter
 from axe_nb.results import RunResult, Status
@@ -63,7 +63,7 @@ class _Run:
     """True from its first request on that is sent."""
     kept: set[int] = field(default_factory=set)
     """Turns whose calls are not made again."""
-    asked: Asked = field(default_factory=dict)
+    asked: Description = field(default_factory=dict)
 
 
 class Fork:
@@ -223,7 +223,7 @@ class Fork:
         run.kept.add(turn)
         return KeptTurn(list(map(recorded.keep, recorded.list_attempts(turn))))
 
-    def _claim(self, id: str, asked: Asked, agent: str) -> RecordedRun | None:
+    def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
         if id in self._way:
             return self._recorded[id]

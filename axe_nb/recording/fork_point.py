@@ -18,8 +18,8 @@ from axe_nb.errors import ConfigError, words
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, close_open_calls
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.asked import Asked, Describer
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
+from axe_nb.recording.same_request import Describer, Description
 from axe_nb.redaction import Filter, find_filter
 from axe_nb.results import RunResult, Turn, name_run
 from axe_nb.text import cut_chars, list_some, quote
@@ -34,7 +34,7 @@ class RecordedRun:
     result: RunResult
     clean: Filter
     """Removes secrets before requests are compared."""
-    _asked: dict[int, Asked] = field(default_factory=dict)
+    _asked: dict[int, Description] = field(default_factory=dict)
 
     @cached_property
     def exchanges(self) -> Mapping[tuple[int, int], Exchange]:
@@ -70,7 +70,7 @@ class RecordedRun:
             response = replace(response, seconds=0.0, tool_calls=self.list_calls(exchange.turn))
         return replace(exchange, response=response, source="recorded")
 
-    def get_asked(self, turn: int) -> Asked:
+    def get_asked(self, turn: int) -> Description:
         """Returns what a turn added to the one before it, as `Describer` describes it."""
         if not self._asked:
             describer, run = Describer(self.clean), self.result

@@ -17,7 +17,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.definitions import TRUSTED
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_rows import DIED, Tree
+from axe_nb.recording.history_parts import DIED, Tree
 from axe_nb.recording.history_writer import find_locks, find_writer
 from axe_nb.recording.recorder import history_path
 from axe_nb.results import NO_AGENT

@@ -70,7 +70,7 @@ NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", 
 """Types of file systems that processes on several machines may share; WAL does not work there."""
 
 
-Part: TypeAlias = bytes
+Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Row:
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
     """Id of the run; None = not in the file yet."""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
 
 
@@ -260,7 +260,7 @@ class Store:
         (number,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
         return int(number)
 
-    def list_parts(self, number: int) -> list[bytes]:
+    def list_parts(self, number: int) -> list[Blob]:
         """Returns the parts of a run, in order."""
         found = self._connection.execute(
             "SELECT content FROM parts WHERE run = ? ORDER BY id", (number,)

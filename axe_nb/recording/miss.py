@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
+from axe_nb.engine.place import order_of, run_of
 from axe_nb.errors import CassetteMiss
 from axe_nb.messages import Request
-from axe_nb.recording.asked import Asked
 from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.place import order_of, run_of
 from axe_nb.recording.records import FIRST, Root
+from axe_nb.recording.same_request import Description
 from axe_nb.text import one_line, quote
 
 MAX_SHOWN = 60
@@ -29,7 +29,9 @@ NAMES = {
 """Field of a request → its name for people."""
 
 
-def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked) -> CassetteMiss:
+def describe_miss(
+    cassette: Cassette, root: Root, request: Request, asked: Description
+) -> CassetteMiss:
     """Makes the error for a request without a record.
 
     Args:
@@ -59,7 +61,7 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     )
 
 
-def list_changes(recorded: Asked, asked: Asked) -> Iterator[str]:
+def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
     """Yields the differences between two descriptions, in words."""
     for name, shown in NAMES.items():
         before, now = recorded.get(name), asked.get(name)

@@ -68,7 +68,7 @@ class Recorder:
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
-        from axe_nb.recording.history_rows import Tree
+        from axe_nb.recording.history_parts import Tree
         from axe_nb.recording.history_writer import RootLog
 
         self._writer = writer

@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
+from axe_nb.engine.place import is_below, run_of, turn_of
 from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.recording import approvals, decisions
-from axe_nb.recording.asked import AskedRun, Describer, is_same
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.cleaning import Cleaner
-from axe_nb.recording.displaced import FAILED, KEEPS, find_kept
+from axe_nb.recording.kept_answers import FAILED, KEEPS, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
 from axe_nb.recording.outcome import (
@@ -36,8 +36,8 @@ from axe_nb.recording.outcome import (
     write_output,
     write_refusal,
 )
-from axe_nb.recording.place import is_below, run_of, turn_of
 from axe_nb.recording.records import END, Key, Record, Root
+from axe_nb.recording.same_request import AskedRun, Describer, is_same
 from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.pictures.picture import Picture
+from axe_nb.providers.wire import table, text
 
 Json: TypeAlias = dict[str, Any]
 
@@ -26,7 +27,7 @@ def read_anthropic(body: Json) -> Request:
     messages: list[Message] = []
     for entry in _read_entries(body, "messages"):
         blocks = _read_blocks(entry.get("content"))
-        texts = [_str(block.get("text")) for block in blocks if block.get("type") == "text"]
+        texts = [text(block.get("text")) for block in blocks if block.get("type") == "text"]
         pictures = _read_pictures(blocks)
         results = [
             _read_result(block, block.get("tool_use_id"), block.get("content"))
@@ -34,7 +35,7 @@ def read_anthropic(body: Json) -> Request:
             if block.get("type") == "tool_result"
         ]
         calls = [
-            ToolCall(_str(block.get("id")), _str(block.get("name")), _dict(block.get("input")))
+            ToolCall(text(block.get("id")), text(block.get("name")), table(block.get("input")))
             for block in blocks
             if block.get("type") == "tool_use"
         ]
@@ -69,14 +70,14 @@ def read_chat(body: Json) -> Request:
                 own = [{"image": image} for image in images] if isinstance(images, list) else []
                 pictures = _read_pictures([*_read_blocks(content), *own])
                 messages.append(Message("user", _join_text(content), pictures=pictures))
-    functions = [_dict(tool.get("function")) for tool in _dicts(body.get("tools"))]
+    functions = [table(tool.get("function")) for tool in _dicts(body.get("tools"))]
     return _make_request(body, messages, system, functions)
 
 
 def read_responses(body: Json) -> Request:
     """Parses the input items of the Responses API, with calls and results among them."""
     messages: list[Message] = []
-    system = [_str(body.get("instructions"))]
+    system = [text(body.get("instructions"))]
     if isinstance(body.get("input"), str):
         body = {**body, "input": [{"role": "user", "content": body["input"]}]}
     for entry in _read_entries(body, "input"):
@@ -108,7 +109,7 @@ def _read_entries(body: Json, key: str) -> list[Json]:
 
 def _read_result(entry: Json, call_id: Any, content: Any) -> ToolResult:
     is_error, pictures = bool(entry.get("is_error")), _read_pictures(_read_blocks(content))
-    return ToolResult(_str(call_id), _join_text(content), is_error, pictures=pictures)
+    return ToolResult(text(call_id), _join_text(content), is_error, pictures=pictures)
 
 
 def _add_result(messages: list[Message], result: ToolResult) -> None:
@@ -126,14 +127,14 @@ def _add_answer(messages: list[Message], text: str, calls: tuple[ToolCall, ...])
 
 
 def _read_call(call: Json) -> ToolCall:
-    function = _dict(call.get("function"))
+    function = table(call.get("function"))
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             raise Malformed("arguments of a tool call are not valid JSON") from None
-    return ToolCall(_str(call.get("id")), _str(function.get("name")), _dict(arguments))
+    return ToolCall(text(call.get("id")), text(function.get("name")), table(arguments))
 
 
 def _make_request(
@@ -145,7 +146,7 @@ def _make_request(
     model, choice = body.get("model"), body.get("tool_choice")
     if not isinstance(model, str) or not model.strip():
         raise Malformed("model must be the name of a script")
-    is_offered = choice != "none" and _dict(choice).get("type") != "none"
+    is_offered = choice != "none" and table(choice).get("type") != "none"
     tools = tuple(map(_read_tool, functions)) if is_offered else ()
     prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
     return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
@@ -153,28 +154,28 @@ def _make_request(
 
 def _read_output(body: Json) -> Mapping[str, Any] | None:
     """Returns the schema of the answer, wherever a protocol has it; None if there is none."""
-    openai = _dict(_dict(body.get("response_format")).get("json_schema"))
-    responses = _dict(_dict(body.get("text")).get("format"))
-    anthropic = _dict(_dict(body.get("output_config")).get("format"))
+    openai = table(table(body.get("response_format")).get("json_schema"))
+    responses = table(table(body.get("text")).get("format"))
+    anthropic = table(table(body.get("output_config")).get("format"))
     named = openai.get("schema") or responses.get("schema") or anthropic.get("schema")
-    return named or _dict(body.get("format")) or None
+    return named or table(body.get("format")) or None
 
 
 def _read_tool(function: Mapping[str, Any]) -> ToolSpec:
-    schema = _dict(function.get("parameters"))
+    schema = table(function.get("parameters"))
     required = schema.get("required")
     required = required if isinstance(required, list) else []
     parameters = {
         key: ToolParameter(
-            _str(entry.get("type")),
-            _str(entry.get("description")),
+            text(entry.get("type")),
+            text(entry.get("description")),
             key in required,
             {k: v for k, v in entry.items() if k not in ("type", "description")},
         )
-        for key, entry in _dict(schema.get("properties")).items()
+        for key, entry in table(schema.get("properties")).items()
         if isinstance(entry, dict)
     }
-    spec = ToolSpec(_str(function.get("name")), _str(function.get("description")), parameters)
+    spec = ToolSpec(text(function.get("name")), text(function.get("description")), parameters)
     return spec if not schema or spec.input_schema() == schema else replace(spec, schema=schema)
 
 
@@ -213,15 +214,7 @@ def _find_data(block: Json) -> str:
 def _join_text(content: Any) -> str:
     """Returns content as text, from either text or blocks."""
     kinds = ("text", "input_text", "output_text")
-    return "".join(_str(b.get("text")) for b in _read_blocks(content) if b.get("type") in kinds)
-
-
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return "".join(text(b.get("text")) for b in _read_blocks(content) if b.get("type") in kinds)
 
 
 def _dicts(value: Any) -> list[Json]:

@@ -42,7 +42,7 @@ from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.prompts import describe
-from axe_nb.session.requested import adapt, check_names, make_job
+from axe_nb.session.root_job import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
-    from axe_nb.session.forked import BeginningFork
+    from axe_nb.session.fork_start import BeginningFork
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class Session:
         """The beginning of a fork; None if none is requested."""
         if request.fork is None:
             return None
-        from axe_nb.session.forked import begin_fork
+        from axe_nb.session.fork_start import begin_fork
 
         find = partial(self.find, agents_dir=request.overrides.agents_dir)
         return begin_fork(request, request.fork, find, snapshot)

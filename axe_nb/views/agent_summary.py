@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.servers import names_of_servers
-from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
@@ -26,11 +25,11 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.model_table import tell_end
 from axe_nb.redaction import redact
-from axe_nb.text import clean, format_dollars, format_seconds, one_line
+from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
-from axe_nb.views.axe_text import text_of
+from axe_nb.views.axe_text import list_caps, text_of
 from axe_nb.views.html import PLAIN
 
 MAX_OUTPUT, WIDTH = 200, 100
@@ -108,13 +107,8 @@ def list_abilities(agent: Agent) -> list[tuple[str, str]]:
     found = [
         (VERDICTS[d], ", ".join(names)) for d, names in _group_by_verdict(agent).items() if names
     ]
-    limits = agent.limits
-    for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
-        if most not in (0, DEFAULT_LIMITS.max_requests):
-            found.append((label, f"at most {most} in the whole tree"))
-    if limits.max_cost:
-        found.append(("Cost", f"at most {format_dollars(limits.max_cost)} in the whole tree"))
-    return found
+    caps = list_caps(agent.limits)
+    return found + [(label, f"{most} in the whole tree") for label, most in caps.items()]
 
 
 def draw_graph(agent: Agent, agents: Callable[[str], Agent]) -> str:

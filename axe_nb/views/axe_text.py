@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.agents.tables import DEFAULT_LIMITS, TreeLimits
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,
@@ -80,24 +80,35 @@ def _format_tools(plan: Plan) -> str:
     tools, policy = plan.toolset.tools, plan.scope.policy
     offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
     verdicts = {tool.name: policy.decide(tool)[0] for tool in tools.values()}
-    limits, budget = plan.agent.limits, plan.agent.sub_agents_config.budget
+    caps, budget = list_caps(plan.agent.limits), plan.agent.sub_agents_config.budget
+    if "Requests" in caps:
+        caps["Requests"] += " in the tree"
     seconds = format_seconds(budget.timeout_ms / 1000)
     told = (
         f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, {seconds}s for each child"
     )
-    is_limited = limits.max_requests not in (0, DEFAULT_LIMITS.max_requests)
     rows = {
         "Mode": policy.mode,
         "Asked": ", ".join(name for name, verdict in verdicts.items() if verdict == "ask"),
         "Denied": ", ".join(name for name, verdict in verdicts.items() if verdict == "deny"),
         "Hosts": _format_hosts(plan),
         "Budget": told if any(tool.is_budgeted for tool in tools.values()) else "",
-        "Requests": f"at most {limits.max_requests} in the tree" if is_limited else "",
-        "Tokens": f"at most {limits.max_total_tokens}" if limits.max_total_tokens else "",
-        "Cost": f"at most {format_dollars(limits.max_cost)}" if limits.max_cost else "",
+        **caps,
     }
     lines = [f"{label + ':':<11}{value}" for label, value in rows.items() if value]
     return "\n".join([", ".join(offered) or "(none)", *lines])
+
+
+def list_caps(limits: TreeLimits) -> dict[str, str]:
+    """Label → text of the important caps that differ from the defaults."""
+    caps = {}
+    if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
+        caps["Requests"] = f"at most {limits.max_requests}"
+    if limits.max_total_tokens:
+        caps["Tokens"] = f"at most {limits.max_total_tokens}"
+    if limits.max_cost:
+        caps["Cost"] = f"at most {format_dollars(limits.max_cost)}"
+    return caps
 
 
 def _format_hosts(plan: Plan) -> str:

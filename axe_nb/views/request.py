@@ -25,9 +25,9 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, dump
 from axe_nb.provider_table import PROTOCOLS
-from axe_nb.recording.asked import Asked
 from axe_nb.recording.find_exchange import find_exchange
 from axe_nb.recording.miss import list_changes
+from axe_nb.recording.same_request import Description
 from axe_nb.redaction import find_filter, redact
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote
@@ -447,7 +447,7 @@ def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
         yield from _describe_message(message)
 
 
-def _describe(request: Request) -> Asked:
+def _describe(request: Request) -> Description:
     tools = [
         {"name": tool.name, "description": tool.description, **tool.input_schema()}
         for tool in request.tools
@@ -455,7 +455,7 @@ def _describe(request: Request) -> Asked:
     described = {
         "model": request.model, "system": request.system, "params": request.params, "tools": tools,
     }  # fmt: skip
-    cleaned: Asked = find_filter().json(described)
+    cleaned: Description = find_filter().json(described)
     return cleaned
 
 

@@ -701,13 +701,8 @@ def _format_names(names: list[str], noun: str) -> str:
     return listed if len(counts) <= 3 and len(listed) <= 40 else plural(len(names), noun)
 
 
-def summary(node: Node) -> str:
-    """The line that sums up a run with all that is below it, in words."""
-    return " · ".join(map(str, facts_of(node)))
-
-
 def facts_of(node: Node) -> list[Fact]:
-    """The parts of that line, none of them empty."""
+    """The parts of the line that sums up a run with all that is below it, none of them empty."""
     if node.is_group:
         counts = Counter(sorted(states_of(node)))
         states = ", ".join(f"{n} {state}" for state, n in counts.items())

@@ -16,7 +16,7 @@ from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import redact
-from axe_nb.results import Asked, RunResult, Status
+from axe_nb.results import FinalRequest, RunResult, Status
 from axe_nb.server_calls import Page, ServerCall
 
 BEFORE = 500
@@ -203,7 +203,7 @@ class TurnNode:
     """Calls that its request brought results for; live only."""
     closing: bool = False
     """True if it is the summary at a subagent's end."""
-    asked: Asked = ""
+    asked: FinalRequest = ""
     """Kind of request at the end of the run: the output, or its repair."""
     question: str = ""
     """Prompt of that request."""

@@ -116,11 +116,11 @@ def test_the_page_says_what_an_agent_may_do() -> None:
         "Allowed:        read_file, list_dir, find_files, write_file, edit_file, grep"
     ]
     limits = axe_nb.Agent.from_toml(
-        'name = "x"\nmodel = "a/b"\n[limits]\nmax_requests = 7\nmax_total_tokens = 900'
+        'name = "x"\nmodel = "a/b"\n[limits]\nmax_requests = 7\nmax_total_tokens = 1000'
     ).limits
     assert may(limits=limits) == [
         "Requests:       at most 7 in the whole tree",
-        "Tokens:         at most 900 in the whole tree",
+        "Tokens:         at most 1000 in the whole tree",
     ]
     assert may(tools=("subagent",)) == [
         "Allowed:        subagent",

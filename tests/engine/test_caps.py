@@ -22,7 +22,7 @@ import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
 from axe_nb.clock import Clock, TimeIsUp
-from axe_nb.limits import InFlight, Slots
+from axe_nb.limits import InFlight, SlotPool
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
@@ -329,7 +329,7 @@ def test_the_clock_starts_before_files_are_read(project: Path) -> None:
 
 def test_slots_survive_cancelling_in_any_order() -> None:
     async def main() -> None:
-        slots = Slots(2)
+        slots = SlotPool(2)
         done: list[int] = []
 
         async def one(number: int) -> None:

@@ -11,7 +11,7 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, ca
 from axe_nb.agents.tables import Retry, TreeLimits
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
 from axe_nb.views.axe_text import VerboseLines
-from axe_nb.views.rows import make_row, summary
+from axe_nb.views.rows import facts_of, make_row
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node
 from tests.engine.in_process import Stage, agent, ask, lead, stage
@@ -163,7 +163,7 @@ def test_the_row_of_a_child_shows_its_wait() -> None:
             [call] = transcript.root.turns[0].calls
             assert make_row(call).asked.startswith("retries in 0.1 s (429)")
     assert [child.retries for child in result.children] == [1]
-    assert "1 retry" in summary(played_root(transcript))
+    assert "1 retry" in map(str, facts_of(played_root(transcript)))
 
 
 @pytest.mark.req("D-23", "B-11")
@@ -181,7 +181,7 @@ def test_a_result_without_retries_does_not_mention_them() -> None:
     played = stage(failing(0, SLOW_DOWN))
     result: RunResult = played.play()
     assert result.retries == 0
-    assert "retr" not in summary(played_root(Transcript.of(result)))
+    assert "retr" not in str(facts_of(played_root(Transcript.of(result))))
 
 
 def test_the_end_of_a_turn_follows_its_retries() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
-from axe_nb.recording.history_rows import Tree, compress, decompress
+from axe_nb.recording.history_parts import Tree, compress, decompress
 from axe_nb.recording.history_store import Store, is_on_network
 from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.recorder import Recorder, history_path

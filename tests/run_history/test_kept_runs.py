@@ -18,7 +18,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
 from axe_nb.recording.history import delete_run
-from axe_nb.recording.history_rows import Tree
+from axe_nb.recording.history_parts import Tree
 from axe_nb.recording.history_writer import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session

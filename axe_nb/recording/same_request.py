@@ -20,7 +20,7 @@ from axe_nb.redaction import MASK, Filter
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""
 
-Asked: TypeAlias = "dict[str, Any]"
+Description: TypeAlias = "dict[str, Any]"
 """A description: the changed ones of `model`, `system`, `params`, `tools` and `messages`."""
 
 
@@ -59,9 +59,9 @@ class Describer:
 
     clean: Filter
     _before: Request | None = None
-    _fields: Asked = field(default_factory=dict)
+    _fields: Description = field(default_factory=dict)
 
-    def describe(self, request: Request, model: str) -> Asked:
+    def describe(self, request: Request, model: str) -> Description:
         """Returns what a request adds to the one before.
 
         Args:
@@ -70,7 +70,7 @@ class Describer:
         """
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
-        asked: Asked = {}
+        asked: Description = {}
         for name, value in self._list_fields(before, request, model):
             if self._fields.get(name) != value:
                 self._fields[name] = asked[name] = value
@@ -100,7 +100,7 @@ class AskedRun:
     describer: Describer
     model: str = ""
     """provider/model."""
-    asked: Asked = field(default_factory=dict)
+    asked: Description = field(default_factory=dict)
     """The part of its latest request that is new, beside the one before."""
     place: str = ""
     """The place of its latest request."""

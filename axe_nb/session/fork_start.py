@@ -20,7 +20,7 @@ from axe_nb.recording.fork import Fork
 from axe_nb.recording.fork_agents import RestoredAgents, restore_agents
 from axe_nb.recording.fork_point import ForkPoint
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.requested import adapt, apply_overrides
+from axe_nb.session.root_job import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
 from axe_nb.tools.tool import Job

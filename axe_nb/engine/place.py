@@ -10,7 +10,13 @@ from typing import TypeAlias
 
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
-Order: TypeAlias = "tuple[tuple[tuple[int, int, str], ...], int]"
+LAST = 1_000_000
+"""Sort position of children with named keys: after the numbered ones, in order of key."""
+
+CallOrder: TypeAlias = "tuple[int, int, str]"
+"""Sort key of a child among those of its parent: number of the call, position there, key."""
+
+Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
 """Sort key of a place: the calls and keys on the way to its run, then the turn."""
 
 
@@ -37,9 +43,15 @@ def is_below(place: str, other: str) -> bool:
 def order_of(place: str) -> Order:
     """Returns the sort key of a place: runs in the order of their calls, parents first."""
     run, _, turn = place.partition("/")
-    parts = (part.partition("-") for part in run.split("."))
-    calls = (
-        (int(number), int(key) if key.isdecimal() else 1_000_000 if key else 0, key)
-        for number, _, key in parts
-    )
-    return tuple(calls), int(turn or 0)
+    return tuple(map(_order_call, run.split("."))), int(turn or 0)
+
+
+def order_child(run: str) -> CallOrder:
+    """Returns the sort key of a run among the children of its parent."""
+    return _order_call(run.rpartition(".")[2])
+
+
+def _order_call(part: str) -> CallOrder:
+    number, _, key = part.partition("-")  # of an id in a file, too
+    position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
+    return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key
