@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.engine.person import Step as Step
+    from axe_nb.engine.toolbox import tool as tool
     from axe_nb.errors import AxeError as AxeError
     from axe_nb.errors import CassetteMiss as CassetteMiss
     from axe_nb.errors import ConfigError as ConfigError
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
-    from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
     from axe_nb.views.export import export as export
@@ -83,7 +83,7 @@ _HOMES = {
     "RunResult": "results",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
-    "tool": "toolbox",
+    "tool": "engine.toolbox",
     **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
     "use_http_client": "providers.connections",
 }  # fmt: skip

@@ -122,7 +122,7 @@ class AxeMagics(Magics):
     ) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
         from axe_nb.commands.table import RUN
-        from axe_nb.interpolation import prompt_of
+        from axe_nb.conversion.interpolation import prompt_of
         from axe_nb.notebook.option_line import find_cell_source, read_words
         from axe_nb.notebook.run_cell import run_cell
         from axe_nb.pictures.picture import Illustrated, Picture
