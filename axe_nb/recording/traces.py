@@ -27,9 +27,9 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, dump
+from axe_nb.messages.usage import Usage
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, cut_chars, one_line
-from axe_nb.usage import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
