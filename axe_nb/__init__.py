@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.engine.person import Step as Step
+    from axe_nb.engine.toolbox import tool as tool
     from axe_nb.errors import AxeError as AxeError
     from axe_nb.errors import CassetteMiss as CassetteMiss
     from axe_nb.errors import ConfigError as ConfigError
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
-    from axe_nb.grids.grid import Grid as Grid
-    from axe_nb.grids.run import grid as grid
-    from axe_nb.maps.run_map import amap as amap
-    from axe_nb.maps.run_map import map as map
+    from axe_nb.exploring.grid import Grid as Grid
+    from axe_nb.exploring.run_grid import grid as grid
+    from axe_nb.exploring.run_map import amap as amap
+    from axe_nb.exploring.run_map import map as map
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
     from axe_nb.messages import ToolCall as ToolCall
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
-    from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
     from axe_nb.views.export import export as export
@@ -76,14 +76,14 @@ _HOMES = {
         "errors",
     ),
     "export": "views.export",
-    "grid": "grids.run",
-    "Grid": "grids.grid",
-    **dict.fromkeys(("amap", "map"), "maps.run_map"),
+    "grid": "exploring.run_grid",
+    "Grid": "exploring.grid",
+    **dict.fromkeys(("amap", "map"), "exploring.run_map"),
     **dict.fromkeys(("Request", "Response", "ToolCall", "Usage", "call"), "messages"),
     "RunResult": "results",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
-    "tool": "toolbox",
+    "tool": "engine.toolbox",
     **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
     "use_http_client": "providers.connections",
 }  # fmt: skip
@@ -131,7 +131,7 @@ def _register_tree_display() -> None:
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
-        formatter.for_type_by_name("axe_nb.grids.grid", "Grid", _show_grid)
+        formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show_grid)
 
 
 def _offer_magics() -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
+from axe_nb.agents.data_files import read_data
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.data_files import read_data
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
@@ -243,7 +243,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
             f"{quote(saved)} is not a run id of the history",
             hint=f"run ids are numbers; to load a file with this name, write ./{saved}",
         )
-    from axe_nb.grids.grid import Grid, is_grid
+    from axe_nb.exploring.grid import Grid, is_grid
 
     if is_grid(saved):
         return Grid.load(saved)

@@ -18,16 +18,16 @@ from typing import Any, get_args
 from axe_nb.agents import agent, config
 from axe_nb.agents.config import UNSET, PriceTable
 from axe_nb.agents.prompt import NO_PROMPT
+from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.servers import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
+from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations.measures import FORMS, MEASURES
 from axe_nb.limits import MAX_TURNS
 from axe_nb.notebook.magics import AxeMagics
-from axe_nb.provider_table import PROVIDERS, ProviderTable
 from axe_nb.results import EXIT_CODES, Status
-from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool
 from axe_nb.views.agent_summary import EFFECTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from axe_nb.provider_table import PROTOCOLS as INFOS
+from axe_nb.agents.provider_table import PROTOCOLS as INFOS
 from axe_nb.scripting.wire import WIRES, Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = tuple(WIRES)

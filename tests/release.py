@@ -58,7 +58,7 @@ EXTRAS = {
     "prices": """
         import asyncio
         from axe_nb.messages import Usage
-        from axe_nb.prices import Prices
+        from axe_nb.providers.prices import Prices
         cost = asyncio.run(Prices().find_cost("openai/gpt-4o", Usage(1000, 1000)))
         if not cost:
             from axe_nb.agents.config import Config

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.conversion.value_text import format_value
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import prompt_of
 from axe_nb.results import RunResult
 
 pytestmark = pytest.mark.req("D-40")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.commands.actions import format_agent
 from axe_nb.commands.doctor import examine
 from axe_nb.model_table import find_facts, suggest_model, suggest_small, tell_end
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import Session
 from tests import models
 

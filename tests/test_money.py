@@ -17,11 +17,11 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
 from axe_nb.agents.config import Config, PriceTable, config_path
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
-from axe_nb.prices import Prices, find_table_version
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers.prices import Prices, find_table_version
 from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.recorder import history_path
 from axe_nb.scripting.wire import Protocol
@@ -195,7 +195,7 @@ class Missing:
 if sys.argv[1] == "missing":
     sys.meta_path.insert(0, Missing())
 from axe_nb.messages import Usage
-from axe_nb.prices import Prices
+from axe_nb.providers.prices import Prices
 assert "genai_prices" not in sys.modules
 print(asyncio.run(Prices().find_cost("openai/gpt-5", Usage(1_000_000, 0))))
 """

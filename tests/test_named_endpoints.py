@@ -14,11 +14,11 @@ import axe_nb
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.provider_table import PROVIDERS, describe_provider
 from axe_nb.commands.agent_problems import problems
 from axe_nb.commands.doctor import Finding, examine
+from axe_nb.engine.make_provider import make
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.make_provider import make
-from axe_nb.provider_table import PROVIDERS, describe_provider
 from axe_nb.session.session import session
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay

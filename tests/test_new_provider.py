@@ -21,7 +21,7 @@ MODULE = '''
 
 from dataclasses import dataclass, field
 
-from axe_nb.provider_table import ProviderInfo
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers.http import ask_server
 
@@ -70,7 +70,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import init
 from axe_nb.agents.config import Config
-from axe_nb.make_provider import make
+from axe_nb.engine.make_provider import make
 from axe_nb.commands.doctor import examine
 from axe_nb.session.session import session
 
@@ -102,7 +102,7 @@ def copy(tmp_path: Path) -> Path:
     package = tmp_path / "copy" / "axe_nb"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "providers" / "parrot.py").write_text(MODULE, "utf-8")
-    table = package / "provider_table.py"
+    table = package / "agents" / "provider_table.py"
     before, last, after = table.read_text("utf-8").partition('    ProviderInfo(name="script"')
     assert last
     table.write_text(before + ENTRIES.lstrip("\n") + last + after, "utf-8")
@@ -114,7 +114,7 @@ def test_the_page_says_what_this_test_does() -> None:
     assert (
         "A new provider: one module in `providers/` that ends in `PROVIDER`, a class with "
         "`base_url`, `key`, `info` and `send` (`providers/openai.py` is the one to follow); one "
-        "entry in `PROVIDERS` of `provider_table.py`, which names the module."
+        "entry in `PROVIDERS` of `agents/provider_table.py`, which names the module."
     ) in page
     assert "A named endpoint, for everybody: one entry too, with the `module`" in page
 

@@ -13,8 +13,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult, cli, tool
 from axe_nb.agents.config import Config
+from axe_nb.engine.make_provider import make, server
 from axe_nb.errors import ConfigError
-from axe_nb.make_provider import make, server
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY
 from tests.providers.openai_2026 import OWN, OpenAI, at_own_address, settings

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ProviderError, RunResult
+from axe_nb.agents.data_files import format_data
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.conversion.records import from_json, to_json
-from axe_nb.data_files import format_data
 from axe_nb.messages import Message, ToolCall, ToolResult
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
 from axe_nb.providers.secrets import Secrets
 from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult, call
+from axe_nb.agents.data_files import MAX_BYTES, format_data, parse_data, read_data, write_data
 from axe_nb.conversion.records import from_json, to_json
-from axe_nb.data_files import MAX_BYTES, format_data, parse_data, read_data, write_data
 from axe_nb.messages import (
     CallTraits,
     Message,

@@ -13,8 +13,8 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.parser import parse_run
 from axe_nb.commands.table import RUN
+from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import prompt_of
 from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides

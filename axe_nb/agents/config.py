@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
-from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.agents.tables import Retry
-from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
-from axe_nb.conversion.toml_text import parse_toml, toml_hint
-from axe_nb.errors import ConfigError
-from axe_nb.messages import Usage
-from axe_nb.model_table import suggest_model
-from axe_nb.provider_table import (
+from axe_nb.agents.provider_table import (
     PROVIDERS,
     KeyCommand,
     ProviderInfo,
@@ -30,6 +23,13 @@ from axe_nb.provider_table import (
     describe_provider,
     make_key_command,
 )
+from axe_nb.agents.servers import KEY, McpServer, parse_server
+from axe_nb.agents.tables import Retry
+from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
+from axe_nb.conversion.toml_text import parse_toml, toml_hint
+from axe_nb.errors import ConfigError
+from axe_nb.messages import Usage
+from axe_nb.model_table import suggest_model
 from axe_nb.text import nearest, quote
 
 PROJECT_AGENTS = Path("axe") / "agents"

@@ -16,12 +16,12 @@ from typing import Any
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path
 from axe_nb.agents.context import Context, read_context
+from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.agents.tables import COMMON_PARAMS, variable_problem
 from axe_nb.agents.workdir import find_workdir
 from axe_nb.conversion.toml_tables import Source, toml_fields
 from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words
-from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import nearest, one_line, quote
 
 NO_PROMPT = "Execute the task described in your instructions."

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.provider_table import NO_ADDRESS, is_address
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -20,7 +21,6 @@ from axe_nb.conversion.toml_tables import (
     clear_arguments,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.provider_table import NO_ADDRESS, is_address
 from axe_nb.redaction import is_secret_name, remember
 from axe_nb.text import one_line, quote
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
+from axe_nb.agents.provider_table import PROMPT_CACHE, SERVER_TOOLS
 from axe_nb.conversion.toml_tables import (
     WrongValue,
     build_nested,
@@ -19,7 +20,6 @@ from axe_nb.conversion.toml_tables import (
     clear_arguments,
 )
 from axe_nb.model_table import LEVELS
-from axe_nb.provider_table import PROMPT_CACHE, SERVER_TOOLS
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")

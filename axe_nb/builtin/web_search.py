@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from axe_nb.provider_table import SEARCH
+from axe_nb.agents.provider_table import SEARCH
 from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError
 
 

@@ -17,14 +17,14 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.globs import check_glob
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief, fill_in
+from axe_nb.agents.provider_table import SEARCH
+from axe_nb.engine.make_provider import make, provider_for
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.plan import check_agent_thinking
 from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolset import assemble, check_search
 from axe_nb.errors import ConfigError
-from axe_nb.make_provider import make, provider_for
-from axe_nb.prices import Prices, make_price_error
-from axe_nb.provider_table import SEARCH
+from axe_nb.providers.prices import Prices, make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.thinking import THINKING
 

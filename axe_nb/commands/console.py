@@ -268,7 +268,7 @@ def check_end(result: RunResult, raises: str | None) -> None:
 
 async def _find_hint(provider: str, model: str) -> str:
     """Returns the models that a server has instead of this one; empty if that is of no help."""
-    from axe_nb.make_provider import server
+    from axe_nb.engine.make_provider import server
     from axe_nb.providers.listing import advice, has, models
 
     try:

@@ -28,19 +28,19 @@ from axe_nb.agents.files import display_path, expand_home
 from axe_nb.agents.hosts import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.agents.servers import McpServer, parse_servers
 from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.conversion.toml_tables import toml_fields
+from axe_nb.engine.make_provider import server
 from axe_nb.errors import AxeError, ConfigError, ProviderError
-from axe_nb.make_provider import server
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.model_table import tell_end
-from axe_nb.prices import EXTRA, find_table_version
-from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
+from axe_nb.providers.prices import EXTRA, find_table_version
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.history import describe_history
 from axe_nb.recording.recorder import find_reason_against

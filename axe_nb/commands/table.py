@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.commands.options import (
     AGENT,
     AGENT_AND_MODEL,
@@ -29,7 +30,6 @@ from axe_nb.commands.options import (
     variable,
     whole,
 )
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.recording.modes import MODES
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}

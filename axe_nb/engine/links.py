@@ -25,7 +25,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.messages import Delta, Request, Response, Usage
-from axe_nb.prices import COUNTED
+from axe_nb.providers.prices import COUNTED
 from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.text import format_seconds
 from axe_nb.wire_log import WireLog

@@ -14,8 +14,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY, is_allowed
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.agents.trust import COMMANDS, NEXT_STEP
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.text import printable, quote
-from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool, Verdict
 
 OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {

@@ -18,14 +18,14 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.workdir import confine, find_workdir
+from axe_nb.engine.make_provider import Keyless
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolset import Toolset, assemble, enter_server_tools
 from axe_nb.errors import ConfigError
-from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
 from axe_nb.pictures.picture import Illustrated, Picture
-from axe_nb.prices import make_price_error
+from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.scripting.lookup import ScriptNotFound

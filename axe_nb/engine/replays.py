@@ -22,6 +22,7 @@ from axe_nb.engine.links import (
     make_late_error,
     tell_retry,
 )
+from axe_nb.engine.make_provider import find_player
 from axe_nb.engine.place import turn_of
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
 from axe_nb.engine.scope import RunScope
@@ -29,7 +30,6 @@ from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
-from axe_nb.make_provider import find_player
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.tools.tool import ToolOutput

@@ -28,7 +28,7 @@ from axe_nb.exchanges import Lap, LapKind
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
-from axe_nb.prices import Prices
+from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.threads import in_thread

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.engine.person import Decision, Question, Step
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
 from axe_nb.limits import RunStopped
 from axe_nb.text import quote, suggestion
 from axe_nb.threads import in_thread
-from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import fault_text
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]

@@ -14,6 +14,7 @@ from typing import Any
 from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.hosts import ANY, is_address
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.agents.tables import list_server_tools
 from axe_nb.builtin import table as builtin
@@ -21,14 +22,13 @@ from axe_nb.builtin.web_search import make_server_tool
 from axe_nb.delegation import table as delegation
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit, RunScope
+from axe_nb.engine.toolbox import REGISTRY, registry_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec
-from axe_nb.prices import make_price_error
-from axe_nb.provider_table import SEARCH, SERVER_TOOLS
+from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.server_tools import make_entry
 from axe_nb.text import list_some, quote
-from axe_nb.toolbox import REGISTRY, registry_of
 from axe_nb.tools.registry import Registry, ToolTable
 from axe_nb.tools.tool import Describe, Guard, Tool
 

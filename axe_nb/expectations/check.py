@@ -14,13 +14,13 @@ from typing import Any
 
 from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.agent_files import list_agents
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
 from axe_nb.exchanges import Lap
 from axe_nb.expectations.language import Clause, parse
 from axe_nb.expectations.measures import MEASURES, Measure
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, suggestion
-from axe_nb.toolbox import REGISTRY
 
 MAX_SECONDS = 1.0
 """Time limit of a pattern in seconds: the texts are those of models."""

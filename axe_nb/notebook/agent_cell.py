@@ -23,10 +23,10 @@ from axe_nb.agents.trust import trust_new_folder
 from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
+from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source
 from axe_nb.conversion.toml_text import parse_toml
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import LEFT_OUT
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote

@@ -16,12 +16,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.cell_display.display import install
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import GRID
+from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.inputs import FILES
-from axe_nb.grids.page import NAME
-from axe_nb.grids.run import GridRunner
-from axe_nb.interpolation import LEFT_OUT
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_inputs import FILES
+from axe_nb.exploring.grid_page import NAME
+from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion

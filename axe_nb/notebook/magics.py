@@ -23,7 +23,7 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 if TYPE_CHECKING:
-    from axe_nb.grids.grid import Grid
+    from axe_nb.exploring.grid import Grid
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
     from axe_nb.views.diffs.run_diff import RunDiff
@@ -122,7 +122,7 @@ class AxeMagics(Magics):
     ) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
         from axe_nb.commands.table import RUN
-        from axe_nb.interpolation import prompt_of
+        from axe_nb.conversion.interpolation import prompt_of
         from axe_nb.notebook.option_line import find_cell_source, read_words
         from axe_nb.notebook.run_cell import run_cell
         from axe_nb.pictures.picture import Illustrated, Picture

@@ -17,21 +17,21 @@ from IPython.core.getipython import get_ipython
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.servers import McpServer
 from axe_nb.agents.tables import MODES
 from axe_nb.commands.options import Option
 from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
+from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.measures import MEASURES
-from axe_nb.interpolation import LONGEST_EXPRESSION
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Verdict
 
 CELLS = {"axe": RUN, "axe_agent": AGENT_CELL, "axe_grid": GRID}

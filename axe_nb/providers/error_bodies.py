@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.errors import Category
-from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.providers.wire import loads, table
 
 MAX_SEARCHED = 2000

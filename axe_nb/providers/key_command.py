@@ -16,8 +16,8 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
-from axe_nb.provider_table import KeyCommand
 from axe_nb.providers.protocol import Server
 from axe_nb.text import format_seconds, quote
 

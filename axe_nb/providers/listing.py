@@ -18,7 +18,7 @@ from axe_nb.providers.secrets import Secrets, mask_query
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
-    from axe_nb.provider_table import ProviderInfo
+    from axe_nb.agents.provider_table import ProviderInfo
     from axe_nb.providers.protocol import Server
 
 SECONDS = 3.0

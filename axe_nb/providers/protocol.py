@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.messages import Delta, Request, Response
-from axe_nb.provider_table import ProviderInfo
 
 OnDelta: TypeAlias = Callable[[Delta], None]
 """Receives a piece of the reply as it arrives; must not block or raise."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import (
     DeltaKind,
@@ -25,7 +26,6 @@ from axe_nb.messages import (
 )
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.assembly import Deltas, check_parts
 from axe_nb.providers.connections import show_server

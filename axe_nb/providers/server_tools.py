@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from axe_nb.provider_table import SEARCH
+from axe_nb.agents.provider_table import SEARCH
 from axe_nb.providers import wire
 from axe_nb.server_calls import Page, ServerCall, is_link
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from axe_nb.agents.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
 from axe_nb.pictures.picture import Picture, join_parts
-from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
 
 MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from axe_nb.agents.data_files import format_header, parse_header
 from axe_nb.conversion.records import Parts, from_json, to_json
-from axe_nb.data_files import format_header, parse_header
 from axe_nb.endings import make_metadata
 from axe_nb.engine.place import order_of
 from axe_nb.errors import ConfigError

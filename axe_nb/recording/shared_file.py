@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from axe_nb.agents.config import state_dir
+from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import hold_lock
-from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
 from axe_nb.recording.records import BEGINNING, Key, Record, Root, from_data, to_data
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search

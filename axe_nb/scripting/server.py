@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Delta, Request, dump
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.scripting.connection import (
     BrokenOff,
     ClientGone,

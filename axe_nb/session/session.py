@@ -22,18 +22,19 @@ from axe_nb.agents.workdir import find_workdir
 from axe_nb.clock import Clock
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.budget import Budget, TreeBudget
+from axe_nb.engine.make_provider import Needed, provider_for
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
 from axe_nb.engine.stepper import make_stepper
+from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.exchanges import ASKED_NOW
 from axe_nb.limits import InFlight, UsageMeter
-from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import Usage
-from axe_nb.prices import Prices
+from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.recorder import begin_recorder
@@ -46,7 +47,6 @@ from axe_nb.session.root_job import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
-from axe_nb.toolbox import SESSION
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool

@@ -23,13 +23,13 @@ from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.engine.scope import AgentSource, RunScope
+from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.errors import ConfigError
-from axe_nb.prices import Prices
+from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
-from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.output_form import Output, make_output
 
 

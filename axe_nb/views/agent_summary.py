@@ -20,13 +20,13 @@ from axe_nb.agents.servers import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.engine.toolset import assemble
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.model_table import tell_end
 from axe_nb.redaction import redact
 from axe_nb.text import clean, format_seconds, one_line
-from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of

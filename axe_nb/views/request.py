@@ -18,13 +18,13 @@ from importlib import import_module
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.conversion.jsonable import change_texts
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, dump
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.recording.find_exchange import find_exchange
 from axe_nb.recording.miss import list_changes
 from axe_nb.recording.same_request import Description

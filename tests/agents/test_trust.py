@@ -17,8 +17,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.cli import main
 from axe_nb.commands import actions
+from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.errors import ConfigError
-from axe_nb.toolbox import BUILT_IN
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and permission bits")
 

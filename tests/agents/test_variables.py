@@ -9,8 +9,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.agents.prompt import LONGEST_PROMPT, brief
+from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.value_text import LONGEST_VALUE
-from axe_nb.interpolation import interpolate
 
 
 def filled(prompt: str, **values: object) -> str:

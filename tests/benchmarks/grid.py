@@ -11,7 +11,7 @@ from statistics import median
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.grids.page import show_grid
+from axe_nb.exploring.grid_page import show_grid
 
 VARIANTS, INPUTS, REPEATS, PAIRS = 12, 5, 3, 7
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import httpx
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect, secrets_of
 

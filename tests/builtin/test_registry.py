@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.toolbox import BUILT_IN
+from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool, ToolError
 from tests.calls import run
 
@@ -70,7 +70,7 @@ def test_toolsets_and_aliases() -> None:
 
 def test_a_tool_is_imported_when_it_is_asked_for() -> None:
     code = (
-        "import sys; from axe_nb.toolbox import REGISTRY;"
+        "import sys; from axe_nb.engine.toolbox import REGISTRY;"
         "late = {'axe_nb.builtin.web', 'axe_nb.builtin.files', 'regex', 'justhtml', 'httpx'};"
         "assert not late & set(sys.modules), late & set(sys.modules);"
         "REGISTRY.find('read_file'); REGISTRY.find('grep'); REGISTRY.find('fetch');"

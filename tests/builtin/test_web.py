@@ -24,7 +24,7 @@ import pytest
 
 from axe_nb.builtin import web
 from axe_nb.builtin.web import Address, Fetcher, refusal_reason
-from axe_nb.toolbox import BUILT_IN
+from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.tools.tool import ToolError
 from tests.calls import context, failure, run
 from tests.conftest import not_run

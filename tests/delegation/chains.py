@@ -9,8 +9,8 @@ from typing import Any
 
 from axe_nb import Request, RunResult, call
 from axe_nb.agents.tables import TreeLimits
+from axe_nb.engine.toolbox import tool as python_tool
 from axe_nb.messages import ToolCall, close_open_calls
-from axe_nb.toolbox import tool as python_tool
 from axe_nb.tools.tool import Tool
 from tests.engine.in_process import Stage, agent, check_events, check_history, stage
 

@@ -8,7 +8,7 @@ import pytest
 
 from axe_nb import ConfigError, Request, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.toolbox import tool as python_tool
+from axe_nb.engine.toolbox import tool as python_tool
 from tests.delegation.copies import offered, play, recorded, said, told, tool
 from tests.engine.in_process import texts
 

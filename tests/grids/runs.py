@@ -8,10 +8,10 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.variants import make_variants
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_inputs import read_inputs
+from axe_nb.exploring.grid_outcome import GridRun
+from axe_nb.exploring.grid_variants import make_variants
 
 
 def make_grid(

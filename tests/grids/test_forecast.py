@@ -12,7 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage
 from axe_nb.agents.config import config_path
-from axe_nb.grids.run import GridRunner
+from axe_nb.exploring.run_grid import GridRunner
 
 pytestmark = pytest.mark.req("E-7")
 

@@ -14,8 +14,8 @@ import pytest
 import axe_nb
 from axe_nb import Request
 from axe_nb.errors import ConfigError
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.page import show_grid
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_page import show_grid
 from tests.grids.runs import make_grid
 
 pytestmark = pytest.mark.req("E-5")

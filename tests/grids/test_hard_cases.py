@@ -17,9 +17,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult
-from axe_nb.grids.page import show_grid
-from axe_nb.grids.run import GridRunner
-from axe_nb.grids.scoring import write_case
+from axe_nb.exploring.grid_page import show_grid
+from axe_nb.exploring.grid_scoring import write_case
+from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine
 
 VERDICT = '{"score": 0.5, "reason": "so"}'

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.grids.inputs import label_inputs, read_inputs
+from axe_nb.exploring.grid_inputs import label_inputs, read_inputs
 
 pytestmark = pytest.mark.req("E-5")
 

@@ -19,7 +19,7 @@ import axe_nb
 from axe_nb import Agent, Request, Response, Usage
 from axe_nb.agents.config import config_path
 from axe_nb.errors import ConfigError
-from axe_nb.grids.page import show_grid
+from axe_nb.exploring.grid_page import show_grid
 
 pytestmark = pytest.mark.req("E-5")
 

@@ -8,14 +8,14 @@ from statistics import stdev
 
 import pytest
 
-from axe_nb.grids.outcome import GridRun, Square
-from axe_nb.grids.statistics import (
+from axe_nb.exploring.grid_outcome import GridRun, Square
+from axe_nb.exploring.grid_statistics import (
     find_change_interval,
     find_mean_interval,
     find_share_interval,
     find_sign_chance,
 )
-from axe_nb.grids.summary import compare, summarize
+from axe_nb.exploring.grid_summary import compare, summarize
 from tests.views.runs import done
 
 RESULT = done(text="an answer")

@@ -8,7 +8,7 @@ import pytest
 
 from axe_nb import Agent
 from axe_nb.errors import ConfigError
-from axe_nb.grids.variants import make_variants
+from axe_nb.exploring.grid_variants import make_variants
 
 pytestmark = pytest.mark.req("E-5")
 

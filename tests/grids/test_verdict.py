@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.variants import make_variants
-from axe_nb.grids.verdict import compare_columns, write_verdicts
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_inputs import read_inputs
+from axe_nb.exploring.grid_outcome import GridRun
+from axe_nb.exploring.grid_variants import make_variants
+from axe_nb.exploring.grid_verdict import compare_columns, write_verdicts
 from axe_nb.results import RunResult
 from tests.views.runs import done
 

@@ -35,8 +35,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
-from axe_nb.grids.page import show_grid
-from axe_nb.maps.worker import Reply
+from axe_nb.exploring.grid_page import show_grid
+from axe_nb.exploring.map_worker import Reply
 from axe_nb.tools.python_tool import tool_of
 from tests.maps.cluster_code import AGENT, double, register
 from tests.maps.clusters import dask, engines

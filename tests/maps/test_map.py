@@ -23,8 +23,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError
-from axe_nb.maps.batch import Ended
-from axe_nb.maps.run_map import in_order
+from axe_nb.exploring.map_batch import Ended
+from axe_nb.exploring.run_map import in_order
 from axe_nb.session.session import session
 from tests.maps.conftest import Echo
 from tests.maps.test_progress import Terminal

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb.commands.console import TerminalLine
-from axe_nb.maps.progress import Progress, Tally
+from axe_nb.exploring.map_progress import Progress, Tally
 from tests.maps.conftest import Echo
 
 pytestmark = pytest.mark.req("E-8")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import prompt_of
 from axe_nb.pictures.found import find_parts, find_picture, join_prompt
 from axe_nb.pictures.picture import (
     MAX_PIXELS,

@@ -12,11 +12,11 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, TreeLimits, call, script, script_server
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolResult
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.recording.history_writer import find_writer

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, Response
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply

@@ -10,9 +10,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.engine.make_provider import make, server
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.make_provider import make, server
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.providers.openai_2026 import settings

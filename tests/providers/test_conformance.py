@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
-from axe_nb.provider_table import PROTOCOLS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers import sdk
 from tests.providers.dialects import (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import dump
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import error_bodies
 from axe_nb.providers.reply_errors import read_reply
 

@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.engine.make_provider import make
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.make_provider import make
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI

@@ -25,8 +25,8 @@ import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.commands.doctor import Finding, examine
+from axe_nb.engine.make_provider import make
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.make_provider import make
 from axe_nb.providers import key_command
 from tests.providers.dialects import BY_NAME, ask
 

@@ -16,8 +16,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.messages import Message, Request
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
 
 KEY, PASSWORD = "sk-5ecre7-5ecre7", "pa55w0rd-5ecre7"

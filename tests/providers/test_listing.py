@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.engine.make_provider import server
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.make_provider import server
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import CALL_AGENT, ask
 

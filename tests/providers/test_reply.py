@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.error_bodies import category
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import KEY, secrets_of

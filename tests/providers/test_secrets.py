@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import OpenAI
 from axe_nb.providers.secrets import Secrets
 from tests.providers.dialects import ask

@@ -12,9 +12,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.config import config_path
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.cli import main
 from axe_nb.events import Event, TextDelta
-from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
 from axe_nb.views.rows import draft_line

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS, READ_SECONDS, describe_provider
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Role
-from axe_nb.provider_table import PROVIDERS, READ_SECONDS, describe_provider
 from axe_nb.providers import transport
 from axe_nb.providers.openai import OpenAI, body
 from axe_nb.providers.transport import FreeList, make_client

@@ -15,7 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, Response, call, script
 from axe_nb.agents.config import state_dir
-from axe_nb.data_files import read_data
+from axe_nb.agents.data_files import read_data
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.session import session
 from tests.waiting import eventually

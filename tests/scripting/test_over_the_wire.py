@@ -14,7 +14,7 @@ import pytest
 import axe_nb
 from axe_nb import ProviderError, Request, Response
 from axe_nb.agents.config import Config
-from axe_nb.make_provider import make
+from axe_nb.engine.make_provider import make
 from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import script_server

@@ -6,7 +6,7 @@ import builtins
 
 import pytest
 
-from axe_nb.toolbox import REGISTRY, SESSION, tool
+from axe_nb.engine.toolbox import REGISTRY, SESSION, tool
 from axe_nb.tools.registry import Registry, ToolTable
 from tests.engine.in_process import tool as harmless
 

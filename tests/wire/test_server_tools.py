@@ -22,7 +22,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.notebook.complete import matcher
-from axe_nb.prices import Prices
+from axe_nb.providers.prices import Prices
 from axe_nb.recording.history_parts import RunSoFar
 from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.recorder import history_path

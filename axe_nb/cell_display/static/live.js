@@ -1,5 +1,5 @@
 // The live tree of a run, or a table that fills: fragments of HTML arrive by row and are put in place.
-// views/live.py and grids/page.py draw them and escape every text; cell_display/feed.py sends them, and
+// views/live.py and exploring/grid_page.py draw them and escape every text; cell_display/feed.py sends them, and
 // says why some come twice. Nothing is sent back but the word that stops a run.
 
 const TICK = 250; // milliseconds between two looks at the clock

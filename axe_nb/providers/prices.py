@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.provider_table import SEARCH
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
-from axe_nb.provider_table import SEARCH
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 

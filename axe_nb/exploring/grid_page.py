@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from html import escape
 from itertools import compress
 
-from axe_nb.grids.outcome import GridRun, Square, find_look
-from axe_nb.grids.squares import Squares
-from axe_nb.grids.summary import Summary
-from axe_nb.grids.verdict import has_grades, write_verdicts
+from axe_nb.exploring.grid_outcome import GridRun, Square, find_look
+from axe_nb.exploring.grid_squares import Squares
+from axe_nb.exploring.grid_summary import Summary
+from axe_nb.exploring.grid_verdict import has_grades, write_verdicts
 from axe_nb.redaction import redact
 from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (

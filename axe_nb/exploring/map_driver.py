@@ -23,9 +23,9 @@ from typing import Any
 
 from axe_nb.errors import AxeError, interrupted
 from axe_nb.events import discard
-from axe_nb.maps.batch import Batch, Ended
-from axe_nb.maps.progress import Progress
-from axe_nb.maps.prompts import END, Prompts, Task
+from axe_nb.exploring.map_batch import Batch, Ended
+from axe_nb.exploring.map_progress import Progress
+from axe_nb.exploring.map_prompts import END, Prompts, Task
 from axe_nb.results import RunResult
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 from axe_nb.session.runs import RunHandle

@@ -23,10 +23,17 @@ from typing import Any
 
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.maps.batch import Batch
-from axe_nb.maps.driver import Runs
-from axe_nb.maps.prompts import Task
-from axe_nb.maps.worker import Job, Reply, check_worker, dump_by_value, make_parcel, run_job
+from axe_nb.exploring.map_batch import Batch
+from axe_nb.exploring.map_driver import Runs
+from axe_nb.exploring.map_prompts import Task
+from axe_nb.exploring.map_worker import (
+    Job,
+    Reply,
+    check_worker,
+    dump_by_value,
+    make_parcel,
+    run_job,
+)
 from axe_nb.recording.modes import find_mode
 from axe_nb.redaction import find_filter, is_secret_name
 from axe_nb.threads import in_thread

@@ -25,13 +25,13 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
 from axe_nb.conversion.jsonable import jsonable
+from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.make_provider import provider_for
-from axe_nb.maps.batch import Asking, Batch, Keep, MapSession
-from axe_nb.maps.driver import Driver, Runs
-from axe_nb.maps.progress import Progress, Tally
-from axe_nb.maps.prompts import Prompts, Task
-from axe_nb.prices import Prices
+from axe_nb.exploring.map_batch import Asking, Batch, Keep, MapSession
+from axe_nb.exploring.map_driver import Driver, Runs
+from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_prompts import Prompts, Task
+from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import mask_query
 from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.results import RunResult

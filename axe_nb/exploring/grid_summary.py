@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from axe_nb.grids.outcome import Square
-from axe_nb.grids.statistics import (
+from axe_nb.exploring.grid_outcome import Square
+from axe_nb.exploring.grid_statistics import (
     Interval,
     describe_chance,
     find_change_interval,

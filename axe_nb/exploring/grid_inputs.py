@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from axe_nb.agents.files import expand_home, reason
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
-from axe_nb.maps.prompts import is_iterable
+from axe_nb.exploring.map_prompts import is_iterable
 from axe_nb.text import one_line, plural, quote
 
 Row: TypeAlias = Mapping[str, Any]

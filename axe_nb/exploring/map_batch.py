@@ -15,15 +15,15 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.engine.loop import MAX_ERROR
+from axe_nb.engine.make_provider import Needed
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
+from axe_nb.exploring.map_budget import MapMeter
+from axe_nb.exploring.map_progress import Tally
+from axe_nb.exploring.map_prompts import Task
+from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.limits import InFlight, UsageMeter
-from axe_nb.make_provider import Needed
-from axe_nb.maps.budget import MapMeter
-from axe_nb.maps.progress import Tally
-from axe_nb.maps.prompts import Task
-from axe_nb.maps.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.found import split_prompt
 from axe_nb.recording.traces import find_context
 from axe_nb.results import RunResult, Status, name_run

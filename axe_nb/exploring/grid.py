@@ -12,17 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.conversion.records import to_json
-from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
+from axe_nb.exploring.grid_outcome import GridRun
+from axe_nb.exploring.grid_plot import draw
+from axe_nb.exploring.grid_squares import Squares
+from axe_nb.exploring.grid_variants import Variant, name_agent
 from axe_nb.front_end import find_variable
-from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.plot import draw
-from axe_nb.grids.squares import Squares
-from axe_nb.grids.variants import Variant, name_agent
 from axe_nb.paths import open_real_file
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
@@ -44,12 +44,12 @@ class Grid(Squares):
     """
 
     def __str__(self) -> str:
-        from axe_nb.grids.page import format_grid  # which shows grids
+        from axe_nb.exploring.grid_page import format_grid  # which shows grids
 
         return format_grid(self)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        from axe_nb.grids.page import NAME, show_grid
+        from axe_nb.exploring.grid_page import NAME, show_grid
 
         return show_grid(self, find_variable(self) or NAME), {}
 

@@ -16,26 +16,26 @@ from typing import Any, NamedTuple
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
+from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, interrupted
+from axe_nb.exploring.executors import make_runs
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_forecast import Forecast
+from axe_nb.exploring.grid_inputs import read_inputs
+from axe_nb.exploring.grid_outcome import GridRun
+from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
+from axe_nb.exploring.grid_scoring import VERDICT, Score, Scoring, write_case
+from axe_nb.exploring.grid_squares import MAX_NAMED
+from axe_nb.exploring.grid_variants import Variant, make_variants
+from axe_nb.exploring.map_batch import Asking, Batch, Ended, Resume, open_session
+from axe_nb.exploring.map_budget import BudgetOption, make_meter
+from axe_nb.exploring.map_driver import Driver
+from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_prompts import Prompts, Task
+from axe_nb.exploring.run_map import read_count
 from axe_nb.front_end import find_variable, make_table
-from axe_nb.grids.forecast import Forecast
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.outcome import GridRun
-from axe_nb.grids.page import NAME, list_parts, show_grid
-from axe_nb.grids.scoring import VERDICT, Score, Scoring, write_case
-from axe_nb.grids.squares import MAX_NAMED
-from axe_nb.grids.variants import Variant, make_variants
-from axe_nb.interpolation import interpolate
-from axe_nb.maps.batch import Asking, Batch, Ended, Resume, open_session
-from axe_nb.maps.budget import BudgetOption, make_meter
-from axe_nb.maps.driver import Driver
-from axe_nb.maps.executors import make_runs
-from axe_nb.maps.progress import Progress, Tally
-from axe_nb.maps.prompts import Prompts, Task
-from axe_nb.maps.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from axe_nb.engine.links import CHARACTERS
-from axe_nb.grids.outcome import GridRun
-from axe_nb.maps.batch import Asking, Batch
-from axe_nb.maps.prompts import Task
+from axe_nb.exploring.grid_outcome import GridRun
+from axe_nb.exploring.map_batch import Asking, Batch
+from axe_nb.exploring.map_prompts import Task
 from axe_nb.messages import Usage
 from axe_nb.text import format_dollars, plural
 from axe_nb.usage import add_costs

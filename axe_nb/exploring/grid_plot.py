@@ -10,14 +10,14 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.grids.statistics import Interval, find_mean_interval
-from axe_nb.grids.verdict import has_grades
+from axe_nb.exploring.grid_statistics import Interval, find_mean_interval
+from axe_nb.exploring.grid_verdict import has_grades
 from axe_nb.text import clean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from axe_nb.grids.squares import Squares
+    from axe_nb.exploring.grid_squares import Squares
 
 HEIGHT = 0.32
 """Inches of a row of the heat map."""

@@ -27,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.data_files import check_header, format_header
 from axe_nb.agents.files import display_path, expand_home, reason
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.records import to_json
 from axe_nb.conversion.toml_tables import make_table
-from axe_nb.data_files import check_header, format_header
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.pictures.picture import Picture

@@ -10,10 +10,10 @@ from operator import index
 
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
-from axe_nb.grids.inputs import MAX_RUNS, Row, label_inputs
-from axe_nb.grids.outcome import GridRun, Square
-from axe_nb.grids.summary import Comparison, Summary, compare, summarize
-from axe_nb.grids.variants import Variant
+from axe_nb.exploring.grid_inputs import MAX_RUNS, Row, label_inputs
+from axe_nb.exploring.grid_outcome import GridRun, Square
+from axe_nb.exploring.grid_summary import Comparison, Summary, compare, summarize
+from axe_nb.exploring.grid_variants import Variant
 from axe_nb.text import list_some, plural, quote, suggestion
 
 MAX_NAMED = 5

@@ -15,13 +15,13 @@ from axe_nb.conversion.libraries import as_count
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
+from axe_nb.exploring.executors import make_runs
+from axe_nb.exploring.map_batch import KEEPS, Asking, Batch, Ended, Keep, Resume, open_session
+from axe_nb.exploring.map_budget import BudgetOption, make_meter
+from axe_nb.exploring.map_driver import Driver, Runs
+from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_prompts import Prompts, Source
 from axe_nb.front_end import make_line
-from axe_nb.maps.batch import KEEPS, Asking, Batch, Ended, Keep, Resume, open_session
-from axe_nb.maps.budget import BudgetOption, make_meter
-from axe_nb.maps.driver import Driver, Runs
-from axe_nb.maps.executors import make_runs
-from axe_nb.maps.progress import Progress, Tally
-from axe_nb.maps.prompts import Prompts, Source
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
-from axe_nb.grids.inputs import Row
-from axe_nb.grids.outcome import GridRun
+from axe_nb.exploring.grid_inputs import Row
+from axe_nb.exploring.grid_outcome import GridRun
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from axe_nb.grids.statistics import find_mean
+from axe_nb.exploring.grid_statistics import find_mean
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural

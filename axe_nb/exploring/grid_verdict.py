@@ -13,9 +13,9 @@ import operator
 from collections.abc import Callable, Sequence
 from math import ceil, comb, log2
 
-from axe_nb.grids.outcome import Square
-from axe_nb.grids.squares import Squares
-from axe_nb.grids.statistics import find_mean, find_sign_chance
+from axe_nb.exploring.grid_outcome import Square
+from axe_nb.exploring.grid_squares import Squares
+from axe_nb.exploring.grid_statistics import find_mean, find_sign_chance
 from axe_nb.text import list_some, plural
 
 SURE = 0.05

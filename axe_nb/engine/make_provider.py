@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config, config_dir
 from axe_nb.agents.files import expand_home
+from axe_nb.agents.provider_table import PROTOCOLS, ProviderInfo
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
-from axe_nb.provider_table import PROTOCOLS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.scripting.lookup import ScriptFunction
 from axe_nb.scripting.provider import ScriptProvider

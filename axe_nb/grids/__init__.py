@@ -1,1 +1,0 @@
-"""Grids: variants of agents × inputs × repeats, what they did, and how sure that is."""

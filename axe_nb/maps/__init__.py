@@ -1,1 +1,0 @@
-"""Many runs of one agent: bounded concurrency, a budget, resume files, executors."""
