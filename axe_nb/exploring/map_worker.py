@@ -33,7 +33,7 @@ from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.exploring.map_prompts import Prompts, Task
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import mask_query
-from axe_nb.redaction import SECRET_HEADERS, is_secret_name
+from axe_nb.secrets import SECRET_HEADERS, is_secret_name
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script

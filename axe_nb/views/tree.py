@@ -16,7 +16,7 @@ from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.messages.exchanges import Source
 from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import redact
+from axe_nb.secrets import redact
 from axe_nb.results import FinalRequest, RunResult, Status
 
 BEFORE = 500
