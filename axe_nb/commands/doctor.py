@@ -10,10 +10,6 @@ import asyncio
 import contextlib
 import os
 import platform
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -24,7 +20,7 @@ from typing import Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
-from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.files import expand_home
 from axe_nb.agents.hosts import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
@@ -67,15 +63,6 @@ DOES_NOT_LIST = (405, 501)
 
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
-
-EXTENSION = Path("labextensions") / "axe-nb" / "package.json"
-"""Place of the extension of JupyterLab in a data folder of Jupyter."""
-
-SERVER_PID = "JPY_PARENT_PID"
-"""The variable of a kernel with the process that started it."""
-
-_SERVER = re.compile(r"jupyter[-_ ]?(lab|notebook|server|hub)|-m\0notebook|-m\0jupyter")
-"""A command line, in which zeros separate the words, of a server with JupyterLab or Notebook 7."""
 
 Models: TypeAlias = dict[str, list[str]]
 """Model → agents that use it."""
@@ -133,7 +120,7 @@ async def examine(
     servers = [finding for task in asked for finding in task.result()]
     tried = await _try_servers(config, agents)
     first = [
-        _check_versions(), *await in_thread(check_lab), settings, await in_thread(_check_sandbox),
+        _check_versions(), settings, await in_thread(_check_sandbox),
         _check_files(), _describe_caps(), check_prices(config), *_check_cassette(cassette),
         await in_thread(_check_history),
     ]  # fmt: skip
@@ -421,49 +408,3 @@ async def _try_server(servers: Servers, name: str, tables: Mapping[str, McpServe
     tools = [tool.name.partition("__")[2] for tool in offered.tools]
     said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
     return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
-
-
-def check_lab() -> list[Finding]:
-    """Tells whether the JupyterLab at hand has the extension; nothing if there is none.
-
-    In a kernel that is the server that started it, elsewhere the first one on the PATH.
-    """
-    process = os.environ.get(SERVER_PID, "")
-    if process.isdecimal():
-        words = _read_command(process)
-        is_server = words and _SERVER.search("\0".join(words))
-        program = shutil.which(words[0]) if is_server else None
-    else:
-        places = (str(Path(sys.executable).parent), *os.get_exec_path())
-        program = shutil.which("jupyter-lab", path=os.pathsep.join(places))
-    if program is None:
-        return []
-    prefix = Path(program).absolute().parent.parent
-    folders = [prefix / "share" / "jupyter"]
-    try:
-        from jupyter_core.paths import ENV_JUPYTER_PATH, jupyter_path
-
-        folders += [Path(one) for one in jupyter_path() if one not in ENV_JUPYTER_PATH]
-    except ImportError:
-        pass
-    if any((folder / EXTENSION).is_file() for folder in folders):
-        return [Finding("right", "lab extension", "highlights prompts as Markdown, agents as TOML")]
-    python = prefix / ("python.exe" if os.name == "nt" else "bin/python")
-    step = f"{printable(display_path(python))} -m pip install axe-nb, and reload the page"
-    message = "cells are highlighted as Python: JupyterLab's environment does not have axe-nb"
-    return [Finding("note", "lab extension", message, step)]
-
-
-def _read_command(process: str) -> list[str]:
-    try:
-        return Path("/proc", process, "cmdline").read_text("utf-8", "replace").split("\0")
-    except OSError:
-        pass
-    try:
-        told = subprocess.run(
-            ["ps", "-o", "args=", "-p", process],
-            capture_output=True, text=True, timeout=5, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return told.stdout.split()
