@@ -37,7 +37,6 @@ from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import EXTRA, find_table_version
-from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.history import describe_history
 from axe_nb.recording.recorder import find_reason_against
 from axe_nb.sandbox.find import find_sandbox
@@ -55,11 +54,8 @@ SIGNS: Mapping[State, str] = {
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
 
-NOT_FOUND = 404
-"""Status of a server without a list of models, and of a wrong path."""
-
-DOES_NOT_LIST = (405, 501)
-"""Statuses of servers that are up but do not list their models."""
+DOES_NOT_LIST = (404, 405, 501)
+"""Statuses of servers that do not list their models; 404 is also that of a wrong path."""
 
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
@@ -93,7 +89,6 @@ async def examine(
     agents_dir: str | None,
     defined: Mapping[str, Agent],
     find: Callable[[str], Agent],
-    cassette: Cassette | None = None,
 ) -> list[Finding]:
     """Returns all findings in reading order; servers are queried concurrently.
 
@@ -101,7 +96,6 @@ async def examine(
         agents_dir: folder to search for agents first.
         defined: name → agent of this session, without a file.
         find: name -> agent, of the session or from a file. Raises ConfigError.
-        cassette: that of the session.
     """
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
@@ -121,7 +115,7 @@ async def examine(
     tried = await _try_servers(config, agents)
     first = [
         _check_versions(), settings, await in_thread(_check_sandbox),
-        _check_files(), _describe_caps(), check_prices(config), *_check_cassette(cassette),
+        _check_files(), _describe_caps(), check_prices(config),
         await in_thread(_check_history),
     ]  # fmt: skip
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
@@ -283,12 +277,10 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         names = await listing.models(asked)
     except ProviderError as error:
         where = listing.address(asked)
-        if error.status == NOT_FOUND:
+        if error.status in DOES_NOT_LIST:
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
             return [Finding("note", what, message, step)]
-        if error.status in DOES_NOT_LIST:
-            return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if listing.root(asked) in message else f" ({where})"
@@ -362,16 +354,6 @@ def check_prices(config: Config) -> Finding:
         return Finding("right", "prices", f"from the table {table}{also}")
     step = f"to see the cost of runs: pip install '{EXTRA}'"
     return Finding("note", "prices", f"no price table is installed{also}", step)
-
-
-def _check_cassette(cassette: Cassette | None) -> list[Finding]:
-    """Counts what the session has played and missed; nothing if it has no cassette."""
-    if cassette is None:
-        return []
-    status = cassette.status()
-    if status.misses > status.recorded:
-        return [Finding("note", "cassette", str(status), cassette.how_to_record)]
-    return [Finding("right", "cassette", str(status))]
 
 
 def _check_history() -> Finding:
