@@ -166,8 +166,6 @@ def test_a_cell_forks_a_run_at_a_place(cells: Kernel) -> None:
     cells.run("%config AxeMagics.model = ''")
     ended = text(cells.run("print(axe_nb.last().status, axe_nb.last().model)"))
     assert ended.split() == ["completed", "script/lead"], "defaults change no agent of a fork"
-    line = "%%axe --from second@0."
-    assert cells.complete(line) == [f"%%axe --from second@{place}" for place in ("0.1/1", "0.2/1")]
 
 
 @pytest.mark.req("D-67")
