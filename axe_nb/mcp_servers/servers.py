@@ -106,8 +106,7 @@ class ServerTools:
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
     """Returns name → table of the servers of an agent: its own, else those of the settings.
 
-    Raises:
-        ConfigError: there is no such server.
+    Raises ConfigError if there is no such server.
     """
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
@@ -122,8 +121,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
 def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
     """Returns (entry, server, URI) of the resources among an agent's `files`.
 
-    Raises:
-        ConfigError: one names no server of the agent.
+    Raises ConfigError if one names no server of the agent.
     """
     found = []
     for entry in agent.files:
@@ -170,15 +168,12 @@ class Servers:
     ) -> ServerTools:
         """Starts the servers of an agent that do not run yet; returns what they offer.
 
+        Raises ConfigError if a server is unknown or did not start, a resource cannot be read, or a
+        permission names no tool of its server.
+
         Args:
-            agent: the agent.
-            settings: name → table of `config.toml`.
             workdir: real folder that their programs work in.
             sources: real files and folders that the agents were loaded from.
-
-        Raises:
-            ConfigError: a server is unknown or did not start, a resource cannot be read, or a
-                permission names no tool of its server.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
@@ -215,8 +210,7 @@ class Servers:
     ) -> str:
         """Returns the text of a prompt that a server offers.
 
-        Raises:
-            ConfigError: the server did not start, or has no such prompt.
+        Raises ConfigError if the server did not start, or has no such prompt.
         """
         from axe_nb.mcp_servers.tools import format_blocks
 
@@ -304,11 +298,7 @@ class Servers:
 
 
 async def _start_all(connections: Iterable[Connection]) -> None:
-    """Starts servers side by side.
-
-    Raises:
-        ConfigError: that of the first one that did not start.
-    """
+    """Starts servers side by side. Raises ConfigError if one did not start."""
     outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

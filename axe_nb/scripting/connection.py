@@ -75,8 +75,7 @@ class HttpConnection:
     async def next_request(self) -> HttpRequest | None:
         """Returns the next request; None if the client has no more.
 
-        Raises:
-            Unreadable: too large, or not HTTP.
+        Raises Unreadable if it is too large, or not HTTP.
         """
         head: h11.Request | None = None
         body = bytearray()
@@ -106,8 +105,7 @@ class HttpConnection:
     async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the result of the work.
 
-        Raises:
-            ClientGone: the client disconnected; the work was cancelled.
+        Raises ClientGone if the client disconnected; the work was cancelled.
         """
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(self._wait_for_disconnect())
@@ -133,8 +131,7 @@ class HttpConnection:
     async def send(self, reply: HttpReply) -> bool:
         """Sends the reply; returns True if another request may follow on this connection.
 
-        Raises:
-            ClientGone: the client disconnected, and a write was the first to notice.
+        Raises ClientGone if the client disconnected, and a write was the first to notice.
         """
         headers = [("content-type", reply.kind)]
         if reply.retry_after is not None:

@@ -79,7 +79,6 @@ class ScriptProvider:
 
         Args:
             dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-            sent: as for `Scripts`.
         """
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
@@ -114,8 +113,6 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     """Makes the error that a real provider raises for this failure.
 
     Args:
-        name: the script.
-        fault: the failure.
         has_begun: True if a part of the reply had arrived.
     """
     headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
@@ -169,8 +166,7 @@ async def _read_parts(
 ) -> AsyncGenerator[Part, None]:
     """Yields the checked parts of a generator; sync generators run in threads.
 
-    Raises:
-        ProviderError: a piece cannot be part of a reply.
+    Raises ProviderError if a piece cannot be part of a reply.
     """
     try:
         while True:
@@ -200,11 +196,7 @@ async def _read_parts(
 
 
 def _check_fault(name: str, fault: Fault) -> Fault:
-    """Returns the fault.
-
-    Raises:
-        ProviderError: a server cannot fail like that.
-    """
+    """Returns the fault. Raises ProviderError if a server cannot fail like that."""
     if fault.status or fault.message in FAULTS:
         return fault
     known = ", ".join(FAULTS)
@@ -233,8 +225,7 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
 def _make_response(name: str, request: Request, returned: Any) -> Response:
     """Converts a function's return value to a response.
 
-    Raises:
-        ProviderError: the value cannot be a model's answer.
+    Raises ProviderError if the value cannot be a model's answer.
     """
     text = ""
     calls: tuple[ToolCall, ...] = ()

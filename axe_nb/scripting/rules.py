@@ -97,12 +97,7 @@ class Rule:
     def match(self, request: Request, seconds: float) -> dict[str, str] | None:
         """Returns the named groups of its regex if the rule matches, else None.
 
-        Args:
-            request: the request to answer.
-            seconds: time limit of the search.
-
-        Raises:
-            TimeoutError: the regex takes too long.
+        Raises TimeoutError if the regex takes too long.
         """
         if self.turn and self.turn != request.turn:
             return None
@@ -127,8 +122,7 @@ class Script:
     def answer(self, name: str, request: Request) -> Reply:
         """Returns the reply of the first rule that matches.
 
-        Raises:
-            ProviderError: none matches, or the regexes take too long (bad_request).
+        Raises ProviderError if none matches, or the regexes take too long (bad_request).
         """
         ends = time.thread_time() + MAX_SECONDS
         for number, rule in enumerate(self.rules, 1):

@@ -161,8 +161,7 @@ class ScriptServer:
     async def _answer_requests(self, connection: HttpConnection) -> None:
         """Answers one request after another, until either side closes the connection.
 
-        Raises:
-            ClientGone: the client disconnected, and the last write was the first to notice.
+        Raises ClientGone if the client disconnected, and the last write was the first to notice.
         """
         goes_on = True
         while goes_on:
@@ -269,14 +268,11 @@ async def _encode(
 ) -> AsyncGenerator[bytes, None]:
     """Yields the chunks of a streamed reply, up to its end or its failure.
 
+    Raises BrokenOff if the connection is to be closed in the middle of a chunk.
+
     Args:
-        wire: encodes the deltas.
-        playback: the reply.
         first: the delta that has been played already.
         deltas: the other ones.
-
-    Raises:
-        BrokenOff: the connection is to be closed in the middle of a chunk.
     """
     try:
         for chunk in (*wire.begin(), *(wire.add(first) if first else ())):

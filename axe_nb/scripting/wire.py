@@ -50,9 +50,7 @@ class Wire:
         """Begins a reply.
 
         Args:
-            request: the request that is answered.
             calls: the calls of a streamed reply, as far as they are known.
-            input_tokens: of a streamed reply.
             wants_usage: true if the client asked for the usage in the stream.
         """
         self.request, self.calls = request, calls
