@@ -15,8 +15,8 @@ from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_reply
 from axe_nb.errors import ConfigError, words
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, close_open_calls
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.recording.same_request import Describer, Description
