@@ -26,7 +26,7 @@ from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.context import RESOURCE
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
-from axe_nb.text import list_some, one_line, plural, quote, suggestion
+from axe_nb.text import plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
 
 if TYPE_CHECKING:
@@ -85,9 +85,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 MAX_TOOLS = 128
 """Tools of one server that an agent gets without naming them; some providers take no more."""
-
-MAX_NAME = 60
-"""Characters of the name of a prompt, which a server chose."""
 
 MAX_RESOURCE = 1024 * 1024
 """Characters of one resource."""
@@ -218,25 +215,10 @@ class Servers:
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
         what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
-        try:
-            answer = await self._ask(asked, what)
-        except ConfigError as error:
-            error.hint = await self._advise_prompt(connection, prompt)
-            raise
+        answer = await self._ask(asked, what)
         return "\n\n".join(
             text for message in answer.messages for text in format_blocks([message.content])
         )
-
-    async def _advise_prompt(self, connection: Connection, prompt: str) -> str:
-        """Returns the nearest prompt of a server, or the list of its prompts."""
-        try:
-            listed = await self._ask(connection.ask(lambda one: one.list_prompts()), "prompts")
-        except ConfigError:
-            return ""
-        names = [one_line(each.name, MAX_NAME) for each in listed.prompts]
-        if prompt in names:
-            return "check its arguments"
-        return suggestion(prompt, names) or f"it offers {list_some(names, 5) or 'no prompts'}"
 
     def list_running(self) -> list[Tool]:
         """Returns the tools of the servers that run, each tool once."""

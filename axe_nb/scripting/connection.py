@@ -86,9 +86,6 @@ class HttpConnection:
                 raise Unreadable(error.error_status_hint, str(error)) from None
             match event:
                 case h11.NEED_DATA:
-                    if self._http.they_are_waiting_for_100_continue:
-                        carry_on = h11.InformationalResponse(status_code=100, headers=[])
-                        self._writer.write(self._http.send(carry_on) or b"")
                     self._http.receive_data(await self._reader.read(CHUNK))
                 case h11.Request():
                     head = event

@@ -39,9 +39,6 @@ from axe_nb.threads import STRETCH, in_thread
 _END = object()
 """Marks the end of a generator."""
 
-NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
-"""Reply of `error = "nonsense"`: not JSON, with status 200."""
-
 
 async def answer(request: Request, scripts: Scripts) -> Reply:
     """Returns the reply of the script `request.model`, before its delay.
@@ -115,29 +112,25 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     Args:
         has_begun: True if a part of the reply had arrived.
     """
-    headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
-    if not fault.status:
-        match fault.message:
-            case "timeout":
-                return ProviderError("timeout", f"no answer from script/{name} in time")
-            case "cut" if has_begun:
-                return ProviderError(
-                    "server",
-                    "the stream ended before the answer was complete",
-                    hint="try again, or allow more retries with --retries",
-                )
-            case "refused" | "cut" if has_begun:
-                message = f"the connection to script/{name} was closed in the middle of its answer"
-                return ProviderError("server", message)
-            case "refused" | "cut":
-                message = f"connection refused: script/{name} behaves as if no server were running"
-                return ProviderError("server", message)
-        headers, body = {"content-type": "text/html"}, NONSENSE
-    try:
-        read_reply(PROVIDERS["script"], fault.status or 200, headers, body)
-    except ProviderError as error:
-        return error
-    raise AssertionError(f"{fault} was parsed as an answer")
+    if fault.status:
+        body = dump({"error": {"message": fault.message}}) if fault.message else b""
+        try:
+            read_reply(PROVIDERS["script"], fault.status, {}, body)
+        except ProviderError as error:
+            return error
+    if fault.message == "timeout":
+        return ProviderError("timeout", f"no answer from script/{name} in time")
+    if not has_begun:
+        message = f"connection refused: script/{name} behaves as if no server were running"
+        return ProviderError("server", message)
+    if fault.message == "refused":
+        message = f"the connection to script/{name} was closed in the middle of its answer"
+        return ProviderError("server", message)
+    return ProviderError(
+        "server",
+        "the stream ended before the answer was complete",
+        hint="try again, or allow more retries with --retries",
+    )
 
 
 async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:

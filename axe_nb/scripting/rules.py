@@ -27,11 +27,11 @@ MAX_SEEN = 100_000
 MAX_SECONDS = 1.0
 """Time limit of all regex searches for one reply, in seconds of CPU time."""
 
-FAULTS = ("timeout", "refused", "nonsense", "cut")
-"""Values of `error` without a status: no HTTP reply at all, or one that is not JSON.
+FAULTS = ("timeout", "refused", "cut")
+"""Values of `error` without a status: no HTTP reply at all.
 
 After the text of a streamed reply: nothing more comes, the connection is closed in the middle of a
-chunk, something that is not JSON comes, or the stream ends without its last event.
+chunk, or the stream ends without its last event.
 """
 
 _PLACE = re.compile(r"\{(\w+)\}")

@@ -31,7 +31,7 @@ from axe_nb.scripting.connection import (
 )
 from axe_nb.scripting.lookup import Scripts, known
 from axe_nb.scripting.playback import Playback
-from axe_nb.scripting.provider import NONSENSE, answer
+from axe_nb.scripting.provider import answer
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import WIRES, Protocol, Wire
 from axe_nb.scripting.wire_requests import Json, Malformed
@@ -244,11 +244,8 @@ class ScriptServer:
     async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:
             return self._make_error(fault.status, fault.message)
-        match fault.message:
-            case "nonsense":
-                return HttpReply(200, NONSENSE, "text/html")
-            case "timeout":
-                await asyncio.Event().wait()
+        if fault.message == "timeout":
+            await asyncio.Event().wait()
         return None
 
     def _make_error(self, status: int, message: str) -> HttpReply:
@@ -291,8 +288,6 @@ async def _encode(
                 yield chunk
         case Fault(message, status) if status:
             yield wire.fail(status, message or "the script failed")
-        case Fault("nonsense"):
-            yield wire.nonsense(NONSENSE)
         case Fault("timeout"):
             await asyncio.Event().wait()
         case Fault("refused"):
