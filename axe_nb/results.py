@@ -28,7 +28,7 @@ from axe_nb.messages.exchanges import Turn as Turn
 from axe_nb.messages.server_calls import Page
 from axe_nb.messages.usage import add_costs
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import find_filter, redact
+from axe_nb.secrets import find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from axe_nb.providers.error_bodies import (
 )
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads, table
-from axe_nb.redaction import MASK, redact
+from axe_nb.secrets import MASK, redact
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]

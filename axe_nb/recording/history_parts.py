@@ -20,8 +20,8 @@ from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.redaction import Filter
 from axe_nb.results import RunResult, Turn, make_metadata
+from axe_nb.secrets import Filter
 
 DIED = "the process ended during this run; what was answered by then is kept"
 

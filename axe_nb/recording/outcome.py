@@ -17,8 +17,8 @@ from axe_nb.messages.exchanges import Exchange
 from axe_nb.messages.wire_log import WireReply
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
-from axe_nb.redaction import Filter
 from axe_nb.results import Status
+from axe_nb.secrets import Filter
 from axe_nb.tools.tool import ToolOutput
 
 

@@ -16,7 +16,7 @@ from axe_nb.messages import Delta, Response
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.messages.wire_log import WireReply
 from axe_nb.recording.outcome import decode, encode
-from axe_nb.redaction import SECRET_HEADERS, find_filter, redact
+from axe_nb.secrets import SECRET_HEADERS, find_filter, redact
 
 OFTEN = settings(
     max_examples=80, deadline=None, database=None,

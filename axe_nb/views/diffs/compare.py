@@ -18,8 +18,8 @@ from axe_nb.messages import Message, ToolSpec
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
-from axe_nb.redaction import Filter, redact
 from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.secrets import Filter, redact
 from axe_nb.text import printable
 from axe_nb.views.diffs.pairing import (
     CallFacts,
