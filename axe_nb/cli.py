@@ -25,8 +25,8 @@ from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.redaction import redact
 from axe_nb.results import RunResult
+from axe_nb.secrets import redact
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import align_columns, clean, quote
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, Self, cast
 
-from axe_nb.redaction import redact
+from axe_nb.secrets import redact
 from axe_nb.text import clean
 
 Category = Literal[

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
+from axe_nb.messages.exchanges import Exchange, Source
+from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult
-from axe_nb.server_calls import Page, ServerCall
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Data that is an object, or that an object only holds as its `value`; empty = a text."""

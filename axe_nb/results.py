@@ -20,17 +20,16 @@ from axe_nb.agents.data_files import write_data
 from axe_nb.agents.definitions import Definitions
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
-from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import UNASKED, Exchange, Lap
-from axe_nb.exchanges import FinalRequest as FinalRequest
-from axe_nb.exchanges import Turn as Turn
 from axe_nb.messages import Message, Usage
+from axe_nb.messages.exchanges import UNASKED, Exchange, Lap
+from axe_nb.messages.exchanges import FinalRequest as FinalRequest
+from axe_nb.messages.exchanges import Turn as Turn
+from axe_nb.messages.server_calls import Page
+from axe_nb.messages.usage import add_costs
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import find_filter, redact
-from axe_nb.server_calls import Page
+from axe_nb.secrets import find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
-from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
     from axe_nb.session.undo import UndoneFiles
@@ -41,6 +40,24 @@ Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
 ]
 
+EXIT_CODES: Mapping[str, int] = {
+    "completed": 0,
+    "max_turns": 1,
+    "max_tool_calls": 1,
+    "max_tokens": 1,
+    "timeout": 3,
+    "cancelled": 130,
+    "error": 1,
+}
+"""Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
+
+NEXT_STEPS: Mapping[str, str] = {
+    "timeout": "give it more time with --timeout",
+    "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
+    "continue_from= in Python",
+}
+"""Status → the next step after a run that ended with it."""
+
 NO_AGENT = "(no agent)"
 """Stands for the agent of a run without one, beside its model."""
 
@@ -48,6 +65,11 @@ NO_AGENT = "(no agent)"
 def name_run(agent: str, model: str) -> str:
     """Returns the name of a run for people: that of its agent, without one that of its model."""
     return agent or model or NO_AGENT
+
+
+def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
+    """Returns the metadata that every child has (D-34)."""
+    return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
 def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:

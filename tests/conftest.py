@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from axe_nb import redaction
+from axe_nb import secrets
 from axe_nb.agents.trust import remember_trust
 from axe_nb.providers import exchange
 from axe_nb.session.session import session
@@ -113,12 +113,12 @@ def own_session() -> Iterator[None]:
     So are the keys that it used, which would be removed from the texts of later tests, and what its
     servers refused: a later server may have the same port.
     """
-    before, secrets = session.snapshot(), redaction._passed.copy()
+    before, passed = session.snapshot(), secrets._passed.copy()
     exchange._refused.clear()
     yield
     session.restore(before)
-    redaction._passed.clear()
-    redaction._passed.update(secrets)
+    secrets._passed.clear()
+    secrets._passed.update(passed)
 
 
 @pytest.fixture(autouse=True)

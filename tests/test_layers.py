@@ -16,12 +16,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "redaction", "errors",
-    "paths", "wire_log", "usage", "pictures",
-    "server_calls", "messages", "answer_tool",
-    "exchanges",
+    "model_table", "invisible", "text", "secrets", "errors",
+    "paths", "pictures", "messages",
     "conversion", "agents",
-    "endings", "results", "events",
+    "results", "events",
     "threads", "clock", "limits", "sandbox", "providers", "tools",
     "scripting",
     "builtin", "mcp_servers", "delegation", "engine", "recording", "expectations",

@@ -12,7 +12,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.commands.options import OPTIONS
 from axe_nb.conversion.toml_tables import toml_fields
-from axe_nb.endings import EXIT_CODES
+from axe_nb.results import EXIT_CODES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"

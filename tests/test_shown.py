@@ -16,8 +16,8 @@ from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.cli import main
 from axe_nb.events import TextDelta, TurnStarted
 from axe_nb.messages import Usage
-from axe_nb.redaction import find_filter
 from axe_nb.results import Turn
+from axe_nb.secrets import find_filter
 from axe_nb.views import html
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.rows import Outline, make_row

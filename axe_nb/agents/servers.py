@@ -21,7 +21,7 @@ from axe_nb.conversion.toml_tables import (
     clear_arguments,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.redaction import is_secret_name, remember
+from axe_nb.secrets import is_secret_name, remember
 from axe_nb.text import one_line, quote
 
 KEY = "mcp_servers"

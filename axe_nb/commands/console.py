@@ -16,8 +16,8 @@ from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
+from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session

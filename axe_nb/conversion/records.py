@@ -29,7 +29,7 @@ from axe_nb.errors import (
     RunError,
 )
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import Filter
+from axe_nb.secrets import Filter
 from axe_nb.text import cut_chars, quote
 
 T = TypeVar("T")

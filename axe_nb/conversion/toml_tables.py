@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.toml_text import line_of, parse_toml
 from axe_nb.errors import ConfigError
-from axe_nb.redaction import is_secret_name
+from axe_nb.secrets import is_secret_name
 from axe_nb.text import list_choices, one_line, quote, suggestion
 
 T = TypeVar("T")

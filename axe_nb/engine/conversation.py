@@ -13,7 +13,6 @@ from axe_nb.agents.names import parse_model
 from axe_nb.engine.links import Arrival, Exchanges, Link, Money, Partial, Retries, Slots
 from axe_nb.engine.plan import Plan
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
-from axe_nb.exchanges import ASKED_NOW, Exchange
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -25,6 +24,7 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
+from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
 from axe_nb.text import count_bytes

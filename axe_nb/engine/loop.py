@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.clock import TimeIsUp
-from axe_nb.endings import make_metadata
 from axe_nb.engine.answer import format_cut, take_data, tell_incomplete
 from axe_nb.engine.call import InsideRun
 from axe_nb.engine.children import Children
@@ -22,10 +21,10 @@ from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
-from axe_nb.exchanges import Lap
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolResult
-from axe_nb.results import RunResult, Status
+from axe_nb.messages.exchanges import Lap
+from axe_nb.results import RunResult, Status, make_metadata
 from axe_nb.text import one_line
 
 MAX_ERROR = 2000

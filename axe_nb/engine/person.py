@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ConfigError
-from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import Request, Response, ToolCall, Usage
-from axe_nb.redaction import find_filter, redact
+from axe_nb.messages.exchanges import Exchange, Source
 from axe_nb.scripting.rules import stop_reason
+from axe_nb.secrets import find_filter, redact
 from axe_nb.tools.output import output_of
 
 Choice = Literal[

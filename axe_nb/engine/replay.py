@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from axe_nb.engine.person import Decision, Question
-from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, ToolResult
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, Status
 from axe_nb.tools.tool import ToolOutput
 

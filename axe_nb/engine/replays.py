@@ -28,9 +28,9 @@ from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Repla
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
-from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Message, Request, Response, ToolResult
+from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.tools.tool import ToolOutput
 

@@ -24,10 +24,10 @@ from axe_nb.engine.replay import AskedPlace, Replay
 from axe_nb.engine.stepper import Stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAsked
-from axe_nb.exchanges import Lap, LapKind
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
+from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, Status, name_run

@@ -35,7 +35,7 @@ from axe_nb.exploring.map_worker import (
     run_job,
 )
 from axe_nb.recording.modes import find_mode
-from axe_nb.redaction import find_filter, is_secret_name
+from axe_nb.secrets import find_filter, is_secret_name
 from axe_nb.threads import in_thread
 
 HERE = "in this process, because a cassette is in use"

@@ -24,8 +24,8 @@ from axe_nb.exploring.grid_squares import Squares
 from axe_nb.exploring.grid_variants import Variant, name_agent
 from axe_nb.front_end import find_variable
 from axe_nb.paths import open_real_file
-from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
+from axe_nb.secrets import find_filter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from axe_nb.exploring.grid_outcome import GridRun
 from axe_nb.exploring.map_batch import Asking, Batch
 from axe_nb.exploring.map_prompts import Task
 from axe_nb.messages import Usage
+from axe_nb.messages.usage import add_costs
 from axe_nb.text import format_dollars, plural
-from axe_nb.usage import add_costs
 
 SAMPLE = 20
 """Prompts of each variant that are measured."""

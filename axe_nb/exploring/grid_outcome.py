@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from axe_nb.exploring.grid_statistics import find_mean
-from axe_nb.redaction import redact
 from axe_nb.results import RunResult
+from axe_nb.secrets import redact
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look
 

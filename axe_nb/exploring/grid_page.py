@@ -14,7 +14,7 @@ from axe_nb.exploring.grid_outcome import GridRun, Square, find_look
 from axe_nb.exploring.grid_squares import Squares
 from axe_nb.exploring.grid_summary import Summary
 from axe_nb.exploring.grid_verdict import has_grades, write_verdicts
-from axe_nb.redaction import redact
+from axe_nb.secrets import redact
 from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
     COLOURS,

@@ -18,8 +18,8 @@ from axe_nb.exploring.grid_statistics import (
     find_mean_interval,
     find_sign_chance,
 )
+from axe_nb.messages.usage import add_costs
 from axe_nb.text import list_some, plural
-from axe_nb.usage import add_costs
 
 MAX_NAMED = 5
 """Inputs that a comparison names."""

@@ -33,10 +33,10 @@ from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.exploring.map_prompts import Prompts, Task
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import mask_query
-from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script
+from axe_nb.secrets import SECRET_HEADERS, is_secret_name
 from axe_nb.session.drive import NoLine
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Key, Snapshot

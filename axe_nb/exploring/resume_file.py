@@ -37,8 +37,8 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_bodies import is_used_up
-from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
+from axe_nb.secrets import find_filter
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line
 

@@ -74,7 +74,7 @@ def axe_magic(name: str) -> Callable[[F], F]:
 
 def _print(text: str) -> None:
     """Prints the text of a cell, for a terminal and for a saved notebook."""
-    from axe_nb.redaction import redact
+    from axe_nb.secrets import redact
     from axe_nb.text import clean
 
     print(clean(redact(text)))

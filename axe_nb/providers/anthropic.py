@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import Any
 
 from axe_nb.agents.provider_table import PROMPT_CACHE, PROVIDERS, ProviderInfo
-from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
+from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire

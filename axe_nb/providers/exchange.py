@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from axe_nb.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
+from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers import wire
 from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import ask_server

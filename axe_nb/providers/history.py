@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from axe_nb.messages import Message, Request, dump
-from axe_nb.redaction import MASK
+from axe_nb.secrets import MASK
 
 SERVER = "server"
 """Key of `Message.echo`."""

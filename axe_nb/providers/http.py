@@ -12,6 +12,7 @@ from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
+from axe_nb.messages.wire_log import WireLog, WireReply, play
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
 from axe_nb.providers.connections import find_loop, list_headers, read_body
 from axe_nb.providers.key_command import fill_in_key, forget_key
@@ -19,7 +20,6 @@ from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import Secrets
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
-from axe_nb.wire_log import WireLog, WireReply, play
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""

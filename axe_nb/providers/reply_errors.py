@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.agents.provider_table import ProviderInfo
-from axe_nb.answer_tool import has_answer_tool_alone
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request
+from axe_nb.messages.answer_tool import has_answer_tool_alone
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
@@ -38,7 +38,7 @@ from axe_nb.providers.error_bodies import (
 )
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
-from axe_nb.redaction import MASK, redact
+from axe_nb.secrets import MASK, redact
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]

@@ -13,7 +13,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 
 from axe_nb.conversion.jsonable import change_texts
 from axe_nb.providers.protocol import Server
-from axe_nb.redaction import MASK, is_secret_name, redact, remember
+from axe_nb.secrets import MASK, is_secret_name, redact, remember
 
 SHORTEST = 6
 """Characters; shorter keys are placeholders such as `none`, and would match ordinary words."""

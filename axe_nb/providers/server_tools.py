@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.provider_table import SEARCH
+from axe_nb.messages.server_calls import Page, ServerCall, is_link
 from axe_nb.providers import wire
-from axe_nb.server_calls import Page, ServerCall, is_link
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",

@@ -21,7 +21,7 @@ from axe_nb.engine.person import ApprovalRequest
 from axe_nb.errors import ConfigError
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.same_request import is_same
-from axe_nb.redaction import MASK
+from axe_nb.secrets import MASK
 
 APPROVING = ("yes", "always", "edit")
 """Answers of a person that let a call run."""

@@ -23,7 +23,7 @@ from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root
 from axe_nb.recording.same_request import Description, is_same
 from axe_nb.recording.shared_file import Kept, SharedFile, digest
-from axe_nb.redaction import MASK
+from axe_nb.secrets import MASK
 from axe_nb.text import plural
 
 SHARE = 20

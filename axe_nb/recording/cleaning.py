@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.redaction import Filter, find_filter
+from axe_nb.secrets import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""

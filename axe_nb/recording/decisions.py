@@ -16,7 +16,7 @@ from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.miss import describe_change
 from axe_nb.recording.records import Key, Record
 from axe_nb.recording.same_request import is_same
-from axe_nb.redaction import Filter
+from axe_nb.secrets import Filter
 
 
 def describe_question(question: Question, clean: Filter) -> dict[str, Any]:

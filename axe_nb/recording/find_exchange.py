@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from axe_nb.errors import ConfigError
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Request
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import cut_chars, list_some, quote
 

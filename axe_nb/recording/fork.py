@@ -22,8 +22,8 @@ from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.fork_point import ForkPoint, RecordedRun
 from axe_nb.recording.same_request import Describer, Description, is_same
 from axe_nb.recording.shared_file import digest
-from axe_nb.redaction import MASK, find_filter
 from axe_nb.results import RunResult, Status
+from axe_nb.secrets import MASK, find_filter
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Opening
 

@@ -21,8 +21,8 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.errors import ConfigError
 from axe_nb.recording.same_request import is_same
-from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
+from axe_nb.secrets import find_filter
 from axe_nb.text import list_some, quote
 
 MAX_NAMED = 5

@@ -15,13 +15,13 @@ from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_reply
 from axe_nb.errors import ConfigError, words
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, close_open_calls
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.recording.same_request import Describer, Description
-from axe_nb.redaction import Filter, find_filter
 from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
 from axe_nb.tools.tool import Opening, ToolError, ToolOutput, fault_text

@@ -15,14 +15,13 @@ from typing import Any, Literal, get_args
 
 from axe_nb.agents.data_files import format_header, parse_header
 from axe_nb.conversion.records import Parts, from_json, to_json
-from axe_nb.endings import make_metadata
 from axe_nb.engine.place import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.redaction import Filter
-from axe_nb.results import RunResult, Turn
+from axe_nb.messages.exchanges import Exchange
+from axe_nb.results import RunResult, Turn, make_metadata
+from axe_nb.secrets import Filter
 
 DIED = "the process ended during this run; what was answered by then is kept"
 

@@ -23,7 +23,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
 from axe_nb.recording.history_parts import Tree
 from axe_nb.recording.run_locks import RunLocks
-from axe_nb.redaction import Filter, find_filter
+from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import one_line
 
 if TYPE_CHECKING:

@@ -11,10 +11,22 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from axe_nb.agents.config import state_dir
-from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
+from axe_nb.events import (
+    Event,
+    PersonAnswered,
+    PersonAsked,
+    RetryScheduled,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from axe_nb.messages import Message
 from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
@@ -82,8 +94,15 @@ class Recorder:
         match event:
             case RunStarted() | TurnFinished() | ToolFinished():
                 self._put(event)
-            case RunFinished() if event.run != "0":  # the root's is passed to `finish`
-                self._put(event)
+            case RunFinished():
+                if event.run != "0":  # the root's is passed to `finish`
+                    self._put(event)
+            case TurnStarted() | TextDelta() | RetryScheduled() | ToolStarted():
+                pass
+            case PersonAsked() | PersonAnswered():
+                pass
+            case _:
+                assert_never(event)
 
     def _put(self, event: Event) -> None:
         self._held.append((self._root, time.time(), event))

@@ -15,7 +15,7 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
 from axe_nb.messages import Message, Request, ToolSpec
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import MASK, Filter
+from axe_nb.secrets import MASK, Filter
 
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""

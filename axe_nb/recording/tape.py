@@ -17,9 +17,9 @@ from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make
 from axe_nb.engine.place import is_below, run_of, turn_of
 from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
 from axe_nb.errors import CassetteMiss
-from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording import approvals, decisions
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.kept_answers import FAILED, KEEPS, find_kept

@@ -13,23 +13,26 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from axe_nb.events import (
     Emit,
     Event,
+    PersonAnswered,
+    PersonAsked,
     RetryScheduled,
     RunFinished,
     RunStarted,
+    TextDelta,
     ToolFinished,
     ToolStarted,
     TurnFinished,
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, dump
-from axe_nb.redaction import find_filter
+from axe_nb.messages.usage import Usage
+from axe_nb.secrets import find_filter
 from axe_nb.text import clean, cut_chars, one_line
-from axe_nb.usage import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -153,6 +156,10 @@ class Spans:
                 self._end_call(event)
             case RunFinished():
                 self._end_run(event)
+            case TextDelta() | PersonAsked() | PersonAnswered():
+                pass
+            case _:
+                assert_never(event)
 
     def _begin(self, key: str, above: str, name: str, attributes: Mapping[str, str]) -> None:
         from opentelemetry import trace

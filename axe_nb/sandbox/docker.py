@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.redaction import is_secret_name
 from axe_nb.sandbox.process import Launch, Method, find_program
 from axe_nb.sandbox.view import View
+from axe_nb.secrets import is_secret_name
 from axe_nb.text import one_line, quote
 
 FLAGS = (

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from axe_nb.messages import Delta, Request, Response, ToolCall, dump
+from axe_nb.messages.usage import Usage
 from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat, read_responses
-from axe_nb.usage import Usage
 
 Protocol = Literal["anthropic", "openai", "responses", "ollama"]
 

@@ -20,8 +20,8 @@ from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question, St
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Response, ToolCall
 from axe_nb.providers.wire import check_nesting
-from axe_nb.redaction import find_filter, redact
 from axe_nb.scripting.rules import stop_reason
+from axe_nb.secrets import find_filter, redact
 from axe_nb.text import (
     count_most_columns,
     cut_chars,

@@ -30,10 +30,10 @@ from axe_nb.engine.stepper import make_stepper
 from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
-from axe_nb.exchanges import ASKED_NOW
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import Usage
+from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test

@@ -17,8 +17,8 @@ from axe_nb.builtin.edit import Change, edit_lock, put
 from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
-from axe_nb.redaction import redact
 from axe_nb.results import RunResult
+from axe_nb.secrets import redact
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
 from axe_nb.tools.kept_files import MAX_RUN, KeptFile, digest, read_content, read_kept
 from axe_nb.tools.tool import ToolError

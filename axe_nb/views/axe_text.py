@@ -25,8 +25,8 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult, dump
-from axe_nb.redaction import redact
 from axe_nb.results import RunResult
+from axe_nb.secrets import redact
 from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
 from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import Transcript

@@ -22,9 +22,9 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.redaction import find_filter
+from axe_nb.messages.server_calls import Page
 from axe_nb.results import RunResult, Turn
-from axe_nb.server_calls import Page
+from axe_nb.secrets import find_filter
 from axe_nb.text import clean, list_choices, one_line, quote
 from axe_nb.views.html import write_tree
 from axe_nb.views.rows import MAX_LISTED, TITLE, Block, Entry, Outline, count_more

@@ -19,10 +19,10 @@ from math import ceil
 from typing import Any
 
 from axe_nb.events import PersonAsked
+from axe_nb.messages.server_calls import Page
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.results import RunResult
-from axe_nb.server_calls import Page
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
     BAR_HEIGHT,

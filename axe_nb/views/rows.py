@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import ToolCall, Usage
+from axe_nb.messages.server_calls import Page
 from axe_nb.pictures.picture import Picture
-from axe_nb.redaction import redact
 from axe_nb.results import name_run
-from axe_nb.server_calls import Page
+from axe_nb.secrets import redact
 from axe_nb.text import clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look, Tone
 from axe_nb.views.tree import (

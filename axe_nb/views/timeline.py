@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from axe_nb.exchanges import Lap, LapKind
+from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.results import RunResult
 from axe_nb.text import count_columns, one_line, plural
 from axe_nb.views.appearance import (

@@ -31,9 +31,9 @@ from axe_nb.events import (
     events_of,
 )
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.redaction import Filter, find_filter
+from axe_nb.messages.server_calls import Page, ServerCall, is_link
 from axe_nb.results import RunResult
-from axe_nb.server_calls import Page, ServerCall, is_link
+from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import format_seconds
 from axe_nb.views.tree import (
     WAITS,

@@ -20,7 +20,7 @@ from axe_nb.agents.env_files import (
 )
 from axe_nb.errors import ConfigError
 from axe_nb.notebook.line_magic import list_keys
-from axe_nb.redaction import redact
+from axe_nb.secrets import redact
 
 
 @pytest.fixture(autouse=True)

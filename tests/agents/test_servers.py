@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb import Agent, ConfigError, redaction
+from axe_nb import Agent, ConfigError, secrets
 from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.servers import McpServer, expand_variables, keep_servers, parse_servers
 
@@ -97,4 +97,4 @@ def test_secrets_of_a_table_are_kept_out_of_what_is_recorded(
         "X-Api-Token": "hunter2-and-more",
         "X-Memo": "v4lue-of-the-variable!",
     }
-    assert redaction.redact("it says hunter2-and-more") == "it says ***"
+    assert secrets.redact("it says hunter2-and-more") == "it says ***"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec, Usage
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, Turn
 from tests.pictures.samples import FIRST
 from tests.views.runs import ask, done

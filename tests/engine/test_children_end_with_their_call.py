@@ -157,6 +157,18 @@ def test_a_child_without_a_key_takes_the_next_that_is_free() -> None:
     assert texts(made.play()) == ["0.1-1 0.1-2 0.1-3"]
 
 
+@pytest.mark.req("D-59")
+def test_children_are_in_order_of_their_keys_however_these_were_given() -> None:
+    async def all_five(ctx: axe_nb.ToolContext) -> str:
+        for key in ("b", "10", 9, "a", 2):
+            await ctx.delegate("x", agent="quick", key=key)
+        return "done"
+
+    made, _ = scene(all_five)
+    children = [child.id for child in made.play().children]
+    assert children == ["0.1-2", "0.1-9", "0.1-10", "0.1-a", "0.1-b"]
+
+
 @pytest.mark.req("D-8")
 def test_a_child_delegated_from_another_event_loop_ends_with_its_call() -> None:
     def both(ctx: axe_nb.ToolContext) -> str:

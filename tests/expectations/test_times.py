@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, SubAgentsConfig, ToolContext, call, script
-from axe_nb.exchanges import Lap
+from axe_nb.messages.exchanges import Lap
 from tests.expectations.test_check import has_parallel
 from tests.views.runs import done
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Delta, Response
+from axe_nb.messages.exchanges import Exchange
+from axe_nb.messages.wire_log import WireReply
 from axe_nb.recording.outcome import decode, encode
-from axe_nb.redaction import SECRET_HEADERS, find_filter, redact
-from axe_nb.wire_log import WireReply
+from axe_nb.secrets import SECRET_HEADERS, find_filter, redact
 
 OFTEN = settings(
     max_examples=80, deadline=None, database=None,

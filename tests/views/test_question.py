@@ -7,7 +7,7 @@ import re
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest
-from axe_nb.redaction import remember
+from axe_nb.secrets import remember
 from axe_nb.session.prompts import MOST, describe
 from axe_nb.views.html import format_question
 

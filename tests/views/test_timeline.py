@@ -13,8 +13,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, RunResult, call, script, tool
-from axe_nb.exchanges import Lap
 from axe_nb.messages import ToolCall
+from axe_nb.messages.exchanges import Lap
 from axe_nb.views.html import twin
 from axe_nb.views.timeline import KEPT, MOST, MOST_LAPS, NONE, PLAYED, Laps, Timeline
 from axe_nb.views.transcript import Transcript

@@ -14,12 +14,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.reports import without_seconds
-from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolSpec
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
-from axe_nb.redaction import Filter, redact
 from axe_nb.results import RunResult, Turn, name_run
+from axe_nb.secrets import Filter, redact
 from axe_nb.text import printable
 from axe_nb.views.diffs.pairing import (
     CallFacts,

@@ -10,8 +10,8 @@ from typing import Any
 
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
+from axe_nb.secrets import find_filter
 from axe_nb.views.diffs.compare import Change, RunPair, compare_runs, find_first, list_changes
 from axe_nb.views.diffs.pairing import find_path
 from axe_nb.views.diffs.shown import (

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
-from axe_nb.redaction import find_filter
+from axe_nb.messages.usage import Usage
 from axe_nb.results import RunResult, name_run
+from axe_nb.secrets import find_filter
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
-from axe_nb.usage import Usage
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
 from axe_nb.views.diffs.compare import Change, RunPair, TurnPair, find_first, list_changes
 from axe_nb.views.diffs.words import LEAST, Piece, compare_texts, reveal, shorten

@@ -27,8 +27,8 @@ from axe_nb.conversion.records import from_json, to_json
 from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.providers.openai import PROVIDER as OpenAI
 from axe_nb.providers.secrets import Secrets
-from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact
 from axe_nb.results import Turn
+from axe_nb.secrets import MASK, ORDINARY, SHAPES, find_filter, redact
 from tests.protocols import PROTOCOLS, provider_of
 
 OFTEN = settings(

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from axe_nb.messages.server_calls import Page, ServerCall
+from axe_nb.messages.usage import Usage as Usage
+from axe_nb.messages.wire_log import WireLog
 from axe_nb.pictures.picture import Picture
-from axe_nb.server_calls import Page, ServerCall
-from axe_nb.usage import Usage as Usage
-from axe_nb.wire_log import WireLog
 
 Role = Literal["user", "assistant", "tool"]
 
