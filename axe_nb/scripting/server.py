@@ -55,7 +55,7 @@ CLOSING = 5.0
 def script_server(
     protocol: Protocol, *, dirs: tuple[Path, ...] | None = None
 ) -> Iterator[ScriptServer]:
-    """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
+    """Serves all scripts over loopback in the protocol of a real server.
 
     While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
     server's URL, and a key if none was set. `responses` is OpenAI's Responses API: there, too, the
