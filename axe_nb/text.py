@@ -8,7 +8,6 @@ Source: D-10, D-13, D-27; X-27.
 from __future__ import annotations
 
 import difflib
-import heapq
 import json
 import math
 import re
@@ -25,9 +24,6 @@ be encoded as UTF-8."""
 
 LONGEST_WORD = 100
 """Maximum characters of a word compared for suggestions, which takes quadratic time."""
-
-MOST_COMPARED = 10
-"""Maximum number of words compared for suggestions: those with the most letters in common."""
 
 LONGEST_MOVED = 20
 """Maximum characters of a word that is moved to the next line whole."""
@@ -261,20 +257,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
-    by_folded: dict[str, str] = {}
-    for name in known:
-        by_folded.setdefault(name.casefold(), name)
+    short = [name for name in known if len(name) <= LONGEST_WORD]
+    by_folded = {name.casefold(): name for name in reversed(short)}
     folded = word[:LONGEST_WORD].casefold()
     if len(folded) >= LONG:
         likeness = max(likeness, LONG_LIKENESS)
-    letters = difflib.SequenceMatcher(b=folded)
-
-    def share_letters(name: str) -> float:
-        letters.set_seq1(name)
-        return letters.quick_ratio() if letters.real_quick_ratio() >= likeness else 0
-
-    likely = heapq.nlargest(MOST_COMPARED, by_folded, key=share_letters)
-    return [by_folded[n] for n in difflib.get_close_matches(folded, likely, limit, likeness)]
+    return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
 
 
 def count_common(one: str, other: str) -> int:

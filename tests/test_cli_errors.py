@@ -55,7 +55,7 @@ AGENTS = {
     "no model": ('name = "a"', ["agent config missing required field: model",
                                 "in axe/agents/a.toml", 'add model = "…"']),
     "too deep": (GOOD + "[sub_agents_config]\nmax_depth = 6",
-                 ["sub_agents_config.max_depth cannot exceed 5; it is 6",
+                 ["sub_agents_config.max_depth cannot exceed 5",
                   "in axe/agents/a.toml, line 4"]),
     "no UTF-8": (b"\xff", ['failed to read agent config "a": not UTF-8 (at line 1)',
                            "in axe/agents/a.toml"]),

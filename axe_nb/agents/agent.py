@@ -220,9 +220,8 @@ class Agent:
             )  # fmt: skip
         except ConfigError as error:
             place = error.place or source.place(getattr(error, "key", ()))
-            told = source.quote_value(error)
-            told.place = place
-            raise told from None
+            error.place = place
+            raise error from None
 
     def but(self, **changes: Any) -> Agent:
         """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.

@@ -256,7 +256,7 @@ class Config:
                 raise WrongValue(("sandbox",), "must be auto or required")
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
-            message = f"{UNREADABLE}: {source.quote_value(error)}"
+            message = f"{UNREADABLE}: {error}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
         commands = {}
         for name, entry in providers.items():

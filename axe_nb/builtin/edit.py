@@ -68,14 +68,6 @@ class Change:
     """True if there is a file whose content is not compared."""
 
     @property
-    def summary(self) -> str:
-        """The change as a unified diff; of long texts, only their sizes."""
-        old, new = self._lines
-        if max(len(old), len(new)) > MAX_COMPARED:
-            return f"(from {len(old)} to {len(new)} lines; too long to compare)"
-        return self.diff
-
-    @property
     def diff(self) -> str:
         """The whole change as a unified diff; empty if nothing changes.
 
@@ -311,7 +303,7 @@ def _keep_owner_and_mode(descriptor: int, temporary: Spot, before: os.stat_resul
 
 def _format_change(change: Change) -> str:
     note = "\n... (the rest of the diff is omitted)"
-    return cut_bytes(change.summary, MAX_DIFF, note)
+    return cut_bytes(change.diff, MAX_DIFF, note)
 
 
 TOOLS = {

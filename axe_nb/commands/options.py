@@ -207,7 +207,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
            ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT),
     Option(
-        ("-o", "--out"), "out", "variable for the RunResult (with --bg, for its handle)", "NAME",
+        ("-o", "--out"), "out", "variable for the result (with --bg, for the run's handle)", "NAME",
         IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
         instead={"command": "no: a shell has no Python variables", "python": "the return value"},
     ),

@@ -29,10 +29,6 @@ LONGEST_KEY = 1000
 LONGEST_COMPARED = 1000
 """Size of the part of a set's member that decides on its place, in bytes."""
 
-MOST_SORTED, MOST_COMPARED = 1_000_000, 10_000
-"""Number of members of the largest set of texts or integers, and of any others, that is sorted; a
-larger set is only counted."""
-
 MOST_NAMED = 3
 """Maximum number of left-out entries that a note names."""
 
@@ -218,14 +214,9 @@ def _take(values: Iterator[Any]) -> Any:
 
 def _sort(items: Items) -> Iterator[Any]:
     """The members of a set in the order of their values, which is the same in every process."""
-    if items.size > MOST_SORTED:
-        return iter(())
     members = list(items.values)
     kinds = {type(member) for member in members}
-    is_ordered = kinds <= {str} or kinds <= {int, bool}
-    if not is_ordered and items.size > MOST_COMPARED:
-        return iter(())
-    if is_ordered:
+    if kinds <= {str} or kinds <= {int, bool}:
         return iter(sorted(members))
     return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_COMPARED), type_name(m)])))
 

@@ -1,4 +1,4 @@
-"""Values of numpy, pandas, polars, pyarrow, pydantic and attrs, decimals and fractions.
+"""Values of numpy, pandas, polars and pydantic, decimals and fractions.
 
 None of them is imported, but pandas for `to_frame`: a value of a library exists only if the user
 has imported it.
@@ -7,7 +7,6 @@ Source: product.md "Models can do more than text" (values).
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ from axe_nb.conversion.parts import BLOCK, Entries, Instead, Items, Leaf, Opened
 from axe_nb.errors import ConfigError
 from axe_nb.text import clean
 
-_SHORT_FLOATS = {"float16", "float32", "float", "halffloat", "float[pyarrow]", "halffloat[pyarrow]"}
-"""Data types of numpy, pandas, polars and pyarrow, in lower case, with at most 32 bits."""
+_SHORT_FLOATS = {"float16", "float32", "float[pyarrow]", "halffloat[pyarrow]"}
+"""Data types of numpy, pandas and polars, in lower case, with at most 32 bits."""
 
 
 def open_foreign(value: Any) -> Opened | None:
@@ -193,64 +192,16 @@ def _open_polars(polars: ModuleType, value: Any) -> Opened | None:
     return Table(lambda count: names[:count], frame.width, frame.height, read)
 
 
-def _open_pyarrow(pyarrow: ModuleType, value: Any) -> Opened | None:
-    if _is(value, pyarrow, "Array", "ChunkedArray"):
-        return Items(_read_slices(value, _list_arrow), len(value))
-    if _is(value, pyarrow, "Scalar"):
-        return Instead(_read_arrow_scalar(value))
-    if not _is(value, pyarrow, "Table", "RecordBatch"):
-        return None
-
-    def read(start: int, stop: int, width: int) -> list[Sequence[Any]]:
-        block = value.slice(start, stop - start)
-        return [_list_arrow(block.column(at)) for at in range(width)]
-
-    return Table(lambda n: value.column_names[:n], value.num_columns, value.num_rows, read)
-
-
-def _list_arrow(column: Any) -> Sequence[Any]:
-    return _shorten(map(_read_arrow_scalar, column), column.type)
-
-
-def _read_arrow_scalar(scalar: Any) -> Any:
-    try:
-        return scalar.as_py()
-    except ValueError:  # nanoseconds, which only pandas has a type for
-        return str(scalar)
-
-
 def _open_pydantic(pydantic: ModuleType, value: Any) -> Opened | None:
     if not _is(value, pydantic, "BaseModel"):
         return None
     try:
-        dumped = value.model_dump(mode="json", warnings=False)
-        dumped = _sort_sets(value.model_dump(warnings=False), dumped)
-    except Exception:  # a field without JSON form, or a model within itself
+        dumped = value.model_dump(warnings=False)
+    except Exception:  # a model within itself, or a serializer of the user's
         dumped = dict(vars(value))
     if isinstance(dumped, dict):
         return Entries(iter(dumped.items()), len(dumped))
     return Instead(dumped)
-
-
-def _sort_sets(plain: Any, dumped: Any) -> Any:
-    """Sorts the lists of the dumped model that are sets in the plain one."""
-    if isinstance(dumped, dict) and isinstance(plain, dict) and len(plain) == len(dumped):
-        pairs = zip(plain.values(), dumped.items(), strict=True)
-        return {key: _sort_sets(before, after) for before, (key, after) in pairs}
-    if not isinstance(dumped, list):
-        return dumped
-    if isinstance(plain, set | frozenset):
-        return sorted(dumped, key=lambda item: json.dumps(item, sort_keys=True))
-    if isinstance(plain, list | tuple) and len(plain) == len(dumped):
-        return [_sort_sets(*pair) for pair in zip(plain, dumped, strict=True)]
-    return dumped
-
-
-def _open_attrs(attr: ModuleType, value: Any) -> Opened | None:
-    fields = getattr(type(value), "__attrs_attrs__", None)
-    if not isinstance(fields, tuple):
-        return None
-    return Entries(get_attributes(value, [field.name for field in fields]), len(fields))
 
 
 def _open_exact(module: ModuleType, value: Any) -> Opened | None:
@@ -264,9 +215,7 @@ _OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
     "numpy": _open_numpy,
     "pandas": _open_pandas,
     "polars": _open_polars,
-    "pyarrow": _open_pyarrow,
     "pydantic": _open_pydantic,
-    "attr": _open_attrs,
     "decimal": _open_exact,
     "fractions": _open_exact,
 }

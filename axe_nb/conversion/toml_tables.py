@@ -9,26 +9,17 @@ import dataclasses
 import functools
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from axe_nb.conversion.own_text import MAX_SHOWN
-from axe_nb.conversion.toml_text import line_of, parse_toml
+from axe_nb.conversion.toml_text import line_of
 from axe_nb.errors import ConfigError
-from axe_nb.secrets import is_secret_name
 from axe_nb.text import list_choices, one_line, quote, suggestion
 
 T = TypeVar("T")
-
-
-QUOTED = ("must be ", "cannot exceed ")
-"""Beginnings of problems that the value itself explains."""
-
-PRIVATE = frozenset({"env", "headers", "mcp_servers", "providers", "vars"})
-"""Tables whose texts may be secrets."""
 
 
 class WrongValue(ConfigError):
@@ -67,34 +58,6 @@ class Source:
         line = self.line(key, entry)
         at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
         return ", ".join(filter(None, at))
-
-    def quote_value(self, error: ConfigError) -> ConfigError:
-        """Returns the error with the wrong value in its message, unless it may be a secret."""
-        if not isinstance(error, WrongValue) or not error.problem.startswith(QUOTED):
-            return error
-        value: Any = parse_toml(self.text)
-        for part in error.key:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        shown = _format_value(value)
-        is_hidden = isinstance(value, (str, list)) and not PRIVATE.isdisjoint(error.key)
-        is_quoted = error.problem.endswith(f", not {shown}")
-        if not shown or is_hidden or is_quoted or any(map(is_secret_key, error.key)):
-            return error
-        return WrongValue(error.key, f"{error.problem}; it is {shown}", hint=error.hint)
-
-
-def _format_value(value: Any) -> str:
-    """Formats a value as TOML in one line; empty for a table, and for a list that has one."""
-    match value:
-        case str():
-            return quote(one_line(value, MAX_SHOWN))
-        case bool():
-            return str(value).lower()
-        case list() if not any(isinstance(one, (list, dict)) for one in value):
-            return one_line(f"[{', '.join(map(_format_value, value[:MAX_SHOWN]))}]", MAX_SHOWN)
-        case None | list() | dict():
-            return ""
-    return one_line(str(value), MAX_SHOWN)
 
 
 def clear_arguments(cls: type[T]) -> type[T]:
@@ -371,27 +334,20 @@ def _list_checks(cls: Any) -> Mapping[str, _Check]:
     return checks
 
 
-_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|secs?|seconds?)?", re.ASCII)
-
-
 def advise_value(key: str, wanted: str, value: object) -> str:
     """Returns the right form of a value of the wrong type; empty if the message is enough."""
-    is_secret = is_secret_key(key)
     match wanted, value:
-        case "a list of strings", str() if not is_secret:
-            return f"write {key} = [{', '.join(map(quote, _split_items(key, value)))}]"
         case "a list of strings", _ if key == "sub_agents":
             return "list agent names; axe_nb.define(agent) registers an Agent under its name"
         case "a list of strings", _:
             return f'for example {key} = ["…"]'
         case "a string", bool() | int() | float():
-            return f'put it in quotes: {key} = "{"…" if is_secret else value}"'
+            return f'put it in quotes, as in {key} = "…"'
         case "a whole number" | "a number", str():
-            return _advise_number(key, value.strip(), has_fractions=wanted == "a number")
+            seconds = ", in seconds" if key == "timeout" else ""
+            return f"write {key} as digits, without quotes or a unit{seconds}"
         case "true or false", str():
-            word = value.strip().lower()
-            is_exact = word in ("true", "false")
-            return f"write {key} = {word if is_exact else f'true or {key} = false'}"
+            return f"write {key} = true or {key} = false"
         case "a table of strings", Mapping() if key == "permissions":
             return 'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
         case "a table of strings", _:
@@ -401,29 +357,7 @@ def advise_value(key: str, wanted: str, value: object) -> str:
     return ""
 
 
-def is_secret_key(key: str) -> bool:
-    """True if the value of a key may be a secret; counts of tokens are none."""
-    return is_secret_name(key.removesuffix("tokens"))
-
-
 def advise_table(key: str) -> str:
     """Returns the right form of a table."""
     also = "; axe_nb.run(…, output=…) also takes types" if key == "output" else ""
     return f"write its keys under a line [{key}]; in Python, pass a dict{also}"
-
-
-def _split_items(key: str, text: str) -> list[str]:
-    """Splits a string that was meant as a list; a path may contain spaces."""
-    items = [item.strip() for item in text.split(",")]
-    if key != "files":
-        items = [word for item in items for word in item.split()]
-    return [item for item in items if item] or [text]
-
-
-def _advise_number(key: str, text: str, *, has_fractions: bool) -> str:
-    unit = ", in seconds" if key == "timeout" else ""
-    found = _NUMBER.fullmatch(text)
-    is_plain = found and (unit or not found["unit"]) and (has_fractions or "." not in text)
-    if found and is_plain:
-        return f"write {key} = {found['number']}{unit}"
-    return f"write {key} as digits, without quotes or a unit{unit}"

@@ -21,21 +21,15 @@ _TOKEN = re.compile(
 
 ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
 
-_BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
-"""The start of a multi-line string, or a double-quoted string with a backslash."""
-
-
-_UNIT = re.compile(r"(?P<number>\s*[\w.-]+\s*=\s*\d+(?:\.\d+)?)\s*[A-Za-z]", re.ASCII)
-"""A key with a number that has a unit: `timeout = 30s`."""
-
-
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
     "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
     "Unterminated string": "close the string with the quotes that it starts with",
-    "Unclosed array": "close the list with ]",
+    "Unclosed array": "close the list with ], and separate its items with commas",
     "Cannot overwrite a value": "the key is set twice; keep one of them",
     "Invalid statement": "a line is key = value, [table] or # comment",
+    "Unescaped '\\'": ESCAPES,
+    "Invalid hex value": ESCAPES,
     "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',
 }
 """Start of a message of `tomllib` → the next step."""
@@ -48,23 +42,7 @@ def toml_hint(text: str, error: Exception) -> str:
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     if re.search(r"=\s*(True|False)\b", line):
         return "write true and false in lower case"
-    column = re.search(r"column (\d+)", message)
-    at = line[int(column[1]) - 1 :] if column else ""
-    if message.startswith("Unclosed array") and at.startswith(('"', "'")):
-        return "separate the items of the list with commas"
-    if message.startswith("Expected newline") and (unit := _UNIT.match(line)):
-        return f"write the number alone, without a unit: {unit['number'].strip()}"
-    for beginning, step in _STEPS.items():
-        if message.startswith(beginning):
-            return step
-    if not message.startswith(("Unescaped '\\'", "Invalid hex value")):
-        return ""
-    found = _BACKSLASH.search(line)
-    value = found["value"] if found else None
-    if value is None:
-        return f"{ESCAPES}: '''…'''"
-    shown = f": '{value}'" if "'" not in value and len(value) <= 100 else ""
-    return f"{ESCAPES}{shown}"
+    return next((step for start, step in _STEPS.items() if message.startswith(start)), "")
 
 
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:

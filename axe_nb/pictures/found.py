@@ -22,7 +22,6 @@ from axe_nb.pictures.picture import (
     NoPicture,
     Picture,
     find_format,
-    find_other_format,
     format_bytes,
     join_parts,
 )
@@ -47,9 +46,7 @@ def find_picture(value: object) -> Picture | None:
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
-        start = bytes(value[:1000])
-        known = find_format(start) or find_other_format(start) in ("BMP", "TIFF", "AVIF", "HEIC")
-        return Picture(bytes(value)) if known else None
+        return Picture(bytes(value)) if find_format(bytes(value[:16])) else None
     if (figure := find_figure(value)) is not None:
         return Picture(_draw(figure))
     return _ask(value)

@@ -46,17 +46,6 @@ def find_format(data: bytes) -> str:
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
-def find_other_format(data: bytes) -> str:
-    """Returns the format of a picture that no model reads; empty for all else."""
-    start = data[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith((b"<svg", b"<?xml", b"<!doctype svg")) and b"<svg" in start:
-        return "SVG"
-    if data[4:8] == b"ftyp" and data[8:12] in (b"avif", b"avis", b"heic", b"heix", b"mif1"):
-        return "AVIF" if data[8:11] == b"avi" else "HEIC"
-    others = {b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"\0\0\1\0": "ICO"}
-    return next((name for mark, name in others.items() if data.startswith(mark)), "")
-
-
 def read_header(data: bytes) -> Header | None:
     """Returns the header of a picture; None if it is in no format that models read."""
     read = _READERS.get(find_format(data))
@@ -185,11 +174,9 @@ class Picture:
     def __post_init__(self) -> None:
         header = read_header(self.data)
         if header is None:
-            other = find_other_format(self.data)
-            what = f"it is {other}" if other else "its bytes are of another format"
             raise NoPicture(
-                f"not a supported picture: {what}",
-                hint=_CONVERT if other else "supported formats are PNG, JPEG, GIF, WebP and PDF",
+                "not a supported picture: its bytes are of another format",
+                hint="supported formats are PNG, JPEG, GIF, WebP and PDF",
             )
         name, width, height, is_whole = header
         if not is_whole or (name != "PDF" and not (width and height)):

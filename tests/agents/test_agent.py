@@ -329,7 +329,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a string for a list": (
         lambda: Agent(**NAMED, tools="grep"),
-        ["tools must be a list of strings", 'write tools = ["grep"]'],
+        ["tools must be a list of strings", 'for example tools = ["…"]'],
     ),
     "an agent for a name": (
         lambda: Agent(**NAMED, sub_agents=[Agent(**NAMED)]),
@@ -344,7 +344,10 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a string for a number": (
         lambda: Agent(**NAMED, limits={"max_requests": "1"}),
-        ["limits.max_requests must be a whole number", "write max_requests = 1"],
+        [
+            "limits.max_requests must be a whole number",
+            "write max_requests as digits, without quotes or a unit",
+        ],
     ),
     "a string for a table": (
         lambda: Agent(**NAMED, params="temperature=1"),

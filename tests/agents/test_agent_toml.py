@@ -75,35 +75,35 @@ def test_without_a_file_the_line_is_that_of_the_text() -> None:
 
 
 WRONG = [
-    ("tools = 'abc'", 'tools must be a list of strings; it is "abc"', 3),
-    ("\ntools = ['a', 1]", 'tools must be a list of strings; it is ["a", 1]', 4),
+    ("tools = 'abc'", 'tools must be a list of strings', 3),
+    ("\ntools = ['a', 1]", 'tools must be a list of strings', 4),
     ("mode = 'Auto'", 'mode must be plan, ask or auto, not "Auto"', 3),
-    ("params = 1", "params must be a table; it is 1", 3),
+    ("params = 1", "params must be a table", 3),
     ("[params]\nsince = 2024-01-01",
-     "params.since must be valid JSON: no dates, nan or inf; it is 2024-01-01", 4),
-    ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf; it is nan",
+     "params.since must be valid JSON: no dates, nan or inf", 4),
+    ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf",
      5),
     ("[permissions]\ngrep = true", "permissions must be a table of strings", 3),
     ("[permissions]\nrun_command = 'yes'",
      'permissions.run_command must be allow, ask or deny, not "yes"', 4),
-    ("limits = 3", "limits must be a table; it is 3", 3),
+    ("limits = 3", "limits must be a table", 3),
     ("[[limits]]\nmax_requests = 1", "limits must be a table", 3),
-    ("[limits]\nmax_requests = '1'", 'limits.max_requests must be a whole number; it is "1"', 4),
-    ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number; it is 1.0", 3),
+    ("[limits]\nmax_requests = '1'", 'limits.max_requests must be a whole number', 4),
+    ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number", 3),
     ("[sub_agents_config]\nparallel = 1",
-     "sub_agents_config.parallel must be true or false; it is 1", 4),
-    ("[sub_agents_config]\nbudget = 1", "sub_agents_config.budget must be a table; it is 1", 4),
+     "sub_agents_config.parallel must be true or false", 4),
+    ("[sub_agents_config]\nbudget = 1", "sub_agents_config.budget must be a table", 4),
     ("[sub_agents_config]\nmax_depth = 6",
-     "sub_agents_config.max_depth cannot exceed 5; it is 6", 4),
+     "sub_agents_config.max_depth cannot exceed 5", 4),
     ("sub_agents_config.max_depth = -1",
-     "sub_agents_config.max_depth must be non-negative; it is -1", 3),
+     "sub_agents_config.max_depth must be non-negative", 3),
     ("[sub_agents_config]\ntimeout = -1",
-     "sub_agents_config.timeout must be non-negative; it is -1", 4),
+     "sub_agents_config.timeout must be non-negative", 4),
     ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
-     "sub_agents_config.budget.timeout_ms must be at least 5000; it is 4999", 5),
-    ("budget = 7", "budget must be a table; it is 7", 3),
-    ("[budget]\nmax_tokens = 'x'", 'budget.max_tokens must be a whole number; it is "x"', 4),
-    ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative; it is -1", 4),
+     "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
+    ("budget = 7", "budget must be a table", 3),
+    ("[budget]\nmax_tokens = 'x'", 'budget.max_tokens must be a whole number', 4),
+    ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
 ]  # fmt: skip
 
 
@@ -113,28 +113,6 @@ def test_a_wrong_value_is_told_with_its_key_and_place(text: str, message: str, l
     path = "axe/agents/lead.toml"
     assert lines(START + text, path=path)[:2] == [message, f"in {path}, line {line}"]
     assert lines(START + text)[:2] == [message, f"line {line}"]
-
-
-def test_a_wrong_value_is_quoted_in_one_short_line_and_no_secret_is() -> None:
-    long = lines(START + f'tools = "{"a" * 99}\\nb"')[0]
-    assert long == f'tools must be a list of strings; it is "{"a" * 59}…"'
-    listed = lines(START + f"tools = [{', '.join(['1'] * 99)}]")[0]
-    assert listed.startswith("tools must be a list of strings; it is [1, 1, ")
-    assert len(listed) < 120
-    for text in (
-        "vars = 'a8f3hidden'",
-        "[mcp_servers.m]\nurl = 'a8f3hidden'",
-        "[mcp_servers.m]\ncommand = ['x']\nenv = 'a8f3hidden'",
-        "[mcp_servers.m]\nurl = 'http://h'\nheaders = ['a8f3hidden']",
-    ):
-        told = " ".join(lines(START + text))
-        assert " must be a " in told
-        assert "hidden" not in told
-
-
-def test_a_wrong_number_is_quoted_although_the_bound_has_its_digits() -> None:
-    first = lines(START + "[sub_agents_config]\nmax_turns = 0")[0]
-    assert first == "sub_agents_config.max_turns must be between 1 and 50; it is 0"
 
 
 @pytest.mark.req("B-1", "D-12")
@@ -341,22 +319,12 @@ PLACES = {
     "max_depth = 3": "put it under [sub_agents_config]",
     "[limits]\nmax_requests = 3\ntools = ['grep']": "put it above the first [table]",
     "prompt = 'x'": 'did you mean "system_prompt"?',
-    "tools = 'grep'": 'write tools = ["grep"]',
-    "sub_agents = 'facts, style'": 'write sub_agents = ["facts", "style"]',
-    "tools = 'grep fetch'": 'write tools = ["grep", "fetch"]',
-    "files = 'my notes/*.md'": 'write files = ["my notes/*.md"]',
-    "description = 3": 'put it in quotes: description = "3"',
-    "[limits]\nmax_requests = '3'": "write max_requests = 3",
-    "[limits]\nmax_requests = '3 at most'": (
-        "write max_requests as digits, without quotes or a unit"
-    ),
-    "[sub_agents_config]\ntimeout = '30s'": "write timeout = 30, in seconds",
-    "[sub_agents_config]\ntimeout = '0.5'": "write timeout = 0.5, in seconds",
-    "[sub_agents_config]\ntimeout = '2 minutes'": (
+    "tools = 'grep'": 'for example tools = ["…"]',
+    "description = 3": 'put it in quotes, as in description = "…"',
+    "[limits]\nmax_requests = '3'": "write max_requests as digits, without quotes or a unit",
+    "[sub_agents_config]\ntimeout = '30s'": (
         "write timeout as digits, without quotes or a unit, in seconds"
     ),
-    "[sub_agents_config]\ntimeout = 30s": "write the number alone, without a unit: timeout = 30",
-    "[sub_agents_config]\nparallel = 'True'": "write parallel = true",
     "[sub_agents_config]\nparallel = 'yes'": "write parallel = true or parallel = false",
     "[permissions]\nallow = ['grep']": (
         'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
@@ -365,10 +333,9 @@ PLACES = {
     "[sub_agents_config]\nparallel = True": "write true and false in lower case",
     'system_prompt = "one\ntwo"': 'a multi-line string needs triple quotes: """…"""',
     'system_prompt = """one': "close the string with the quotes that it starts with",
-    "tools = ['grep'": "close the list with ]",
-    "tools = ['grep'\nmode = 'ask'": "close the list with ]",
-    "tools = ['grep' 'fetch']": "separate the items of the list with commas",
-    "tools = [\n  'grep'  # search\n  'fetch',\n]": "separate the items of the list with commas",
+    "tools = ['grep'": "close the list with ], and separate its items with commas",
+    "tools = ['grep'\nmode = 'ask'": "close the list with ], and separate its items with commas",
+    "tools = ['grep' 'fetch']": "close the list with ], and separate its items with commas",
     "name = 'b'": "the key is set twice; keep one of them",
     "// a comment": "a line is key = value, [table] or # comment",
     "mode: auto": 'a line is key = value, as in model = "provider/model"',

@@ -131,22 +131,22 @@ BROKEN = {
     "no TOML": (b"[providers", "failed to parse config file: "),
     "no table": (
         b"providers = 3",
-        "failed to parse config file: providers must be tables; it is 3",
+        "failed to parse config file: providers must be tables",
         1,
     ),
     "a negative number": (
         b"[retry]\n\nmax_retries = -1",
-        "failed to parse config file: retry.max_retries must be non-negative; it is -1",
+        "failed to parse config file: retry.max_retries must be non-negative",
         3,
     ),
     "a negative time": (
         b"[providers.openai]\nread_timeout = -0.5",
-        "failed to parse config file: providers.openai.read_timeout must be non-negative; it is -0",
+        "failed to parse config file: providers.openai.read_timeout must be non-negative",
         2,
     ),
     "a price in words": (
         b'[prices."a/b"]\ninput = 1\noutput = "free"',
-        'failed to parse config file: prices.a/b.output must be a number; it is "free"',
+        "failed to parse config file: prices.a/b.output must be a number",
         3,
     ),
     "no address": (

@@ -116,12 +116,8 @@ def test_no_text_makes_it_fail(text: str) -> None:
 SINGLE = "in double quotes a backslash starts an escape; use single quotes"
 
 PATHS = {
-    r'workdir = "C:\Users\x"': rf"{SINGLE}: 'C:\Users\x'",
-    r'files = ["a/b", "C:\Users\x\*.md"]': rf"{SINGLE}: 'C:\Users\x\*.md'",
-    r'skill = "D:\x"  # "a comment"': rf"{SINGLE}: 'D:\x'",
-    r"""workdir = "C:\Users\it's" """: SINGLE,
-    rf'workdir = "C:\Users\{"x" * 200}"': SINGLE,
-    'system_prompt = """\nmatch \\d+\n"""': f"{SINGLE}: '''…'''",
+    r'workdir = "C:\Users\x"': SINGLE,
+    'system_prompt = """\nmatch \\d+\n"""': SINGLE,
     "x = 1 1": "",
 }
 """TOML that is not valid → the hint."""

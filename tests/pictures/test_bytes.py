@@ -76,20 +76,9 @@ def test_a_picture_that_is_huge_when_unpacked_is_refused_unseen() -> None:
     assert Picture(claimed_png(MAX_PIXELS // 10_000, 10_000)).width == MAX_PIXELS // 10_000
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (b'<?xml version="1.0"?>\n<svg onload="x()">', "it is SVG"),
-        (b"<svg/>", "it is SVG"),
-        (b"BM" + bytes(60), "it is BMP"),
-        (b"II*\0" + bytes(60), "it is TIFF"),
-        (b"\0\0\0\x20ftypavif" + bytes(60), "it is AVIF"),
-        (b"PK\x03\x04" + PNG, "its bytes are of another format"),
-        (b"", "its bytes are of another format"),
-    ],
-)
-def test_what_models_do_not_read_is_named(data: bytes, what: str) -> None:
-    with pytest.raises(NoPicture, match=f"not a supported picture: {what}"):
+@pytest.mark.parametrize("data", [b"<svg/>", b"BM" + bytes(60), b"PK\x03\x04" + PNG, b""])
+def test_what_models_do_not_read_is_refused(data: bytes) -> None:
+    with pytest.raises(NoPicture, match="not a supported picture: its bytes are of another format"):
         Picture(data)
 
 

@@ -20,11 +20,9 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-import attr
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pydantic
 
 from axe_nb.conversion.bounded_json import encode, to_data
@@ -85,12 +83,6 @@ class Liar:
 class Trip:
     to: Any
     days: int = 1
-
-
-@attr.s(auto_attribs=True)
-class Stop:
-    name: str
-    tags: set[str]
 
 
 Point = namedtuple("Point", ["x", "y"])
@@ -200,7 +192,6 @@ def make_samples() -> list[Any]:
         types.MappingProxyType({"a": 1}),
         Point(1, {2}),
         Trip("Ulm"),
-        Stop("a", WORDS),
         ValueError("wrong", plain),
         KeyError(),
         Person(name="a", born=date(2000, 1, 1), addresses=[Address(street="s", tags=WORDS)]),
@@ -310,16 +301,6 @@ def make_samples() -> list[Any]:
         pl.col("a"),
         pl.Int8,
         pl.Series([plain], dtype=pl.Object),
-        pa.table(
-            {"a": pa.array([1, 2], pa.timestamp("us")), "b": [b"x", None], "c": [{"k": [1]}, None]}
-        ),
-        pa.record_batch({"a": [1]}),
-        pa.array([1, None]),
-        pa.chunked_array([[0.1], [2]], pa.float32()),
-        pa.array(["a", "a"]).dictionary_encode(),
-        pa.scalar(3),
-        pa.schema({"a": pa.int8()}),
-        pa.table([pa.array([1]), pa.array([2])], ["a", "a"]),
     ]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,7 +28,6 @@ from tests.values.samples import (
     Named,
     Plain,
     Point,
-    Stop,
     Trip,
     make_samples,
 )
@@ -59,7 +57,6 @@ def hold(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         | st.sets(hashable, max_size=5)
         | st.builds(Trip, inner)
         | st.builds(Point, inner, inner)
-        | st.builds(Stop, words, st.sets(words, max_size=4))
         | st.lists(inner, max_size=3).map(lambda made: pd.Series(made, dtype=object))
         | st.lists(inner, max_size=3).map(lambda made: pd.DataFrame({"x": made}, dtype=object))
     )
@@ -68,11 +65,9 @@ def hold(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 values = st.recursive(
     single
     | arrays.map(np.array)
-    | arrays.map(lambda made: pa.array(made, pa.float32()))
     | arrays.map(lambda made: pl.Series("s", made, pl.Float64, strict=False))
     | columns.map(pd.DataFrame)
     | columns.map(pl.DataFrame)
-    | columns.map(pa.table)
     | st.builds(Address, street=plain_words, tags=st.sets(plain_words)),
     hold,
     max_leaves=8,
