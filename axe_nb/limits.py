@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,56 +227,28 @@ class UsageMeter:
 
 
 class SlotPool:
-    """A semaphore whose waiters may be cancelled in any order in constant time each.
-
-    Those of asyncio search all waiters, which takes seconds where thousands are cancelled.
-    """
+    """A semaphore with so many slots, 0 = unlimited; each takes one of those above too."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
-        """Creates so many slots, 0 = unlimited; each takes one of those above too."""
-        self._free = most or sys.maxsize
+        """Creates it; all slots are free."""
+        self._slots = asyncio.Semaphore(most or sys.maxsize)
         self._above = above
-        self._waiters = OrderedDict[asyncio.Future[None], None]()
-        """In order of arrival."""
 
     async def acquire(self) -> None:
         """Takes a slot; waits for one if there is none."""
-        if self._free:
-            self._free -= 1
-        else:
-            await self._wait()
+        await self._slots.acquire()
         if self._above is not None:
             try:
                 await self._above.acquire()
             except asyncio.CancelledError:
-                self._give()
+                self._slots.release()
                 raise
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._give()  # it was given a slot at the same moment
-            raise
-        finally:
-            self._waiters.pop(waiter, None)
 
     def release(self) -> None:
         """Gives a slot back, to the first that waits."""
-        self._give()
+        self._slots.release()
         if self._above is not None:
             self._above.release()
-
-    def _give(self) -> None:
-        while self._waiters:
-            waiter, _ = self._waiters.popitem(last=False)
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._free += 1
 
     async def __aenter__(self) -> None:
         await self.acquire()

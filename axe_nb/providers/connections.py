@@ -174,10 +174,8 @@ def list_headers(response: httpx.Response) -> dict[str, str]:
 async def read_body(response: httpx.Response) -> AsyncIterator[bytes]:
     """Yields the pieces of a body as they arrive, decompressed.
 
-    An error keeps its status even if its body cannot be read.
-
-    Raises:
-        DecompressionError: it is damaged, or compressed in a way that is not supported.
+    An error keeps its status even if its body cannot be read. Raises DecompressionError if it is
+    damaged, or compressed in a way that is not supported.
     """
     coding = find_coding(response.headers.get("content-encoding", ""))
     if response.is_stream_consumed:  # as some mocks make it, decompressed

@@ -9,8 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -29,11 +28,6 @@ from axe_nb.text import plural
 
 SHARE = 20
 """A file is written again after this many times the duration of the last write."""
-
-SOON = 0.05
-"""Seconds until the records of an unfinished run are written."""
-
-FindRecords: TypeAlias = "Callable[[], Iterable[Record]]"
 
 Likeness: TypeAlias = "tuple[str, ...]"
 """Key of the roots that are alike in some way."""
@@ -103,10 +97,8 @@ class Cassette:
         self._problem = ""
         """The reason why the last write failed; empty if it succeeded."""
         self._roots: list[Root] = []
-        self._unfinished: dict[Root, FindRecords] = {}
         self._saving = threading.Lock()
         """Held before `_lock`, by the only thread that reads or writes the file."""
-        self._thread: threading.Thread | None = None
         self._file = SharedFile(self.path)
         try:
             self._merge(self._file.read_changes() or ())
@@ -196,31 +188,6 @@ class Cassette:
         with self._lock:
             return len(self._alike.get(_make_likeness(asked, "", asked), ()))
 
-    def write_soon(self, root: Root, find_records: FindRecords) -> None:
-        """Schedules writing the records of an unfinished run, in place of the earlier ones.
-
-        Args:
-            root: takes its records.
-            find_records: returns those that will not change any more; called by another thread.
-        """
-        with self._lock:
-            self._unfinished[root] = find_records
-            self._is_changed = True
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._write_later, daemon=True)
-                with suppress(RuntimeError):  # at the end of the process
-                    self._thread.start()
-
-    def _write_later(self) -> None:
-        while True:
-            due = self._written_at + SHARE * self._writing - time.monotonic()
-            time.sleep(max(SOON, due))
-            problem = self.save_quietly()
-            with self._lock:
-                if problem or not self._is_changed:
-                    self._thread = None
-                    return
-
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
         """Adds the new records of a run that has ended; writes the file if that is not too often.
 
@@ -228,7 +195,6 @@ class Cassette:
             The problem, if the file cannot be written.
         """
         with self._lock:
-            self._unfinished.pop(root, None)
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
             added = {record.key: record for record in new}
@@ -266,7 +232,7 @@ class Cassette:
                     with self._lock:
                         if theirs is not None:
                             self._merge(theirs)
-                        kept = self._list_kept(unfinished=True)
+                        kept = self._list_kept()
                     self._file.write(kept)
             except BaseException:
                 self._is_changed = True
@@ -279,25 +245,13 @@ class Cassette:
         for root in self._file.merge(theirs, self._roots):
             self._list_likenesses(root)
 
-    def _list_kept(self, *, unfinished: bool = False) -> list[Kept]:
-        """Returns all roots that no changed run has replaced, as they are in the file.
-
-        Args:
-            unfinished: true to include the records of unfinished runs.
-        """
+    def _list_kept(self) -> list[Kept]:
+        """Returns all roots that no changed run has replaced, as they are in the file."""
         pairs = [(old, new) for new, old in self._replaces.items() if old not in self._owners]
         replaced = {old: new for old, new in pairs if replaces(new.records, old.records)}
         numbers = {new: old.number for old, new in replaced.items()}
         roots = [root for root in self._roots if root not in replaced]
-        kept = [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
-        if not unfinished:
-            return kept
-        whole = []
-        for one in kept:
-            new = {record.key: record for record in self._unfinished.get(one.root, tuple)()}
-            before = {key: old for key, old in one.records.items() if not new or key[0] != "end"}
-            whole.append(one._replace(records={**before, **new}))
-        return whole
+        return [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
 
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""

@@ -24,7 +24,7 @@ from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
 from axe_nb.recording.history_parts import Tree
 from axe_nb.recording.run_locks import RunLocks
 from axe_nb.secrets import Filter, find_filter
-from axe_nb.text import one_line, plural
+from axe_nb.text import one_line
 
 if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
@@ -41,10 +41,6 @@ REST, MIN_REST, MAX_REST = 9.0, 0.1, 0.5
 """Before it writes, the thread rests this many times the seconds that it wrote last, within these
 limits: a turn and the results of its calls are one transaction, and neither a burst of children nor
 a chain of quick turns is slowed down."""
-
-BURST = 50
-"""Events during a rest after which it is extended, up to `MAX_REST`: threads share the processor,
-so running agents would have to wait."""
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
@@ -69,8 +65,6 @@ class RootLog:
     """Its row in the list, with the parts that are not written yet."""
     problem: str = ""
     """The reason why it is not written; empty if it is."""
-    is_told: bool = False
-    """True once a warning has told the problem."""
     is_over: bool = False
 
     def add(self, event: Event, at: float, clean: Filter) -> None:
@@ -130,8 +124,6 @@ class Writer:
         self._is_closing = False
         self.is_fine = False
         """True if the file is open, and the latest attempt to write succeeded."""
-        self._late: list[str] = []
-        """Reasons why runs that had already ended are not written."""
 
     def leave_to_parent(self) -> Store | None:
         """Resets the writer in a forked process; returns the connection, which it must not use."""
@@ -149,15 +141,6 @@ class Writer:
                         target=self._work, name="axe_nb-history", daemon=True
                     )
                     self._thread.start()
-
-    def take_late(self) -> tuple[str, str]:
-        """Returns what the file lacks of runs that had already ended, and the reason; once."""
-        late, self._late = self._late, []
-        if not late:
-            return "", ""
-        runs = "a run" if len(late) == 1 else plural(len(late), "run")
-        lacks = f"lacks {runs} that ended before this one"
-        return lacks, f"history {lacks}: {late[-1]}"
 
     def flush(self, seconds: float) -> bool:
         """Waits until all is written; returns False if the time does not suffice."""
@@ -178,7 +161,7 @@ class Writer:
         while True:
             batch = [self._queue.get()]
             if rest and isinstance(batch[0], tuple):  # soon there is more: the results of calls
-                self._rest(rest)
+                self._is_awaited.wait(rest)
             began = time.monotonic()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH:
@@ -201,15 +184,6 @@ class Writer:
             rest = min(max(REST * (time.monotonic() - began), MIN_REST), MAX_REST)
             if is_full:  # with a rest after each batch, more would come in than is written
                 rest = 0.0
-
-    def _rest(self, seconds: float) -> None:
-        """Waits until someone awaits what is written, or the time is over; longer in a burst."""
-        left, waiting = MAX_REST, 0
-        while not self._is_awaited.wait(min(seconds, left)):
-            left -= seconds
-            before, waiting = waiting, self._queue.qsize()
-            if waiting - before < BURST or left <= 0:
-                return
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()
@@ -251,8 +225,8 @@ class Writer:
             self._close()
             for root in roots:
                 root.problem = self._explain(error)
-                if root.is_over:
-                    self._give_up(root, error)
+                if root.is_over and root.row and root.row.id is not None:
+                    find_locks(self.path).release(root.row.id)  # it stays as last written
 
     def _lose(self, roots: Iterable[RootLog]) -> None:
         """Notes that the file with the beginning of these runs is not there any more."""
@@ -261,15 +235,6 @@ class Writer:
             root.problem = self._explain(deleted)
             if root.row:
                 root.row.parts.clear()
-            if root.is_over and not root.is_told:
-                self._late.append(self._find_reason(deleted))
-
-    def _give_up(self, root: RootLog, error: Exception) -> None:
-        """Leaves a run as last written, as if its process had died."""
-        if not root.is_told:
-            self._late.append(self._find_reason(error))
-        if root.row and root.row.id is not None:
-            find_locks(self.path).release(root.row.id)
 
     def _open(self) -> Store:
         from axe_nb.recording.history_store import Store
@@ -289,14 +254,11 @@ class Writer:
                 store.close()
 
     def _explain(self, error: Exception) -> str:
-        return f"history cannot be written: {self._find_reason(error)}"
-
-    def _find_reason(self, error: Exception) -> str:
         why = reason(error) if isinstance(error, OSError) else one_line(str(error), 300)
         where = format_path_or_name(self.path)
         hint = error.hint if isinstance(error, ConfigError) else ""
         step = hint or "AXE_NB_HISTORY=0 turns the history off"
-        return f"{why} ({where}); {step}"
+        return f"history cannot be written: {why} ({where}); {step}"
 
 
 _writers: dict[Path, Writer] = {}

@@ -120,10 +120,7 @@ class Recorder:
             is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
         if is_nearly_full or not self._writer.is_fine:
             self._writer.flush(PATIENCE)
-        lacks, late = self._writer.take_late()
-        own = self._root.problem
-        self._root.is_told = bool(own)
-        return f"{own}; it {lacks}, too" if own and late else own or late
+        return self._root.problem
 
     def finish(self, result: RunResult) -> None:
         """See `engine.scope.Recorder`."""

@@ -22,7 +22,6 @@ from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording import approvals, decisions
 from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.kept_answers import FAILED, KEEPS, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
@@ -80,9 +79,7 @@ class RootTape:
         self._runs: dict[str, AskedRun] = {}
         self._new: dict[Key, Record] = {}
         self._exchanges: dict[Key, Exchange] = {}
-        """The outcomes of new records, which are encoded when they are written."""
-        self._encoded: dict[Key, Cleaner] = {}
-        """The cleaners of the outcomes that are encoded."""
+        """The outcomes of new records, which are encoded at the end."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
         """(place, error) of each miss."""
@@ -325,34 +322,12 @@ class RootTape:
                 if exchange.cut == "cancelled" and status != "cancelled":
                     exchange = replace(exchange, cut="abandoned")
                 cuts.add(exchange.cut)
-                self._encode(record, exchange, clean)
+                record.outcome = encode(exchange, clean)
             else:
                 record.outcome = self._clean.clean_again(record.outcome)
             record.asked = self._clean.clean_again(record.asked)
         if status in ("timeout", "cancelled") and status not in cuts and self._new:
             self._add(END, "", None, {"cut": status})
-
-    def _find_finished(self) -> Iterator[Record]:
-        """Yields the new records that will not change any more; called by another thread."""
-        clean, old = self.cassette.make_cleaner(), self._target.records if self._target else {}
-        if old and not self._plays:
-            return  # this run may still fail
-        for key, record in self._new.copy().items():
-            exchange = self._exchanges.get(key)
-            if exchange is None and key[0] == "model":
-                continue
-            if exchange is not None:
-                if exchange.cut == "cancelled" or (key in old and has_failed(exchange)):
-                    continue  # it may be abandoned, as the end will tell
-                self._encode(record, exchange, clean)
-            asked, outcome = map(self._clean.clean_again, (record.asked, record.outcome))
-            yield replace(record, asked=asked, outcome=outcome)
-
-    def _encode(self, record: Record, exchange: Exchange, clean: Cleaner) -> None:
-        """Sets the outcome of a record, unless it is encoded already."""
-        if exchange.cut == "abandoned" or self._encoded.get(record.key) != clean:
-            record.outcome = encode(exchange, clean)
-            self._encoded[record.key] = clean
 
     def _is_stale(self, record: Record) -> bool:
         """True if a record belongs to a run that has been asked otherwise since."""
@@ -377,8 +352,6 @@ class RootTape:
             is_used=True,
         )  # fmt: skip
         self.cassette.recorded += kind not in ("end", "cap")
-        if kind != "end" and self._target is not None:
-            self.cassette.write_soon(self._target, self._find_finished)
 
     def _miss_other(self, run: str, agent: str, what: str, hint: str = "") -> CassetteMiss:
         who = f"agent {agent}, at {run}" if agent else f"at {run}"

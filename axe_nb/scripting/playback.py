@@ -41,11 +41,7 @@ class Playback:
         return estimate_usage(self._request, "", ())["input_tokens"]
 
     async def deltas(self) -> AsyncGenerator[Delta, None]:
-        """Yields the pieces at their times.
-
-        Raises:
-            ProviderError: the script fails.
-        """
+        """Yields the pieces at their times. Raises ProviderError if the script fails."""
         if self._reply.parts is not None:
             async with aclosing(self._play_parts(self._reply.parts)) as played:
                 async for delta in played:

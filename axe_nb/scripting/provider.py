@@ -39,9 +39,6 @@ from axe_nb.threads import STRETCH, in_thread
 _END = object()
 """Marks the end of a generator."""
 
-NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
-"""Reply of `error = "nonsense"`: not JSON, with status 200."""
-
 
 async def answer(request: Request, scripts: Scripts) -> Reply:
     """Returns the reply of the script `request.model`, before its delay.
@@ -79,7 +76,6 @@ class ScriptProvider:
 
         Args:
             dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-            sent: as for `Scripts`.
         """
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
@@ -114,33 +110,27 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     """Makes the error that a real provider raises for this failure.
 
     Args:
-        name: the script.
-        fault: the failure.
         has_begun: True if a part of the reply had arrived.
     """
-    headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
-    if not fault.status:
-        match fault.message:
-            case "timeout":
-                return ProviderError("timeout", f"no answer from script/{name} in time")
-            case "cut" if has_begun:
-                return ProviderError(
-                    "server",
-                    "the stream ended before the answer was complete",
-                    hint="try again, or allow more retries with --retries",
-                )
-            case "refused" | "cut" if has_begun:
-                message = f"the connection to script/{name} was closed in the middle of its answer"
-                return ProviderError("server", message)
-            case "refused" | "cut":
-                message = f"connection refused: script/{name} behaves as if no server were running"
-                return ProviderError("server", message)
-        headers, body = {"content-type": "text/html"}, NONSENSE
-    try:
-        read_reply(PROVIDERS["script"], fault.status or 200, headers, body)
-    except ProviderError as error:
-        return error
-    raise AssertionError(f"{fault} was parsed as an answer")
+    if fault.status:
+        body = dump({"error": {"message": fault.message}}) if fault.message else b""
+        try:
+            read_reply(PROVIDERS["script"], fault.status, {}, body)
+        except ProviderError as error:
+            return error
+    if fault.message == "timeout":
+        return ProviderError("timeout", f"no answer from script/{name} in time")
+    if not has_begun:
+        message = f"connection refused: script/{name} behaves as if no server were running"
+        return ProviderError("server", message)
+    if fault.message == "refused":
+        message = f"the connection to script/{name} was closed in the middle of its answer"
+        return ProviderError("server", message)
+    return ProviderError(
+        "server",
+        "the stream ended before the answer was complete",
+        hint="try again, or allow more retries with --retries",
+    )
 
 
 async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:
@@ -169,8 +159,7 @@ async def _read_parts(
 ) -> AsyncGenerator[Part, None]:
     """Yields the checked parts of a generator; sync generators run in threads.
 
-    Raises:
-        ProviderError: a piece cannot be part of a reply.
+    Raises ProviderError if a piece cannot be part of a reply.
     """
     try:
         while True:
@@ -200,11 +189,7 @@ async def _read_parts(
 
 
 def _check_fault(name: str, fault: Fault) -> Fault:
-    """Returns the fault.
-
-    Raises:
-        ProviderError: a server cannot fail like that.
-    """
+    """Returns the fault. Raises ProviderError if a server cannot fail like that."""
     if fault.status or fault.message in FAULTS:
         return fault
     known = ", ".join(FAULTS)
@@ -233,8 +218,7 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
 def _make_response(name: str, request: Request, returned: Any) -> Response:
     """Converts a function's return value to a response.
 
-    Raises:
-        ProviderError: the value cannot be a model's answer.
+    Raises ProviderError if the value cannot be a model's answer.
     """
     text = ""
     calls: tuple[ToolCall, ...] = ()

@@ -28,11 +28,8 @@ MAX_QUOTED = 100
 def parse(text: str, file: str) -> Script:
     """Returns the script that a TOML text describes.
 
-    Args:
-        file: how its file is called in messages.
-
-    Raises:
-        ConfigError: not TOML, an unknown key, a wrong value, an invalid regex, or no rule.
+    Raises ConfigError for text that is not TOML, an unknown key, a wrong value, an invalid regex,
+    or no rule.
     """
     try:
         table = parse_toml(text)
@@ -118,8 +115,7 @@ class _Place:
     def check(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
         """Checks a table and returns it unchanged.
 
-        Raises:
-            ConfigError: it has a key that is not in the shape, or a value that does not fit.
+        Raises ConfigError if it has a key that is not in the shape, or a value that does not fit.
         """
         for key, value in table.items():
             path = (*at, key)

@@ -22,7 +22,7 @@ import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
 from axe_nb.clock import Clock, TimeIsUp
-from axe_nb.limits import InFlight, SlotPool
+from axe_nb.limits import InFlight
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
@@ -325,35 +325,6 @@ def test_the_clock_starts_before_files_are_read(project: Path) -> None:
     assert result.status == "timeout"
     assert result.warnings == ("not all files were read in time",)
     assert result.turns == 0
-
-
-def test_slots_survive_cancelling_in_any_order() -> None:
-    async def main() -> None:
-        slots = SlotPool(2)
-        done: list[int] = []
-
-        async def one(number: int) -> None:
-            await slots.acquire()
-            try:
-                await asyncio.sleep(0.001)
-                done.append(number)
-            finally:
-                slots.release()
-
-        tasks = [asyncio.create_task(one(number)) for number in range(60)]
-        await asyncio.sleep(0.005)
-        for task in tasks[::-3]:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert 20 <= len(done) < 60
-        await asyncio.wait_for(asyncio.gather(slots.acquire(), slots.acquire()), 1)
-        third = asyncio.create_task(slots.acquire())
-        await asyncio.sleep(0.01)
-        assert not third.done()
-        slots.release()
-        await asyncio.wait_for(third, 1)
-
-    asyncio.run(main())
 
 
 def test_a_stricter_child_takes_slots_of_its_parent_too() -> None:

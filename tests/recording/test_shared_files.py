@@ -1,4 +1,4 @@
-"""A cassette's file: written while a run goes on, and by several processes and threads at once."""
+"""A cassette's file, written by several processes and threads at once."""
 
 from __future__ import annotations
 
@@ -13,36 +13,14 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, Response, call, script
+from axe_nb import Agent, Request, script
 from axe_nb.agents.config import state_dir
 from axe_nb.agents.data_files import read_data
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.session import session
-from tests.waiting import eventually
 
 PATIENCE = 60
 """Seconds until a test gives up."""
-
-STUCK = """
-import os, threading
-import axe_nb
-from axe_nb import Agent, Response, call, script
-
-@axe_nb.tool(record=True)
-def wait(what: str) -> str:
-    if what == "end":
-        return "it ended"
-    os.write(1, b"waiting\\n")
-    threading.Event().wait()
-
-@script("lead")
-def lead(request):
-    what = "ever" if request.turn == 3 else "end"
-    return Response(f"Turn {request.turn}.", (call("wait", what=what),))
-
-with axe_nb.cassette("tree.axe", "auto"):
-    axe_nb.run(Agent(name="lead", model="script/lead", tools=("wait",)), "Go")
-"""
 
 WRITER = """
 import sys
@@ -81,10 +59,6 @@ def read(path: str) -> list[dict[str, Any]]:
     return records
 
 
-def list_places(path: str) -> list[tuple[str, str]]:
-    return [(record.get("kind", "model"), record["place"]) for record in read(path)]
-
-
 def define_echo() -> Agent:
     @script("echo")
     def echo(request: Request) -> str:
@@ -104,58 +78,6 @@ def record_run(cassette: Cassette, prompt: str) -> None:
 
 def list_prompts(path: str) -> list[str]:
     return [record["asked"]["messages"][0]["user"] for record in read(path)]
-
-
-@pytest.mark.req("D-59")
-def test_a_killed_process_leaves_what_was_answered_and_the_run_goes_on_there(project: Path) -> None:
-    with start(STUCK) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "waiting\n"
-        assert eventually(lambda: len(read("tree.axe")) >= 5, PATIENCE)
-        process.kill()
-    assert list_places("tree.axe") == [
-        ("tool", "0"), ("tool", "0"), ("model", "0/1"), ("model", "0/2"), ("model", "0/3"),
-    ]  # fmt: skip
-    asked: list[int] = []
-
-    @axe_nb.tool(record=True)
-    def wait(what: str) -> str:
-        asked.append(-1)
-        return "it did not wait"
-
-    @script("lead")
-    def lead(request: Request) -> Any:
-        asked.append(request.turn)
-        return "Done."
-
-    agent = Agent(name="lead", model="script/lead", tools=("wait",))
-    with axe_nb.cassette("tree.axe", "auto") as cassette:
-        result = axe_nb.run(agent, "Go")
-    assert (result.text, asked, cassette.hits) == ("Done.", [-1, 4], 3)
-
-
-def test_the_records_of_a_changed_run_stay_until_it_has_ended(project: Path) -> None:
-    seen: list[list[tuple[str, str]]] = []
-
-    @axe_nb.tool
-    def look() -> str:
-        if cassette.mode == "auto":
-            assert eventually(lambda: len(read("tree.axe")) == 3, PATIENCE)
-            seen.append(list_places("tree.axe"))
-        return "seen"
-
-    @script("lead")
-    def lead(request: Request) -> Any:
-        return Response("", (call("look"),)) if request.turn == 1 else "Done."
-
-    agent = Agent(name="lead", model="script/lead", tools=("look",))
-    with axe_nb.cassette("tree.axe", "record") as cassette:
-        axe_nb.run(agent, "Go")
-    changed = Agent(name="lead", model="script/lead", system_prompt="Look.", tools=("look",))
-    with axe_nb.cassette("tree.axe", "auto") as cassette:
-        axe_nb.run(changed, "Go")
-    assert seen == [[("model", "0/1"), ("model", "0/2"), ("model", "0/1")]]
-    assert len(read("tree.axe")) == 2
 
 
 @pytest.mark.req("D-59")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -392,49 +391,6 @@ def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
     ]  # fmt: skip
 
 
-def test_a_run_that_ended_before_the_disk_was_full_is_told_as_such(
-    full_disk: Callable[[], None],
-) -> None:
-    script("large")(lambda request: b64encode(os.urandom(150_000)).decode())
-    first = axe_nb.run(None, "Go", model="script/large")
-    assert first.warnings == ()  # it was not written yet
-    assert find_writer(history_path()).flush(5)
-    (told,) = axe_nb.run(None, "Go on", model="script/large").warnings
-    assert told.startswith(NOT_WRITTEN)
-    assert told.endswith("; it lacks a run that ended before this one, too")
-    assert (
-        axe_nb.run(None, "Go", model="script/large").warnings[0].endswith("turns the history off")
-    )
-    full_disk()
-    assert run_echo("Last").warnings == ()
-
-
-def test_a_run_that_ended_before_the_disk_was_full_is_told_when_it_is_freed(
-    full_disk: Callable[[], None],
-) -> None:
-    script("large")(lambda request: b64encode(os.urandom(150_000)).decode())
-    assert axe_nb.run(None, "Go", model="script/large").warnings == ()
-    assert find_writer(history_path()).flush(5)
-    full_disk()
-    (told,) = run_echo("Last").warnings
-    assert told.startswith("history lacks a run that ended before this one: ")
-    assert run_echo("Now").warnings == ()
-
-
-def test_all_runs_of_a_burst_that_a_full_disk_cost_are_counted(
-    full_disk: Callable[[], None],
-) -> None:
-    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
-    results = list(axe_nb.map(None, list("abcdef"), model="script/large"))
-    assert find_writer(history_path()).flush(5)
-    full_disk()
-    told = " ".join(text for run in (*results, run_echo("Last")) for text in run.warnings)
-    later = re.findall(r"lacks (a|\d+) runs? that ended before this one", told)
-    lost = sum(1 if count == "a" else int(count) for count in later)
-    assert lost + told.count(NOT_WRITTEN) == 6  # most or all of them were not written yet
-    assert run_echo("Now").warnings == ()
-
-
 @pytest.fixture
 def small_disk(kept: Path) -> Iterator[Path]:
     """The history's folder, on a disk of one megabyte."""
@@ -458,11 +414,6 @@ def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit(small_
     told = [bool(problems(result)) for result in results]
     first = told.index(True)
     assert 2 < first < 20
-    kept = {row.prompt for row in axe_nb.history() if row.status == "completed"}
-    for number in range(len(results) - 1):
-        if not told[number] and str(number) not in kept:  # its last row did not fit, or came late
-            later = results[number + 1].warnings
-            assert any("lacks a run that ended" in each for each in later)
 
 
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
