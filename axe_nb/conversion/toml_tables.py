@@ -134,8 +134,7 @@ def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...]
 def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
     """Replaces dicts in the fields of a frozen dataclass that are nested tables.
 
-    Raises:
-        ConfigError: a dict has an unknown key.
+    Raises ConfigError if a dict has an unknown key.
     """
     cls: Any = type(value)
     for name, nested in _list_nested(cls):
