@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from axe_nb.errors import ProviderError
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Delta, Request
 from axe_nb.messages.wire_log import WireLog, WireReply, play
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
@@ -120,6 +120,8 @@ async def _receive(
     async with loop.slots:
         try:
             response = await loop.send(server, path, body)
+        except ConfigError:
+            raise
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
             raise log.fail(make_connection_error(server, error)) from None
         try:

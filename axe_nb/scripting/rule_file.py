@@ -21,9 +21,6 @@ from axe_nb.text import cut_chars, nearest, quote
 if TYPE_CHECKING:
     import regex
 
-MAX_QUOTED = 100
-"""Maximum characters of an invalid regex in an error message."""
-
 
 def parse(text: str, file: str) -> Script:
     """Returns the script that a TOML text describes.
@@ -185,7 +182,7 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     try:
         compiled = compile_pattern(pattern)
     except ConfigError as error:
-        shown = quote(cut_chars(pattern, MAX_QUOTED))
+        shown = quote(cut_chars(pattern, 100))
         message = f"invalid regex {shown}: {error}"
         raise place.error(message, "when", "last", hint=error.hint) from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())

@@ -30,8 +30,7 @@ from axe_nb.scripting.connection import (
     Unreadable,
 )
 from axe_nb.scripting.lookup import Scripts, known
-from axe_nb.scripting.playback import Playback
-from axe_nb.scripting.provider import answer
+from axe_nb.scripting.provider import Playback, answer
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import WIRES, Protocol, Wire
 from axe_nb.scripting.wire_requests import Json, Malformed
