@@ -270,10 +270,7 @@ def is_whole(value: object, least: float = -math.inf, most: float = math.inf) ->
 
 
 def _are_texts(values: Iterable[object]) -> bool:
-    for value in values:  # noqa: SIM110 - every agent that is made waits for it; `all` takes longer
-        if not isinstance(value, str):
-            return False
-    return True
+    return all(isinstance(value, str) for value in values)
 
 
 def _is_texts(value: object) -> bool:
