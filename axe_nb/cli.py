@@ -9,10 +9,8 @@ import argparse
 import contextlib
 import os
 import shlex
-import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -20,7 +18,6 @@ import axe_nb
 from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
-from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.person import Decision, Question
@@ -30,14 +27,8 @@ from axe_nb.secrets import redact
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import align_columns, clean, quote
 
-MAX_STDIN = 8 * 1024 * 1024
-"""Maximum size of a piped prompt in bytes; more than any model accepts."""
-
 STDIN = "-"
 """A prompt that stands for piped input, as in other commands."""
-
-PATIENCE = 3.0
-"""Seconds to wait for the end of stdin before a reminder is printed."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -96,10 +87,8 @@ def _run_and_show(options: Options) -> RunResult | None:
 
     given = "" if options.prompt in (None, STDIN) else options.prompt
     is_read = sys.stdin is not None and (options.prompt == STDIN or not sys.stdin.isatty())
-    piped = _read_stdin() if is_read else ""
+    piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_read else ""
     prompt = "\n\n".join(filter(str.strip, [given or "", piped]))
-    if not prompt and (options.prompt == STDIN or (is_read and _is_pipe())):
-        _print_note(f"warning: the piped prompt is empty; sending {quote(NO_PROMPT)}")
     request = request_of(options, prompt)
     status = StatusLine(None if options.quiet else sys.stderr)
     if options.dry_run:
@@ -110,15 +99,6 @@ def _run_and_show(options: Options) -> RunResult | None:
     handle = session.start(request)
     view = TextView(handle, options, _write_exactly, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
-
-
-def _is_pipe() -> bool:
-    """True if stdin is a pipe or a file, not the null device or a closed stream."""
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _make_approver(before: Callable[[], None]) -> Approver | None:
@@ -307,20 +287,6 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "version": _print_version,
 }
 """Name of a command → its implementation, which returns the exit code; `run` is separate."""
-
-
-def _read_stdin() -> str:
-    waiting = "reading the prompt from stdin; if there is none, add </dev/null"
-    reminder = threading.Timer(PATIENCE, _print_note, [waiting])
-    reminder.daemon = True
-    reminder.start()
-    try:
-        data = sys.stdin.buffer.read(MAX_STDIN + 1)
-    finally:
-        reminder.cancel()
-    if len(data) > MAX_STDIN:
-        raise ConfigError(f"the piped prompt is larger than {MAX_STDIN} bytes", hint="shorten it")
-    return data.decode("utf-8-sig", errors="replace")
 
 
 def _write(text: str) -> None:

@@ -98,7 +98,6 @@ def thinks(model: str, params: Mapping[str, Any]) -> bool:
     """True if a model thinks before it answers: it is asked to, or does so by default.
 
     Args:
-        model: the model's name.
         params: the `[params]` of its agent, with `thinking` or keys in the vendor's own form.
     """
     facts = find_facts("", model)
@@ -123,12 +122,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns the warning that a model ends soon, and the next step; empty if it does not.
-
-    Args:
-        model: provider/model.
-        today: the day to count from.
-    """
+    """Returns the warning that a model ends soon, and the next step; empty if it does not."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in _VENDORS else ""
     facts = find_facts(vendor, name)

@@ -265,13 +265,7 @@ def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) 
     return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
 
 
-def count_common(one: str, other: str) -> int:
-    """Returns the length of the beginning that two texts have in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def count_common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Returns the length of the beginning that two texts, or lists of lines, have in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -92,9 +91,6 @@ def test_a_dry_run_says_that_it_has_no_json(tree: Path, axe) -> None:
 def test_a_dash_stands_for_the_piped_prompt(tree: Path, axe, piped) -> None:
     piped(b"from the pipe")
     assert axe("run", "echo", "-").out == "from the pipe\n"
-    piped(b"")
-    ran = axe("run", "echo", "-")
-    assert ran.err.startswith("warning: the piped prompt is empty; sending ")
 
 
 @pytest.mark.req("B-9", "A-8.6", "A-8.8", "A-X0")
@@ -284,19 +280,6 @@ def test_what_is_piped_in_comes_after_the_prompt_and_a_blank_line(
     piped(b"data")
     dry = axe("run", "echo", *words, "--dry-run").out
     assert "--- Stdin ---\nSummarise:\n\ndata\n" in dry
-
-
-def test_a_pipe_that_stays_open_is_told_what_is_waited_for(
-    tree: Path, axe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "PATIENCE", 0.05)
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        threading.Timer(0.5, os.close, [writing]).start()
-        ran = axe("run", "echo", "-p", "hi")
-    assert (ran.code, ran.out) == (0, "hi\n")
-    assert ran.err == "reading the prompt from stdin; if there is none, add </dev/null\n"
 
 
 @pytest.mark.req("D-38")

@@ -64,12 +64,6 @@ def test_a_process_ends_with_the_code_of_what_happened(
     assert (done.stdout == b"hi\n") if code == 0 else done.stderr.startswith(b"error: ")
 
 
-BLANK = (
-    b"warning: the piped prompt is empty; "
-    b'sending "Execute the task described in your instructions."\n'
-)
-
-
 @pytest.mark.req("B-8")
 @pytest.mark.parametrize(
     ("stdin", "answer"),
@@ -86,7 +80,7 @@ def test_what_is_piped_is_the_prompt_and_blank_is_the_fixed_sentence(
 ) -> None:
     done = axe("run", "echo", stdin=stdin)
     assert (done.returncode, done.stdout.replace(b"\r\n", b"\n")) == (0, answer)
-    assert done.stderr == (b"" if stdin.strip() else BLANK)
+    assert done.stderr == b""
 
 
 @pytest.mark.req("B-8", "B-11")
@@ -96,12 +90,6 @@ def test_a_prompt_on_the_line_stands_before_what_is_piped(tree: Path) -> None:
     assert b"Stdin:    yes" in done.stderr
     assert b"Stdin:    no" in axe("run", "echo", "-p", "mine", "-v").stderr
     assert b"Stdin:    yes" in axe("run", "echo", "-v", stdin=b"piped").stderr
-
-
-def test_a_pipe_without_end_is_not_read_for_ever(tree: Path) -> None:
-    done = axe("run", "echo", stdin=b"x" * (8 * 1024 * 1024 + 1))
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"error: the piped prompt is larger than 8388608 bytes")
 
 
 def test_answers_are_utf8_whatever_the_locale(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,43 +199,20 @@ def check_params(params: Mapping[str, Any]) -> None:
     if not _are_server_tools(params.get(SERVER_TOOLS, {})):
         raise WrongValue(
             ("params", SERVER_TOOLS),
-            "must be a table of NAME = { options }, or a list of names and of tables with a type; "
-            "its name follows from that",
+            "must be a table of NAME = { options }, whose type and name follow from NAME",
         )
 
 
 def _are_server_tools(given: Any) -> bool:
-    if isinstance(given, Mapping):
-        return all(
-            isinstance(o, Mapping) and not {"type", "name"} & o.keys() for o in given.values()
-        )
-    return isinstance(given, list | tuple) and all(
-        isinstance(one, str)
-        or (isinstance(one, Mapping) and isinstance(one.get("type"), str) and "name" not in one)
-        for one in given
+    return isinstance(given, Mapping) and all(
+        isinstance(o, Mapping) and not {"type", "name"} & o.keys() for o in given.values()
     )
-
-
-def list_server_tools(params: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the name and the options of each tool in `params.server_tools`.
-
-    That is a table of tables, or a list of names and of tables with their name as `type`; a list
-    may have a name several times.
-    """
-    given = params.get(SERVER_TOOLS, {})
-    if isinstance(given, Mapping):
-        return [(name, dict(options)) for name, options in given.items()]
-    tables = [{"type": one} if isinstance(one, str) else dict(one) for one in given]
-    return [(one.pop("type"), one) for one in tables]
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Returns the params with those of `params.server_tools` that have one of the names."""
     given = params.get(SERVER_TOOLS, {})
-    if isinstance(given, Mapping):
-        kept: Any = {name: options for name, options in given.items() if name in names}
-    else:
-        kept = [one for one in given if (one if isinstance(one, str) else one["type"]) in names]
+    kept = {name: options for name, options in given.items() if name in names}
     others = {key: value for key, value in params.items() if key != SERVER_TOOLS}
     return {**others, SERVER_TOOLS: kept} if kept else others
 

@@ -33,7 +33,7 @@ from axe_nb.builtin.paths import (
     open_file,
 )
 from axe_nb.paths import FILE
-from axe_nb.text import cut_bytes
+from axe_nb.text import count_common, cut_bytes
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature
@@ -90,20 +90,14 @@ class Change:
 
 def _list_changed(old: list[str], new: list[str], before: str, after: str) -> Iterator[str]:
     """Yields the lines of a unified diff that is not the shortest, in linear time."""
-    start = _count_common(old, new)
-    end = _count_common(old[start:][::-1], new[start:][::-1])
+    start = count_common(old, new)
+    end = count_common(old[start:][::-1], new[start:][::-1])
     removed, added = old[start : len(old) - end], new[start : len(new) - end]
     if removed or added:
         yield from (f"--- {before}\n", f"+++ {after}\n")
         yield f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@\n"
     yield from (f"-{line}" for line in removed)
     yield from (f"+{line}" for line in added)
-
-
-def _count_common(one: list[str], other: list[str]) -> int:
-    """Returns the number of lines at the start that are the same."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def write_file(ctx: ToolContext, path: str, content: str) -> str:

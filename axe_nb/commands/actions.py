@@ -69,7 +69,6 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
             agents_dir,
             session.agents,
             lambda name: session.find(name, agents_dir),
-            session.cassette,
         )
     )
 

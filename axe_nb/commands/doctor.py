@@ -10,10 +10,6 @@ import asyncio
 import contextlib
 import os
 import platform
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -24,7 +20,7 @@ from typing import Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
-from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.files import expand_home
 from axe_nb.agents.hosts import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
@@ -41,7 +37,6 @@ from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import EXTRA, find_table_version
-from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.history import describe_history
 from axe_nb.recording.recorder import find_reason_against
 from axe_nb.sandbox.find import find_sandbox
@@ -59,23 +54,11 @@ SIGNS: Mapping[State, str] = {
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
 
-NOT_FOUND = 404
-"""Status of a server without a list of models, and of a wrong path."""
-
-DOES_NOT_LIST = (405, 501)
-"""Statuses of servers that are up but do not list their models."""
+DOES_NOT_LIST = (404, 405, 501)
+"""Statuses of servers that do not list their models; 404 is also that of a wrong path."""
 
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
-
-EXTENSION = Path("labextensions") / "axe-nb" / "package.json"
-"""Place of the extension of JupyterLab in a data folder of Jupyter."""
-
-SERVER_PID = "JPY_PARENT_PID"
-"""The variable of a kernel with the process that started it."""
-
-_SERVER = re.compile(r"jupyter[-_ ]?(lab|notebook|server|hub)|-m\0notebook|-m\0jupyter")
-"""A command line, in which zeros separate the words, of a server with JupyterLab or Notebook 7."""
 
 Models: TypeAlias = dict[str, list[str]]
 """Model → agents that use it."""
@@ -106,7 +89,6 @@ async def examine(
     agents_dir: str | None,
     defined: Mapping[str, Agent],
     find: Callable[[str], Agent],
-    cassette: Cassette | None = None,
 ) -> list[Finding]:
     """Returns all findings in reading order; servers are queried concurrently.
 
@@ -114,7 +96,6 @@ async def examine(
         agents_dir: folder to search for agents first.
         defined: name → agent of this session, without a file.
         find: name -> agent, of the session or from a file. Raises ConfigError.
-        cassette: that of the session.
     """
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
@@ -133,8 +114,8 @@ async def examine(
     servers = [finding for task in asked for finding in task.result()]
     tried = await _try_servers(config, agents)
     first = [
-        _check_versions(), *await in_thread(check_lab), settings, await in_thread(_check_sandbox),
-        _check_files(), _describe_caps(), check_prices(config), *_check_cassette(cassette),
+        _check_versions(), settings, await in_thread(_check_sandbox),
+        _check_files(), _describe_caps(), check_prices(config),
         await in_thread(_check_history),
     ]  # fmt: skip
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
@@ -296,12 +277,10 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         names = await listing.models(asked)
     except ProviderError as error:
         where = listing.address(asked)
-        if error.status == NOT_FOUND:
+        if error.status in DOES_NOT_LIST:
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
             return [Finding("note", what, message, step)]
-        if error.status in DOES_NOT_LIST:
-            return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if listing.root(asked) in message else f" ({where})"
@@ -377,16 +356,6 @@ def check_prices(config: Config) -> Finding:
     return Finding("note", "prices", f"no price table is installed{also}", step)
 
 
-def _check_cassette(cassette: Cassette | None) -> list[Finding]:
-    """Counts what the session has played and missed; nothing if it has no cassette."""
-    if cassette is None:
-        return []
-    status = cassette.status()
-    if status.misses > status.recorded:
-        return [Finding("note", "cassette", str(status), cassette.how_to_record)]
-    return [Finding("right", "cassette", str(status))]
-
-
 def _check_history() -> Finding:
     """Tells where runs are kept, or why they are not."""
     try:
@@ -421,49 +390,3 @@ async def _try_server(servers: Servers, name: str, tables: Mapping[str, McpServe
     tools = [tool.name.partition("__")[2] for tool in offered.tools]
     said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
     return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
-
-
-def check_lab() -> list[Finding]:
-    """Tells whether the JupyterLab at hand has the extension; nothing if there is none.
-
-    In a kernel that is the server that started it, elsewhere the first one on the PATH.
-    """
-    process = os.environ.get(SERVER_PID, "")
-    if process.isdecimal():
-        words = _read_command(process)
-        is_server = words and _SERVER.search("\0".join(words))
-        program = shutil.which(words[0]) if is_server else None
-    else:
-        places = (str(Path(sys.executable).parent), *os.get_exec_path())
-        program = shutil.which("jupyter-lab", path=os.pathsep.join(places))
-    if program is None:
-        return []
-    prefix = Path(program).absolute().parent.parent
-    folders = [prefix / "share" / "jupyter"]
-    try:
-        from jupyter_core.paths import ENV_JUPYTER_PATH, jupyter_path
-
-        folders += [Path(one) for one in jupyter_path() if one not in ENV_JUPYTER_PATH]
-    except ImportError:
-        pass
-    if any((folder / EXTENSION).is_file() for folder in folders):
-        return [Finding("right", "lab extension", "highlights prompts as Markdown, agents as TOML")]
-    python = prefix / ("python.exe" if os.name == "nt" else "bin/python")
-    step = f"{printable(display_path(python))} -m pip install axe-nb, and reload the page"
-    message = "cells are highlighted as Python: JupyterLab's environment does not have axe-nb"
-    return [Finding("note", "lab extension", message, step)]
-
-
-def _read_command(process: str) -> list[str]:
-    try:
-        return Path("/proc", process, "cmdline").read_text("utf-8", "replace").split("\0")
-    except OSError:
-        pass
-    try:
-        told = subprocess.run(
-            ["ps", "-o", "args=", "-p", process],
-            capture_output=True, text=True, timeout=5, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return told.stdout.split()

@@ -34,8 +34,7 @@ EXPECTED = (*get_args(Status), "config", "provider")
 """Values of `--raises`."""
 
 Offer = Literal[
-    "", "agents", "models", "tools", "prompt variables", "variables", "places", "runs", "files",
-    "breaks", "commands",
+    "", "agents", "models", "tools", "variables", "runs", "files", "commands",
 ]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
 
@@ -187,7 +186,7 @@ OPTIONS: tuple[Option, ...] = (
            read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL),
     Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
            repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
-           offers="prompt variables", group=AGENT_AND_MODEL),
+           group=AGENT_AND_MODEL),
     AGENTS_DIR,
     Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
            read=names, offers="tools", group=AGENT_AND_MODEL),
@@ -204,7 +203,7 @@ OPTIONS: tuple[Option, ...] = (
            "pause before each request and call: you continue, edit, skip or stop", group=STEPS),
     Option(("--break",), "break_at",
            "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
-           read=names, offers="breaks", group=STEPS),
+           read=names, group=STEPS),
     Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
            ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT),
     Option(
@@ -224,7 +223,7 @@ OPTIONS: tuple[Option, ...] = (
         ("--from",), "fork_from",
         "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
         "task) or is added there",
-        "R@PLACE", IN_NOTEBOOKS, offers="places", group=INPUT,
+        "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
         instead={
             "command": "no: each command is a new session without results",
             "python": "`result.fork(place, …)`",

@@ -68,7 +68,7 @@ def _make_files(notebook: str) -> Mapping[Path, str]:
 
 def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
     """Opens a notebook in the JupyterLab of this environment, or says how to."""
-    if not all(map(_is_installed, ("jupyterlab", "ipykernel"))):
+    if not all(map(find_spec, ("jupyterlab", "ipykernel"))):
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")
     elif hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -80,13 +80,6 @@ def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
         write(f"\nOpen the notebook with:\n  jupyter lab {shlex.quote(notebook)}")
     write(f'\nOr ask the agent here:\n  axe-nb run {AGENT} "My name is Ada."')
     return 0
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the guard in `imports`
-        return False
 
 
 def _run_lab(notebook: str) -> int:

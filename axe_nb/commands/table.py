@@ -191,7 +191,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             Option((), "place",
                    "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
-                   "R@PLACE", required=False, offers="places"),
+                   "R@PLACE", required=False, offers="runs"),
             Option(("--protocol",), "protocol", "show it as another protocol would send it", "P",
                    choices=tuple(PROTOCOLS)),
         ),

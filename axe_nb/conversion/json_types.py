@@ -183,7 +183,7 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
     if hint not in inside and is_record(hint):
-        return _make_record(origin, arguments, (*inside, hint))
+        return _make_record(hint, (*inside, hint))
     if _is_alias(hint) and hint not in inside:
         return shape(hint.__value__, where, (*inside, hint))
     problem = "contains itself" if hint in inside else "has no JSON equivalent"
@@ -197,12 +197,11 @@ def is_type(given: Any) -> bool:
 
 
 def is_record(given: Any) -> bool:
-    """True for a dataclass, a NamedTuple or a TypedDict, also a generic one with its arguments."""
-    kind = typing.get_origin(given) or given
-    if not isinstance(kind, type):
+    """True for a dataclass, a NamedTuple or a TypedDict."""
+    if not isinstance(given, type) or isinstance(given, types.GenericAlias):
         return False
-    is_named = issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
-    return is_named or dataclasses.is_dataclass(kind) or _is_typed_dict(kind)
+    is_named = issubclass(given, tuple) and hasattr(given, "_field_defaults")
+    return is_named or dataclasses.is_dataclass(given) or _is_typed_dict(given)
 
 
 def _is_alias(given: Any) -> bool:
@@ -396,14 +395,12 @@ def _make_dict(item: Shape) -> Shape:
     return Shape({"type": "object", **schema}, "an object", read)
 
 
-def _make_record(kind: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
+def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
     """A dataclass, a NamedTuple or a TypedDict, whose keys may be `NotRequired`."""
-    values = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted = {}
     for name, required, default in _list_fields(kind, hints):
-        hint = _fill_in(hints.get(name, Any), values)
-        member = shape(hint, f'"{name}" of {kind.__name__}', inside)
+        member = shape(hints.get(name, Any), f'"{name}" of {kind.__name__}', inside)
         wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
     return _make_object(wanted, dict if _is_typed_dict(kind) else kind)
 
@@ -425,14 +422,6 @@ def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, boo
                 has_default = field.default is not dataclasses.MISSING
                 is_required = not has_default and field.default_factory is dataclasses.MISSING
                 yield field.name, is_required, field.default if has_default else None
-
-
-def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a type with its variables replaced."""
-    if isinstance(hint, TypeVar):
-        return values.get(hint, hint)
-    variables = () if isinstance(hint, type) else getattr(hint, "__parameters__", ())
-    return hint[tuple(values.get(one, one) for one in variables)] if variables else hint
 
 
 def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:

@@ -6,7 +6,6 @@ Source: D-70.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,19 +44,9 @@ def _update(
             if known.keys() <= written.keys():
                 _update(table[key], known, value)
                 continue
-        if not (isinstance(value, list) and isinstance(written, list) and _edit(written, value)):
-            import tomli_w
-            import tomlkit
+        import tomli_w
+        import tomlkit
 
-            # written as in a new file
-            item = tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))
-            table[key] = item[key]
-
-
-def _edit(written: list[Any], value: list[Any]) -> bool:
-    """Makes a written list equal to the value by removing and adding items, if that is enough."""
-    with suppress(Exception):  # tomlkit: the list is then written anew
-        for item in [one for one in written if one not in value]:
-            written.remove(item)
-        written.extend(value[len(written) :])
-    return written == value
+        # written as in a new file
+        item = tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))
+        table[key] = item[key]

@@ -25,7 +25,6 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
     """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4).
 
     Args:
-        agents: names.
         describe: name -> description of that agent; empty = it has none.
     """
     names = ", ".join(agents)

@@ -56,8 +56,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
     """Expands names to tools of the caller; a toolset yields those that the caller has (D-20).
 
-    Raises:
-        ToolError: a name matches no tool of the caller; the text is `problem` and the name.
+    Raises ToolError if a name matches no tool of the caller; the text is `problem` and the name.
     """
     found: dict[str, None] = {}
     for name in names:

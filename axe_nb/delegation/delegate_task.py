@@ -133,8 +133,7 @@ def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome])
 def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
     """Parses the subtasks, leniently but without guessing (O-42).
 
-    Raises:
-        ToolError: there are none or too many, or one of them is invalid (D-21).
+    Raises ToolError if there are none or too many, or one of them is invalid (D-21).
     """
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):

@@ -127,7 +127,6 @@ def job(
 
     Args:
         tools: tools of the caller that it gets; None = all of them.
-        more: further text of its prompt.
     """
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
@@ -219,8 +218,7 @@ def _parse_wishes(
 ) -> tuple[Limits, Mode | None, list[str]]:
     """Returns the limits and mode that the model requested, and notes on ignored values (O-42).
 
-    Raises:
-        ConfigError: it requested no tool calls at all (O-10).
+    Raises ConfigError if it requested no tool calls at all (O-10).
     """
     limits, notes = granted_limits(ctx), []
     wish = arguments.get("max_tool_calls")

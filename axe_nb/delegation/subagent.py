@@ -68,8 +68,7 @@ def tool(config: SubAgentsConfig) -> Tool:
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     """Returns the child's summary, cut to the caller's `output_limit`.
 
-    Raises:
-        ToolError: the call is invalid, or the child failed (D-7).
+    Raises ToolError if the call is invalid, or the child failed (D-7).
     """
     if ctx.depth >= ctx.max_depth:
         raise ToolError(
@@ -133,8 +132,7 @@ def _find_problem(given: Mapping[str, Any]) -> str:
 def _select_tools(ctx: ToolContext, names: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the caller's tools that the child gets besides its own `subagent` (X-12..X-17).
 
-    Raises:
-        ToolError: a name is forbidden, or is not a tool of the caller.
+    Raises ToolError if a name is forbidden, or is not a tool of the caller.
     """
     if names is None:
         return tuple(name for name in ctx.tools if name != NAME)

@@ -16,7 +16,6 @@ from axe_nb.agents.hosts import ANY, is_address
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.servers import names_of_servers
-from axe_nb.agents.tables import list_server_tools
 from axe_nb.builtin import table as builtin
 from axe_nb.builtin.web_search import make_server_tool
 from axe_nb.delegation import table as delegation
@@ -95,7 +94,7 @@ def assemble(
     named = [name for given in agent.tools for name in registry.expand(given)]
     servers = names_of_servers(agent.mcp_servers)
     unknown = () if of_servers is not None else tuple(f"{name}__" for name in servers)
-    of_params = dict(list_server_tools(agent.params))
+    of_params = agent.params.get(SERVER_TOOLS, {})
     tools: dict[str, Tool] = {}
     more = (tool.name for tool in of_servers or ())
     below = map(delegation.SOURCE.find, delegation.SOURCE.tools if agent.sub_agents else ())
@@ -158,36 +157,33 @@ def enter_server_tools(
             offered.append(spec)
             continue
         _check_price(scope, tool)
-        is_permitted, entries = _make_entries(scope, tool, provider)
-        offered += [replace(spec, entry=entry) for entry in entries]
+        is_permitted, entry = _make_entry(scope, tool, provider)
+        offered.append(replace(spec, entry=entry))
         to_permit += [] if is_permitted else [tool]
     return replace(toolset, offered=tuple(offered)), tuple(to_permit)
 
 
-def _make_entries(
-    scope: RunScope, tool: Tool, provider: Provider
-) -> tuple[bool, list[Mapping[str, Any]]]:
-    """Returns the entries of a tool, and True if it needs no approval.
+def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
+    """Returns the entry of a tool, and True if it needs no approval.
 
     A search that can be limited to the hosts that the run may reach anyway needs none (D-50), but
     in plan mode.
     """
     policy, agent = scope.policy, scope.agent
     server = provider.name, getattr(provider, "base_url", "")
-    given = [options for name, options in list_server_tools(agent.params) if name == tool.name]
+    options = agent.params.get(SERVER_TOOLS, {}).get(tool.name, {})
     is_permitted = policy.decide(tool, Guard(host=ANY))[0] == "allow"
     if not is_permitted and tool.name == SEARCH and policy.mode != "plan":
         listed = dict.fromkeys(host for one in policy.agents for host in one.allowed_hosts)
         hosts = [one for one in listed if policy.decide(tool, Guard(host=one))[0] == "allow"]
         names = [host.removeprefix("*.") for host in hosts]
         domains = [name for name in names if "." in name and not is_address(name)]
-        limited = [make_entry(*server, SEARCH, options, domains) for options in given or [{}]]
-        if domains and all(limited):
-            return True, [entry for entry in limited if entry]
-    entries = [make_entry(*server, tool.name, options) for options in given or [{}]]
-    if not all(entries):
+        if domains and (limited := make_entry(*server, SEARCH, options, domains)):
+            return True, limited
+    entry = make_entry(*server, tool.name, options)
+    if not entry:
         raise _make_error(agent, tool.name, provider)
-    return is_permitted, [entry for entry in entries if entry]
+    return is_permitted, entry
 
 
 def check_search(agent: Agent, provider: Provider) -> None:

@@ -55,6 +55,8 @@ class Thing:
     """Equal for what parallel calls, or one call, have started."""
     lap: Lap | None
     """Its time; None if it was not kept."""
+    is_forked: bool
+    """True if a fork took it over, with its time in the run that it forks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ def _walk(
     place = f"in agent {' › '.join(map(_shorten, agents))}"
     place += f" ({_shorten(run.id)})" if above else ""
     own = next((lap for lap in run.times if lap.kind == "run"), None)
-    yield Thing(run, run.agent, True, place, pointer, way, group, own)
+    yield Thing(run, run.agent, True, place, pointer, way, group, own, _is_forked(run))
     laps = {(lap.turn, lap.call): lap for lap in run.times if lap.kind == "tool"}
     children = {child.call_id: child for child in run.children}
     groups: dict[str, Hashable] = {}
@@ -199,18 +201,24 @@ def _walk(
             result = results.get(call.id)
             if turn.closing or (result and (result.is_denied or result.is_skipped)):
                 continue
-            lap = laps.get((turn.number, number + 1))
+            lap, is_forked = laps.get((turn.number, number + 1)), turn.source == "recorded"
             tool, child = REGISTRY.find(call.name), children.get(call.id)
             if child and tool and tool.is_one_child:  # the call waits for a free place
                 lap = next((one for one in child.times if one.kind == "run"), None)
+                is_forked = _is_forked(child)
             yield Thing(
                 run, call.name, False, f"{where}, call of {_shorten(call.name)}",
                 f"{pointer}.log[{at}].calls[{number}]", (*way, call.id), groups[call.id], lap,
+                is_forked,
             )  # fmt: skip
     for number, child in enumerate(run.children):
         group = groups.get(child.call_id, (pointer, child.call_id))
         below = (*way, child.call_id, number)
         yield from _walk(child, agents, f"{pointer}.children[{number}]", below, group)
+
+
+def _is_forked(run: RunResult) -> bool:
+    return bool(run.log) and run.log[-1].source == "recorded"
 
 
 def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
@@ -258,6 +266,8 @@ def _ran_beside(first: Thing, second: Thing) -> bool:
     Without times, and if they touch, as on a virtual clock, their calls decide.
     """
     if second.way[: len(first.way)] == first.way or first.way[: len(second.way)] == second.way:
+        return False
+    if first.is_forked != second.is_forked:
         return False
     if first.lap and second.lap and second.lap.began != first.lap.ended:
         return second.lap.began < first.lap.ended

@@ -53,8 +53,6 @@ class Connection:
         """Creates the connection; nothing is started yet.
 
         Args:
-            name: its name.
-            server: its table.
             workdir: real folder that its program works in.
             sources: real files and folders that the agents were loaded from.
         """
@@ -81,8 +79,7 @@ class Connection:
     async def start(self) -> None:
         """Starts the server unless it is running, and lists its tools unless they are known.
 
-        Raises:
-            ConfigError: it did not start; the message says why, and the hint what to do.
+        Raises ConfigError if it did not start; the message says why, and the hint what to do.
         """
         self._deaths = 0
         async with self._lock:
@@ -100,11 +97,10 @@ class Connection:
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
         """Returns the answer to a question, for which a server that has died is started again.
 
+        Raises ToolError if the server refused it, or died.
+
         Args:
             question: (the package's session) → the answer.
-
-        Raises:
-            ToolError: the server refused it, or died.
         """
         async with self._lock:
             if not self.is_running:
@@ -179,11 +175,7 @@ class Connection:
         self._is_stale = False
 
     async def _within(self, work: Awaitable[T]) -> T:
-        """Awaits a part of the start.
-
-        Raises:
-            ConfigError: it failed, or took too long.
-        """
+        """Awaits a part of the start. Raises ConfigError if it failed, or took too long."""
         seconds = self.server.start_timeout
         try:
             async with asyncio.timeout(seconds):
@@ -255,11 +247,7 @@ MAX_PROBLEM = 300
 
 
 def check_library() -> None:
-    """Imports the package.
-
-    Raises:
-        ConfigError: it is not installed, or too old.
-    """
+    """Imports the package. Raises ConfigError if it is not installed, or too old."""
     # what a server does wrong is reported by its calls, and its words are not for the notebook
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     try:

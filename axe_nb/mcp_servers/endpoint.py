@@ -47,11 +47,7 @@ class Endpoint:
         return self.sandbox.portable_label if self.sandbox else format_address(self._server.url)
 
     async def prepare(self) -> None:
-        """Finds the sandbox.
-
-        Raises:
-            ConfigError: it does not work here.
-        """
+        """Finds the sandbox. Raises ConfigError if it does not work here."""
         if self._server.command and self.sandbox is None:
             self.sandbox = await in_thread(self._choose_sandbox)
 
@@ -59,11 +55,10 @@ class Endpoint:
     async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
         """Starts the program, or connects to the address; yields the streams of its messages.
 
+        Raises ConfigError if a variable that its table names is not set.
+
         Args:
             lose: called on the event loop when the program ends.
-
-        Raises:
-            ConfigError: a variable that its table names is not set.
         """
         server, self._words = self._server, Words()
         if self.sandbox is None:
@@ -148,12 +143,7 @@ CONNECT, READ = 30.0, 300.0
 
 @asynccontextmanager
 async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Connects to a server; yields the streams of its messages.
-
-    Args:
-        server: its table.
-        own: headers of each request.
-    """
+    """Connects to a server; yields the streams of its messages."""
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 

@@ -26,7 +26,7 @@ from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.context import RESOURCE
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
-from axe_nb.text import list_some, one_line, plural, quote, suggestion
+from axe_nb.text import plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
 
 if TYPE_CHECKING:
@@ -86,9 +86,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 MAX_TOOLS = 128
 """Tools of one server that an agent gets without naming them; some providers take no more."""
 
-MAX_NAME = 60
-"""Characters of the name of a prompt, which a server chose."""
-
 MAX_RESOURCE = 1024 * 1024
 """Characters of one resource."""
 
@@ -106,8 +103,7 @@ class ServerTools:
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
     """Returns name → table of the servers of an agent: its own, else those of the settings.
 
-    Raises:
-        ConfigError: there is no such server.
+    Raises ConfigError if there is no such server.
     """
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
@@ -122,8 +118,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
 def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
     """Returns (entry, server, URI) of the resources among an agent's `files`.
 
-    Raises:
-        ConfigError: one names no server of the agent.
+    Raises ConfigError if one names no server of the agent.
     """
     found = []
     for entry in agent.files:
@@ -170,15 +165,12 @@ class Servers:
     ) -> ServerTools:
         """Starts the servers of an agent that do not run yet; returns what they offer.
 
+        Raises ConfigError if a server is unknown or did not start, a resource cannot be read, or a
+        permission names no tool of its server.
+
         Args:
-            agent: the agent.
-            settings: name → table of `config.toml`.
             workdir: real folder that their programs work in.
             sources: real files and folders that the agents were loaded from.
-
-        Raises:
-            ConfigError: a server is unknown or did not start, a resource cannot be read, or a
-                permission names no tool of its server.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
@@ -215,8 +207,7 @@ class Servers:
     ) -> str:
         """Returns the text of a prompt that a server offers.
 
-        Raises:
-            ConfigError: the server did not start, or has no such prompt.
+        Raises ConfigError if the server did not start, or has no such prompt.
         """
         from axe_nb.mcp_servers.tools import format_blocks
 
@@ -224,25 +215,10 @@ class Servers:
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
         what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
-        try:
-            answer = await self._ask(asked, what)
-        except ConfigError as error:
-            error.hint = await self._advise_prompt(connection, prompt)
-            raise
+        answer = await self._ask(asked, what)
         return "\n\n".join(
             text for message in answer.messages for text in format_blocks([message.content])
         )
-
-    async def _advise_prompt(self, connection: Connection, prompt: str) -> str:
-        """Returns the nearest prompt of a server, or the list of its prompts."""
-        try:
-            listed = await self._ask(connection.ask(lambda one: one.list_prompts()), "prompts")
-        except ConfigError:
-            return ""
-        names = [one_line(each.name, MAX_NAME) for each in listed.prompts]
-        if prompt in names:
-            return "check its arguments"
-        return suggestion(prompt, names) or f"it offers {list_some(names, 5) or 'no prompts'}"
 
     def list_running(self) -> list[Tool]:
         """Returns the tools of the servers that run, each tool once."""
@@ -304,11 +280,7 @@ class Servers:
 
 
 async def _start_all(connections: Iterable[Connection]) -> None:
-    """Starts servers side by side.
-
-    Raises:
-        ConfigError: that of the first one that did not start.
-    """
+    """Starts servers side by side. Raises ConfigError if one did not start."""
     outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

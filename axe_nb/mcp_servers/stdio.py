@@ -80,7 +80,6 @@ async def open_process(
 
     Args:
         sandbox: the way to start it.
-        command: program and arguments.
         environment: all of its environment variables.
         words: receives what it writes.
         lose: called on the event loop when the server has ended, or its output has.

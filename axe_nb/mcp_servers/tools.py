@@ -126,7 +126,6 @@ def format_media(kind: str, media_type: str, data: str) -> str:
     Args:
         kind: image, audio or file.
         media_type: such as `image/png`.
-        data: in base64.
     """
     called = {"image": "a picture", "audio": "an audio clip"}.get(kind, "a file")
     size = len(data) * 3 // 4

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from axe_nb.views.request import SentRequest
     from axe_nb.views.timeline import Timeline
 
-OPTIONS = (
-    "model", "model_all", "timeout", "retries", "mode", "agents_dir", "stream", "step", "break_at",
-)  # fmt: skip
+OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
 """Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,13 +99,6 @@ class AxeMagics(Magics):
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)
     agents_dir = Unicode("", help="Folder to search for agents first.").tag(config=True)
-    stream = Bool(
-        True, help="If False, live runs show whole replies, not their text as it arrives."
-    ).tag(config=True)
-    step = Bool(False, help="If True, runs pause before each request and call.").tag(config=True)
-    break_at = Unicode("", help="Places at which runs pause, as of --break; empty = none.").tag(
-        config=True
-    )
     history = Bool(True, help="If False, runs are not kept in the history.").tag(config=True)
     display = Enum(
         ("", "live", "static", "off"),

@@ -35,12 +35,6 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
         ConfigError: there is none.
     """
     result, place = find_place(shell, text)
-    if "/" in place:
-        run = place.removeprefix("@").partition("/")[0]
-        raise ConfigError(
-            f"{quote(cut_chars(text, MAX_SHOWN, '…'))} is a turn, not a run",
-            hint=f"name its run: {cut_chars(run, MAX_SHOWN, '…')}",
-        )
     return find_run(result, place.removeprefix("@"))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias, get_args
 
@@ -26,7 +25,6 @@ from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
-from axe_nb.expectations.measures import MEASURES
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
@@ -63,7 +61,7 @@ VALUE = re.compile(
 """A key of TOML and its value, up to the cursor."""
 
 MOST = 200
-"""Maximum number of agents that are read, and of places of a run."""
+"""Maximum number of agents that are read."""
 
 Offers: TypeAlias = tuple[str, list[str]]
 """The text before the cursor that is replaced, and the texts that may replace it."""
@@ -101,8 +99,6 @@ def _complete_line(magic: str, line: str) -> Offers | None:
         offered = commands
     elif words[0] not in commands:
         offered = ()
-    elif commands[words[0]].is_verbatim:
-        offered = list_expectations()
     else:
         offered = _list_words(commands[words[0]].options_of("line"), words[1:], word)
     if offered is None:
@@ -116,23 +112,18 @@ def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> I
     by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
-        return list_values(before, word)
+        return list_values(before)
     given = sum(
         not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
         for flag, named in zip(["", *words], words, strict=False)
     )
     arguments = [option for option in options if not option.flags][given:]
     is_flag = word.startswith("-") or not arguments or not arguments[0].offers
-    return by_flag if is_flag else list_values(arguments[0], word)
+    return by_flag if is_flag else list_values(arguments[0])
 
 
-def list_values(option: Option, word: str) -> Iterable[str] | None:
-    """Values of an option or argument; None = files, which IPython completes.
-
-    Args:
-        option: the option.
-        word: its value, as far as it is written.
-    """
+def list_values(option: Option) -> Iterable[str] | None:
+    """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
             return list_agents()
@@ -142,15 +133,11 @@ def list_values(option: Option, word: str) -> Iterable[str] | None:
             return sorted(REGISTRY.known)
         case "variables":
             return list_variables()
-        case "places" | "runs":
-            return list_places(word, turns=option.offers == "places")
-        case "prompt variables":
-            return sorted({f"{name}=" for agent in _load_agents() for name in agent.vars})
+        case "runs":
+            names = _find_names().items()
+            return [name for name, value in names if isinstance(value, RunResult | RunHandle)]
         case "commands":
             return commands_of("line")
-        case "breaks":
-            named = [f"agent:{name}" for name in list_agents()]
-            return ["turn", "depth:1", *named, *(f"tool:{name}" for name in REGISTRY.known)]
         case "files":
             return None
         case "":
@@ -194,34 +181,6 @@ def list_variables() -> list[str]:
         and name not in hidden
         and not isinstance(value, ModuleType | FunctionType)
     )
-
-
-def list_places(word: str, *, turns: bool) -> list[str]:
-    """Returns the variables with results, and the places of the last; after `R@` those of R."""
-    name, at, _ = word.partition("@")
-    found = _find_names().get(name) if at and name else session.last
-    result = found.finished if isinstance(found, RunHandle) else found
-    runs = islice(result.walk(), MOST) if isinstance(result, RunResult) else ()
-    places = [
-        f"{run.id}/{turn}" if turns else run.id
-        for run in runs
-        for turn in (range(1, run.turns + 1) if turns else (0,))
-    ]
-    if at:
-        return [f"{name}@{place}" for place in places]
-    return [*_list_results(), *places]
-
-
-def _list_results() -> list[str]:
-    names = _find_names().items()
-    return [name for name, value in names if isinstance(value, RunResult | RunHandle)]
-
-
-def list_expectations() -> list[str]:
-    """Returns the variables with results, and the words of expectations."""
-    results = [f"{name}:" for name in _list_results() if not name.startswith("_")]
-    names = {*MEASURES, *list_agents(), *REGISTRY.known}
-    return [*results, "no", "parallel", "contains", *sorted(names)]
 
 
 def _complete_name(text: str) -> Offers | None:

@@ -203,9 +203,7 @@ def _encode_output(
     """Encodes the schema of an answer, or the tool that takes it.
 
     Args:
-        request: the request.
         form: the schema; None = text is asked for.
-        own: the other settings of the output.
     """
     if form is not None:
         return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
@@ -236,8 +234,7 @@ def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply.
 
-    Raises:
-        ProviderError: missing or malformed content, or a refusal.
+    Raises ProviderError for missing or malformed content, or a refusal.
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
@@ -343,8 +340,7 @@ def _check_refusal(
 ) -> list[dict[str, Any]]:
     """Returns the text blocks of an answer that the model broke off; its calls are not whole.
 
-    Raises:
-        ProviderError: there is no text at all.
+    Raises ProviderError if there is no text at all.
     """
     if not content.strip():
         parts = (wire.text(details.get(key)) for key in ("category", "explanation"))

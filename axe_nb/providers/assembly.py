@@ -107,8 +107,7 @@ class Assembly(Protocol):
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds an event.
 
-        Raises:
-            ProviderError: it is malformed, reports an error, or is one part too many.
+        Raises ProviderError if it is malformed, reports an error, or is one part too many.
         """
 
     def end(self) -> None:
@@ -149,8 +148,7 @@ def settle(value: Any) -> Any:
 def add_part(parts: list[Any], part: dict[str, Any]) -> None:
     """Adds a part to a list of typed parts, or to the last one if it continues that.
 
-    Raises:
-        ProviderError: there are more parts than a reply may have.
+    Raises ProviderError if there are more parts than a reply may have.
     """
     last = parts[-1] if parts else {}
     if wire.text(part.get("type")) not in TEXTUAL or any(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from axe_nb.errors import ConfigError
 from axe_nb.providers.connection_errors import CONNECT_SECONDS, without_login
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.protocol import Server
@@ -40,6 +41,8 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
             client is closed. None = axe_nb's own clients again.
     """
     global _make_own
+    if make is not None and not callable(make):
+        raise TypeError("use_http_client takes a function that makes clients, not a client")
     _make_own = make
 
 
@@ -114,10 +117,23 @@ class _Loop:
         certificates = server.info.certificates
         key = _make_own or (server.base_url, certificates, read_variables())
         if key not in self.clients:
-            self.clients[key] = (
-                _make_own() if _make_own else make_client(url, certificates, self.lists, self.most)
-            )
+            own = _make_users_client() if _make_own else None
+            self.clients[key] = own or make_client(url, certificates, self.lists, self.most)
         return self.clients[key]
+
+
+def _make_users_client() -> httpx.AsyncClient:
+    import httpx
+
+    assert _make_own is not None
+    try:
+        client = _make_own()
+    except Exception as error:
+        raise ConfigError(f"the function given to use_http_client failed: {error!r}") from error
+    if not isinstance(client, httpx.AsyncClient):
+        kind = type(client).__name__
+        raise ConfigError(f"the function given to use_http_client made no AsyncClient, but {kind}")
+    return client
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
@@ -174,10 +190,8 @@ def list_headers(response: httpx.Response) -> dict[str, str]:
 async def read_body(response: httpx.Response) -> AsyncIterator[bytes]:
     """Yields the pieces of a body as they arrive, decompressed.
 
-    An error keeps its status even if its body cannot be read.
-
-    Raises:
-        DecompressionError: it is damaged, or compressed in a way that is not supported.
+    An error keeps its status even if its body cannot be read. Raises DecompressionError if it is
+    damaged, or compressed in a way that is not supported.
     """
     coding = find_coding(response.headers.get("content-encoding", ""))
     if response.is_stream_consumed:  # as some mocks make it, decompressed

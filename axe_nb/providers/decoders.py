@@ -46,8 +46,7 @@ class _Lines:
     def split(self, piece: bytes) -> list[bytes]:
         """Returns the lines that end in this piece, without their line feeds.
 
-        Raises:
-            ProviderError: a line exceeds `MAX_EVENT`.
+        Raises ProviderError if a line exceeds `MAX_EVENT`.
         """
         if b"\n" not in piece:
             self._keep(piece)

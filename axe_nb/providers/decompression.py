@@ -43,8 +43,7 @@ class Decompressor:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yields the parts of the body that end in these bytes, none longer than `MAX_PIECE`.
 
-        Raises:
-            DecompressionError: the data is corrupt.
+        Raises DecompressionError if the data is corrupt.
         """
         if self._is_new and data:
             self._is_new, self._is_gzip = False, data[:1] == GZIP[:1]
@@ -76,11 +75,7 @@ class Decompressor:
         return b""
 
     def end(self) -> None:
-        """Takes the end of the data.
-
-        Raises:
-            DecompressionError: the data was cut off.
-        """
+        """Takes the end of the data. Raises DecompressionError if the data was cut off."""
         if not self._is_new and not self._zlib.eof:
             raise DecompressionError("the compressed data was cut off")
 
@@ -88,8 +83,7 @@ class Decompressor:
 async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields the parts of a body that arrives compressed, none longer than `MAX_PIECE`.
 
-    Raises:
-        DecompressionError: it is corrupt or cut off.
+    Raises DecompressionError if it is corrupt or cut off.
     """
     decompressor = Decompressor()
     async for piece in pieces:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.errors import Category
 from axe_nb.providers.wire import loads, table
 
@@ -40,15 +39,6 @@ TOO_LONG: Mapping[str, str] = {
 }
 """A conversation that exceeds the model's context."""
 
-COUNTS_ANSWER: Mapping[str, str] = {
-    r"max_tokens\W.{0,40}is too large": "vLLM",
-    r"input length and .max_tokens. exceed": "Anthropic, Bedrock",
-    r"(in|for) the (completion|output)\b": "OpenAI, OpenRouter, SGLang",
-    r"length of the messages or completion": "Groq, vLLM",
-    r"\+ .max_new_tokens. must be": "TGI",
-}
-"""One that does so together with the tokens asked for the answer."""
-
 USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
     r"insufficient (quota|balance|credit|fund)": "DeepSeek, Moonshot, OpenRouter, Zhipu",
@@ -59,20 +49,6 @@ USED_UP: Mapping[str, str] = {
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
 """An account that has used up its quota or credit."""
-
-REFUSED_PARAMETER: Mapping[str, str] = {
-    r"unknown name \W?(\w+)": "Gemini",
-    r"property \W(\w+)\W is unsupported": "Groq",
-    r"unrecognized request arguments? supplied: (\w+)": "OpenAI",
-    r"un(?:supported|known) (?:parameter|argument|value): \W?(\w+)": "OpenAI",
-    r"^(?:body\.)?(?-i:([a-z_]+)[a-z_.]*): (?:extra|input should|range|must|\d)": "Anthropic",
-    r"`(\w+)` (?:and `\w+` cannot both be specified|is deprecated)": "Anthropic",
-    r"'loc': \('body', '(\w+)'": "vLLM",
-    r"does not support parameters: \W*(\w+)": "LiteLLM",
-    r"argument not supported on this model: (\w+)": "xAI",
-    r"invalid (\w+) value, the valid range": "DeepSeek",
-}
-"""A parameter that is refused, which the group names."""
 
 REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -108,24 +84,6 @@ _KINDS: Mapping[str, Category] = {
     "not_found_error": "bad_request",
     "request_too_large": "bad_request",
     "data_residency_mismatch": "bad_request",
-    **dict.fromkeys(
-        (
-            "invalid_image",
-            "invalid_image_format",
-            "invalid_base64_image",
-            "invalid_image_url",
-            "invalid_image_mode",
-            "image_too_large",
-            "image_too_small",
-            "image_parse_error",
-            "image_file_too_large",
-            "image_file_not_found",
-            "unsupported_image_media_type",
-            "empty_image_file",
-            "failed_to_download_image",
-        ),
-        "bad_request",
-    ),
     "timeout_error": "timeout",
     "deadline_exceeded": "timeout",
 }
@@ -140,18 +98,10 @@ _QUOTA_CODES = frozenset(
 )  # fmt: skip
 """Codes of an account that has used up its quota or credit."""
 
-_KEY_REASONS = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED", "API_KEY_SERVICE_BLOCKED"})
-"""Google's reasons for refusing a key."""
-
 _WRONG_KEY = re.compile(
     r"(invalid api key|api key (is )?(not valid|not found|invalid|expired))", re.I
 )
 """Beginning of a message about a wrong key."""
-
-_INSTEAD = re.compile(r"\buse \W?([a-z_]+)\W? instead", re.IGNORECASE)
-
-_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
-"""A capital inside a name; xAI writes `topP` for `top_p`."""
 
 _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 
@@ -210,6 +160,8 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
     codes = set(find_codes(data))
     status = status or next((int(c) for c in codes if re.fullmatch("[45][0-9]{2}", c)), None)
     kinds = [_KINDS[code] for code in sorted(codes) if code in _KINDS]
+    if any("image" in code for code in codes):
+        kinds.append("bad_request")
     found: Category = category(status) if status else next(iter(kinds), "server")
     if found == "bad_request" and is_wrong_key(data):
         return "auth", False
@@ -231,8 +183,7 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
 
 def is_wrong_key(data: Any) -> bool:
     """True if the server says that the key is wrong, as Gemini does with status 400."""
-    reasons = {str(entry["reason"]).upper() for entry in _list_details(data, "reason")}
-    return bool(reasons & _KEY_REASONS) or bool(_WRONG_KEY.match(find_message(data)[:MAX_SEARCHED]))
+    return bool(_WRONG_KEY.match(find_message(data)[:MAX_SEARCHED]))
 
 
 def is_quota(data: Any) -> bool:
@@ -242,17 +193,6 @@ def is_quota(data: Any) -> bool:
     if quotas := [str(entry.get("quotaId", "")) for entry in _list_details(data, "violations")]:
         return any(map(_PER_DAY.search, quotas))
     return find_wait(data) is None and is_used_up(find_message(data))
-
-
-def find_parameter(data: Any) -> tuple[str, str]:
-    """Returns the parameter that a server refuses and the one to use instead; "" if unknown."""
-    message = find_message(data)[:MAX_SEARCHED]
-    named = (error.get("param") for error in _list_errors(data))
-    found = next((name for name in named if isinstance(name, str)), "")
-    found = _CAPITAL.sub(lambda m: f"_{m[0].lower()}", found or find_refused_parameter(message))
-    is_ours = re.fullmatch("[a-z][a-z0-9_]{0,39}", found) and found not in NOT_PARAMS
-    instead = _INSTEAD.search(message)
-    return (found, instead[1] if instead else "") if is_ours else ("", "")
 
 
 def is_failed_call(data: Any) -> bool:
@@ -366,11 +306,6 @@ def is_too_long(message: str) -> bool:
     return bool(_find(TOO_LONG, message))
 
 
-def counts_answer(message: str) -> bool:
-    """True if what exceeds the context includes the tokens asked for the answer."""
-    return bool(_find(COUNTS_ANSWER, message))
-
-
 def is_used_up(message: str) -> bool:
     """True if the message says that an account's quota or credit is used up."""
     return bool(_find(USED_UP, message))
@@ -379,9 +314,3 @@ def is_used_up(message: str) -> bool:
 def refuses_pictures(message: str) -> bool:
     """True if the message says that pictures or documents are not read."""
     return bool(_find(REFUSED_PICTURES, message))
-
-
-def find_refused_parameter(message: str) -> str:
-    """Returns the parameter that the message refuses; empty if it names none."""
-    match = _find(REFUSED_PARAMETER, message)
-    return next(filter(None, match.groups())) if match else ""

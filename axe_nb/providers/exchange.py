@@ -85,21 +85,14 @@ async def exchange(
 
     A server that refuses to stream is asked again for a whole reply, and never again for a stream.
     One that refuses the form of an answer is offered a tool for it. The caps of the run count all
-    as one request, as that happens once for a server and model, or for one schema.
+    as one request, as that happens once for a server and model, or for one schema. Raises
+    ProviderError if the server is unreachable, refuses, fails or sends an invalid reply.
 
     Args:
-        server: the server.
-        path: below its base URL.
         encode: (request, fields that ask for a stream) -> body.
-        parse: reads the object of a whole reply.
-        request: the request.
-        streaming: how the protocol streams.
         on_delta: takes the pieces; None = a whole reply is asked for.
         takes_form: True if the protocol can ask for an answer of this schema without a tool.
         find_prefix: digest of what the reply's own parts are bound to; empty = to nothing (D-78).
-
-    Raises:
-        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
     request = _address(server, request)
     wide, narrow = _find_places(server, request)

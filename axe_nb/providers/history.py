@@ -33,8 +33,6 @@ def encode_messages(
     """Encodes the messages of a request.
 
     Args:
-        request: the request.
-        encode: encodes one message.
         before: what stands before the messages, if the server refuses its own parts behind another
             beginning than that which they followed.
     """

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from axe_nb.errors import ProviderError
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Delta, Request
 from axe_nb.messages.wire_log import WireLog, WireReply, play
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
@@ -47,22 +47,17 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
-    Cancelling closes the connection.
+    Cancelling closes the connection. Raises ProviderError if the server is unreachable, refuses,
+    fails or sends an invalid reply, or its stream is cut or reports an error. It has the text so
+    far.
 
     Args:
-        server: the server.
-        path: below its base URL.
-        body: the request as the server takes it.
-        request: the same in no provider's format, for the error if its model does not support
-            tools (D-30).
+        request: the same in no provider's format, for the error if its model does not support tools
+            (D-30).
         streaming: how the protocol streams; a server may do so although it is not asked to. None =
             it does not.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
-
-    Raises:
-        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
-            stream is cut or reports an error. It has the text so far.
     """
     try:
         return await _ask_and_read(server, path, body, request, streaming, on_delta)
@@ -125,6 +120,8 @@ async def _receive(
     async with loop.slots:
         try:
             response = await loop.send(server, path, body)
+        except ConfigError:
+            raise
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
             raise log.fail(make_connection_error(server, error)) from None
         try:
@@ -142,8 +139,7 @@ async def _bound(
 ) -> AsyncGenerator[bytes, None]:
     """Yields the pieces of a reply, and notes them.
 
-    Raises:
-        ProviderError: the connection breaks, or the reply is too large.
+    Raises ProviderError if the connection breaks, or the reply is too large.
     """
     size = number = 0
     try:
@@ -190,11 +186,7 @@ def _ignore(_: Delta) -> None:
 
 
 def _check_size(reply: bytes) -> bytes:
-    """Returns the body of a reply.
-
-    Raises:
-        ProviderError: it is too large.
-    """
+    """Returns the body of a reply. Raises ProviderError if it is too large."""
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
     return reply

@@ -71,8 +71,7 @@ if hasattr(os, "register_at_fork"):
 async def fill_in_key(server: ServerT) -> ServerT:
     """Returns the server with the key that its command prints; as it is if it has no command.
 
-    Raises:
-        ProviderError: the command fails, takes too long or prints no key.
+    Raises ProviderError if the command fails, takes too long or prints no key.
     """
     command = server.info.key_command
     if command is None or server.key:
@@ -184,8 +183,7 @@ def _give_up(command: KeyCommand, run: Future[str], process: subprocess.Popen[by
 def _read_key(output: bytes) -> str:
     """Returns the first line of an output.
 
-    Raises:
-        ValueError: it cannot be a key; the message does not quote it.
+    Raises ValueError if it cannot be a key; the message does not quote it.
     """
     key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
     if not key:

@@ -37,8 +37,7 @@ LISTED = 5
 async def models(server: Server) -> tuple[str, ...]:
     """Returns the sorted names of the server's models.
 
-    Raises:
-        ProviderError: it is unreachable, refuses, has no listing or takes too long.
+    Raises ProviderError if it is unreachable, refuses, has no listing or takes too long.
     """
     from axe_nb.providers.http import ask_server
 

@@ -59,11 +59,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_picture(picture: Picture) -> str:
-    """Encodes a picture.
-
-    Raises:
-        ProviderError: it is a document.
-    """
+    """Encodes a picture. Raises ProviderError if it is a document."""
     if picture.is_document:
         raise ProviderError(
             "bad_request", "Ollama cannot read PDF files",
@@ -95,7 +91,6 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
-        request: the request.
         streaming: the fields that ask for a stream; none = a whole reply.
     """
     params = for_ollama(wire.own_params(request))
@@ -119,8 +114,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
 def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply.
 
-    Raises:
-        ProviderError: the reply has no message, or is not complete.
+    Raises ProviderError if the reply has no message, or is not complete.
     """
     message = data.get("message")
     if not isinstance(message, dict):
@@ -143,8 +137,8 @@ def parse(data: Mapping[str, Any]) -> Response:
 def check(request: Request, response: Response) -> None:
     """Rejects an empty message as the first answer of a conversation (D-37).
 
-    Raises:
-        ProviderError: neither text nor a call, although no limit cut the answer (D-31).
+    Raises ProviderError if there is neither text nor a call, although no limit cut the answer
+    (D-31).
     """
     says_something = response.content.strip() or response.tool_calls or response.is_cut
     if not says_something and request.turn == 1:

@@ -104,7 +104,6 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
-        request: the request.
         streaming: the fields that ask for a stream; none = a whole reply.
     """
     params = _make_params(request)
@@ -166,8 +165,7 @@ def _make_params(request: Request) -> dict[str, Any]:
 def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply: its first choice.
 
-    Raises:
-        ProviderError: no choice, a malformed one, one that reports an error, or a refusal.
+    Raises ProviderError for no choice, a malformed one, one that reports an error, or a refusal.
     """
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
@@ -231,8 +229,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
 def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence[ToolCall]) -> None:
     """Rejects a reply without text in which the model declines or a filter has left nothing.
 
-    Raises:
-        ProviderError: a refusal, or a call that the server could not read.
+    Raises ProviderError for a refusal, or a call that the server could not read.
     """
     if stop_reason.startswith(FILTERED):
         raise refusal(f"a content filter has removed the answer ({stop_reason})")

@@ -39,7 +39,6 @@ class Prices:
         """Returns what a reply costs in dollars; None if that is unknown.
 
         Args:
-            model: provider/model.
             usage: that of the one reply: prices depend on its size.
         """
         await self.load(model)
@@ -109,8 +108,7 @@ def _load_table() -> Any:
 def _look_up(name: str, address: str, usage: Usage) -> float | None:
     """Returns the price of a reply by the table; None if it cannot be calculated.
 
-    Raises:
-        LookupError: the table does not have the model.
+    Raises LookupError if the table does not have the model.
     """
     table = _load_table()
     if table is None:

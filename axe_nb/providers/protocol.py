@@ -40,7 +40,6 @@ class Provider(Protocol):
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the whole answer; a streaming provider first passes the pieces to `on_delta`.
 
-        Raises:
-            ProviderError: the server failed, refused the request or sent an invalid reply.
+        Raises ProviderError if the server failed, refused the request or sent an invalid reply.
         """
         ...

@@ -25,10 +25,8 @@ from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
     MAX_SEARCHED,
     classify,
-    counts_answer,
     find_code,
     find_message,
-    find_parameter,
     find_wait,
     find_written,
     is_failed_call,
@@ -37,7 +35,7 @@ from axe_nb.providers.error_bodies import (
     refuses_pictures,
 )
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
-from axe_nb.providers.wire import loads
+from axe_nb.providers.wire import loads, table
 from axe_nb.secrets import MASK, redact
 from axe_nb.text import one_line, quote
 
@@ -55,14 +53,12 @@ _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 
 _PAGE = re.compile(r"\s*<(!--|(!doctype|html|head|body)\b)", re.IGNORECASE)
 
-TOO_LONG = "the conversation exceeds the model's context: start a new one, or shorten it"
+TOO_LONG = (
+    "the conversation exceeds the model's context: start a new one, shorten it, or lower "
+    "params.max_tokens of the agent"
+)
 
 _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
-
-_SHORTEN_BOTH = (
-    "the conversation plus params.max_tokens exceeds the model's context: lower "
-    "params.max_tokens of the agent, or shorten the conversation"
-)
 
 _RETRIES = "allow more retries with --retries"
 
@@ -95,12 +91,11 @@ def read_reply(
 ) -> dict[str, Any]:
     """Returns the JSON object of a reply.
 
+    Raises ProviderError for an error status, a body that is not a JSON object, or a reported error.
+
     Args:
         secrets: removed wherever the server repeats them.
         request: the request, if it was for an answer; its model may be unable to use tools (D-30).
-
-    Raises:
-        ProviderError: an error status, a body that is not a JSON object, or a reported error.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
@@ -117,6 +112,8 @@ def read_reply(
         error = _make_non_json_error(provider, status, headers, content, secrets)
     if step := _find_other_api(provider, error, data):
         error.hint = step
+    elif request and (key := _find_parameter(request, error)):
+        error.hint = error.hint or f"change or remove params.{key} of the agent"
     elif request and request.tools and _refuses_tools(error, data):
         error = _without_tools(error, request)
     elif request and refuses_pictures(error.detail) and (pictures := request.pictures):
@@ -179,10 +176,18 @@ def _describe(data: Any, secrets: Secrets) -> str:
     return f"{told} The model wrote: {written}" if written else told
 
 
+def _find_parameter(request: Request, error: ProviderError) -> str:
+    """Returns the first parameter of the agent that a refusal names; empty if it names none."""
+    if error.category != "bad_request":
+        return ""
+    return next((k for k in request.params if re.search(rf"\b{re.escape(k)}\b", error.detail)), "")
+
+
 def _refuses_tools(error: ProviderError, data: Any) -> bool:
     """True if the server says that the model cannot use tools, rather than refuse a parameter."""
-    parameter, _ = find_parameter(data)
-    is_refused = error.category == "bad_request" and not parameter
+    is_refused = error.category == "bad_request" and not table(table(data).get("error")).get(
+        "param"
+    )
     return is_refused and bool(_NO_TOOLS.search(error.detail))
 
 
@@ -255,14 +260,9 @@ def _find_hint_in(error: ProviderError, data: Any) -> str:
         return _REPHRASE
     message = find_message(data)
     if error.category != "rate_limit" and is_too_long(message):
-        return _SHORTEN_BOTH if counts_answer(message) else TOO_LONG
+        return TOO_LONG
     if is_failed_call(data):
         return f"try again, {_RETRIES}, or use another model"
-    parameter, instead = find_parameter(data)
-    if error.category == "bad_request" and parameter:
-        if instead:
-            return f"set params.{instead} of the agent instead of params.{parameter}"
-        return f"change or remove params.{parameter} of the agent"
     if is_quota(data):
         return _BILLING
     return ""

@@ -147,7 +147,6 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON; the system prompt is its instructions.
 
     Args:
-        request: the request.
         streaming: the fields that ask for a stream; none = a whole reply.
     """
     params = _make_params(request)
@@ -210,8 +209,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
 def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply: its messages and calls.
 
-    Raises:
-        ProviderError: no output or a malformed one, a reply that has failed, or a refusal.
+    Raises ProviderError for no output or a malformed one, a reply that has failed, or a refusal.
     """
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
@@ -427,8 +425,8 @@ class ResponsesAssembly:
     def reply(self) -> dict[str, Any]:
         """Returns the object that a whole reply has; some servers leave its items out of it.
 
-        Raises:
-            ProviderError: so has this one, and an item is not whole: a call could lack arguments.
+        Raises ProviderError if this one has too, and an item is not whole: a call could lack
+        arguments.
         """
         if self._response.get("output") or not self._items:
             return self._response

@@ -65,10 +65,8 @@ def make_entry(
     """Returns the entry of a tool among the tools of a request; None if the server has no such one.
 
     Args:
-        protocol: that of the server.
         base_url: its address, which matters for Chat Completions only.
         name: `web_search`, or the name or type that the vendor gives to another of its tools.
-        options: further keys of the entry.
         domains: the only hosts to search; empty = all. The server searches below them too.
     """
     if protocol == "anthropic":
@@ -181,7 +179,6 @@ def read_chat(
     Groq lists what it has executed; OpenRouter tells only how often it has searched.
 
     Args:
-        message: that of the reply.
         searches: the number of searches that the server has counted.
     """
     annotations = (

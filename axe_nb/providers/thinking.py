@@ -57,13 +57,10 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
     """Checks that a model takes the value of `[params] thinking`.
 
+    Raises ConfigError if it does not, or there is no room for it.
+
     Args:
         protocol: protocol of its server; `script` takes any.
-        model: the model's name without the provider.
-        params: the parameters of the agent.
-
-    Raises:
-        ConfigError: it does not, or there is no room for it.
     """
     asked, _ = _split(params)
     if protocol == "script" or asked is None:
@@ -132,8 +129,6 @@ def for_responses(
     """Returns the parameters for OpenAI's Responses API.
 
     Args:
-        model: the model's name without the provider.
-        params: the parameters of the agent.
         summarizes: if True, a summary of what it thinks is asked for.
     """
     asked, sent = _split(params)

@@ -99,7 +99,6 @@ class FreeList(httpx.AsyncBaseTransport):
         """Creates an empty list.
 
         Args:
-            make: makes a transport.
             lists: all lists of the event loop, which share the limit.
             most: number of connections above which the oldest idle one is closed for a new one.
         """
@@ -213,14 +212,10 @@ def make_client(
 ) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment names now.
 
-    Args:
-        url: the server's base URL.
-        certificates: its `ca_file` and `client_cert`.
-        lists: as in `FreeList`.
-        most: as in `FreeList`.
+    Raises SetupError if the proxy or the certificates cannot be used.
 
-    Raises:
-        SetupError: the proxy or the certificates cannot be used.
+    Args:
+        certificates: its `ca_file` and `client_cert`.
     """
     proxy = find_proxy(url)
     trusted = read_variables()[: len(CERTIFICATES)]
@@ -247,8 +242,7 @@ def make_client(
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     """Returns the proxy for a server, as the environment and the system's settings say.
 
-    Raises:
-        SetupError: the proxy cannot be used; the message does not show its login.
+    Raises SetupError if the proxy cannot be used; the message does not show its login.
     """
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
@@ -280,14 +274,12 @@ def make_context(
 ) -> ssl.SSLContext:
     """Returns an SSL context with the certificates that the environment names, else certifi's.
 
-    One costs 20 ms: there is one for all servers without certificates of their own.
+    One costs 20 ms: there is one for all servers without certificates of their own. Raises
+    SetupError if the certificates cannot be read.
 
     Args:
         trusted: what the environment says of the certificates to trust.
         certificates: the `ca_file` to trust instead, and the `client_cert` to present.
-
-    Raises:
-        SetupError: the certificates cannot be read.
     """
     ca_file, client_cert = certificates
     try:

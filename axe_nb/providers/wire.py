@@ -54,11 +54,10 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_cons
 def loads(text: str, *, strict: bool = False) -> Any:
     """Decodes JSON text; NaN becomes null, lone surrogates are replaced.
 
+    Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
+
     Args:
         strict: NaN and Infinity are errors, as in the standard.
-
-    Raises:
-        ValueError: invalid JSON, or nested deeper than `MAX_NESTING`.
     """
     try:
         value = (_STRICT if strict else _LENIENT).decode(text)
@@ -71,8 +70,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 def loads_part(text: str) -> Any:
     """Decodes JSON text that is a part of a reply: surrogates stay, to be joined with others.
 
-    Raises:
-        ValueError: invalid JSON, or nested deeper than `MAX_NESTING`.
+    Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
     """
     text = text.strip()
     try:
@@ -89,8 +87,7 @@ def loads_part(text: str) -> Any:
 def check_nesting(value: object, room: int = MAX_NESTING) -> None:
     """Checks that a value is nested no deeper than one that a server may send.
 
-    Raises:
-        ValueError: it is nested deeper.
+    Raises ValueError if it is nested deeper.
     """
     if isinstance(value, Mapping):
         value = list(value.values())
@@ -127,8 +124,7 @@ def table(value: object) -> dict[str, Any]:
 def tables(value: object, what: str) -> list[dict[str, Any]]:
     """Returns the objects of a list; none if the value is empty.
 
-    Raises:
-        ProviderError: the value is not a list of objects; the message calls it `what`.
+    Raises ProviderError if the value is not a list of objects; the message calls it `what`.
     """
     if not value:
         return []
@@ -239,14 +235,7 @@ def write_body(
 ) -> bytes:
     """Writes the body of a request, without `tools` if there are none (A-2.3).
 
-    Args:
-        fields: all others.
-        tools: the tools.
-        messages: the messages.
-        key: that of the messages.
-
-    Raises:
-        ProviderError: a field cannot be encoded as JSON.
+    Raises ProviderError if a field cannot be encoded as JSON.
     """
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})

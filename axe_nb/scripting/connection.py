@@ -75,8 +75,7 @@ class HttpConnection:
     async def next_request(self) -> HttpRequest | None:
         """Returns the next request; None if the client has no more.
 
-        Raises:
-            Unreadable: too large, or not HTTP.
+        Raises Unreadable if it is too large, or not HTTP.
         """
         head: h11.Request | None = None
         body = bytearray()
@@ -87,9 +86,6 @@ class HttpConnection:
                 raise Unreadable(error.error_status_hint, str(error)) from None
             match event:
                 case h11.NEED_DATA:
-                    if self._http.they_are_waiting_for_100_continue:
-                        carry_on = h11.InformationalResponse(status_code=100, headers=[])
-                        self._writer.write(self._http.send(carry_on) or b"")
                     self._http.receive_data(await self._reader.read(CHUNK))
                 case h11.Request():
                     head = event
@@ -106,8 +102,7 @@ class HttpConnection:
     async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the result of the work.
 
-        Raises:
-            ClientGone: the client disconnected; the work was cancelled.
+        Raises ClientGone if the client disconnected; the work was cancelled.
         """
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(self._wait_for_disconnect())
@@ -133,8 +128,7 @@ class HttpConnection:
     async def send(self, reply: HttpReply) -> bool:
         """Sends the reply; returns True if another request may follow on this connection.
 
-        Raises:
-            ClientGone: the client disconnected, and a write was the first to notice.
+        Raises ClientGone if the client disconnected, and a write was the first to notice.
         """
         headers = [("content-type", reply.kind)]
         if reply.retry_after is not None:

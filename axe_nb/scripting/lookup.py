@@ -83,8 +83,7 @@ class Scripts:
     def find(self, name: str) -> ScriptFunction | Script | None:
         """Returns the script of that name; None if there is none.
 
-        Raises:
-            ConfigError: its file cannot be read or is invalid.
+        Raises ConfigError if its file cannot be read or is invalid.
         """
         if name in self._sent:
             return self._sent[name]
@@ -103,8 +102,7 @@ class Scripts:
     def check(self, name: str) -> None:
         """Checks that the script `name` exists and is valid.
 
-        Raises:
-            ConfigError: missing or invalid; names the folders searched, or the line.
+        Raises ConfigError if it is missing or invalid; names the folders searched, or the line.
         """
         if self.find(name) is None:
             raise ScriptNotFound(f"script not found: {name}", hint=describe_search(name, self.dirs))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import traceback
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search
-from axe_nb.scripting.playback import Playback
 from axe_nb.scripting.rules import (
     FAULTS,
     Fault,
@@ -36,11 +36,11 @@ from axe_nb.scripting.rules import (
 from axe_nb.text import one_line, quote
 from axe_nb.threads import STRETCH, in_thread
 
+ARGUMENTS = 8
+"""Characters of one piece of a call's arguments."""
+
 _END = object()
 """Marks the end of a generator."""
-
-NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
-"""Reply of `error = "nonsense"`: not JSON, with status 200."""
 
 
 async def answer(request: Request, scripts: Scripts) -> Reply:
@@ -79,7 +79,6 @@ class ScriptProvider:
 
         Args:
             dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-            sent: as for `Scripts`.
         """
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
@@ -110,37 +109,116 @@ class ScriptProvider:
         return playback.response
 
 
+class Playback:
+    """One reply while it is played; the end is known once `deltas` is exhausted."""
+
+    def __init__(self, request: Request, reply: Reply) -> None:
+        self.calls: list[ToolCall] = []
+        """The calls so far; those of a function get their ids from its provider or server."""
+        self.fault = reply.fault
+        """The failure that breaks the reply off after its deltas; None = it is complete."""
+        self.response = reply.response
+        """The whole reply; of a function that yields pieces, only at the end."""
+        self.reasoning = reply.reasoning
+        """The reasoning before the answer; of a function, only at the end."""
+        self._request = request
+        self._reply = reply
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens, known from the beginning."""
+        if self._reply.parts is None:
+            return self.response.usage.input_tokens
+        return estimate_usage(self._request, "", ())["input_tokens"]
+
+    async def deltas(self) -> AsyncGenerator[Delta, None]:
+        """Yields the pieces at their times. Raises ProviderError if the script fails."""
+        if self._reply.parts is not None:
+            async with aclosing(self._play_parts(self._reply.parts)) as played:
+                async for delta in played:
+                    yield delta
+            return
+        pieces: list[Delta] = []
+        for piece in self._cut():
+            pieces.append(piece)
+            if len(pieces) % STRETCH == 0:
+                await asyncio.sleep(0)
+        pauses = len(pieces) if self._reply.stream else 1
+        for number, delta in enumerate(pieces):
+            if number < pauses:
+                await asyncio.sleep(self._reply.delay / pauses)
+            yield delta
+        if not pieces:
+            await asyncio.sleep(self._reply.delay)
+
+    def _cut(self) -> Iterator[Delta]:
+        """Yields the reply of a rule in pieces; each part is whole unless the rule streams."""
+        reply, small = self._reply, self._reply.stream
+        yield from (Delta(piece, "reasoning") for piece in _cut_words(reply.reasoning, small))
+        yield from map(Delta, _cut_words(reply.response.content, small))
+        for call in reply.response.tool_calls:
+            yield from self._cut_call(call, small=small)
+
+    def _cut_call(self, call: ToolCall, *, small: bool) -> Iterator[Delta]:
+        number = len(self.calls)
+        self.calls.append(call)
+        text = call.raw or dump(dict(call.arguments)).decode()
+        size = ARGUMENTS if small else len(text) or 1
+        for at in range(0, len(text) or 1, size):
+            name = call.name if at == 0 else ""
+            yield Delta(text[at : at + size], "arguments", number, name)
+
+    async def _play_parts(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Delta, None]:
+        texts: list[str] = []
+        async for part in parts:
+            match part:
+                case ToolCall():
+                    for delta in self._cut_call(part, small=False):
+                        yield delta
+                case Delta():
+                    if part.kind == "reasoning":
+                        self.reasoning += part.text
+                    else:
+                        texts.append(part.text)
+                    yield part
+                case Fault():
+                    self.fault = part
+                    break
+        text, calls = "".join(texts), tuple(self.calls)
+        usage = Usage(**estimate_usage(self._request, text, calls))
+        self.response = Response(text, calls, stop_reason(calls), usage)
+
+
+def _cut_words(text: str, small: bool) -> list[str]:
+    """Cuts a text into words, each with the blanks after it, or leaves it whole."""
+    return re.findall(r"\S+\s*|\s+", text) if small else [text] * bool(text)
+
+
 def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     """Makes the error that a real provider raises for this failure.
 
     Args:
-        name: the script.
-        fault: the failure.
         has_begun: True if a part of the reply had arrived.
     """
-    headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
-    if not fault.status:
-        match fault.message:
-            case "timeout":
-                return ProviderError("timeout", f"no answer from script/{name} in time")
-            case "cut" if has_begun:
-                return ProviderError(
-                    "server",
-                    "the stream ended before the answer was complete",
-                    hint="try again, or allow more retries with --retries",
-                )
-            case "refused" | "cut" if has_begun:
-                message = f"the connection to script/{name} was closed in the middle of its answer"
-                return ProviderError("server", message)
-            case "refused" | "cut":
-                message = f"connection refused: script/{name} behaves as if no server were running"
-                return ProviderError("server", message)
-        headers, body = {"content-type": "text/html"}, NONSENSE
-    try:
-        read_reply(PROVIDERS["script"], fault.status or 200, headers, body)
-    except ProviderError as error:
-        return error
-    raise AssertionError(f"{fault} was parsed as an answer")
+    if fault.status:
+        body = dump({"error": {"message": fault.message}}) if fault.message else b""
+        try:
+            read_reply(PROVIDERS["script"], fault.status, {}, body)
+        except ProviderError as error:
+            return error
+    if fault.message == "timeout":
+        return ProviderError("timeout", f"no answer from script/{name} in time")
+    if not has_begun:
+        message = f"connection refused: script/{name} behaves as if no server were running"
+        return ProviderError("server", message)
+    if fault.message == "refused":
+        message = f"the connection to script/{name} was closed in the middle of its answer"
+        return ProviderError("server", message)
+    return ProviderError(
+        "server",
+        "the stream ended before the answer was complete",
+        hint="try again, or allow more retries with --retries",
+    )
 
 
 async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:
@@ -169,8 +247,7 @@ async def _read_parts(
 ) -> AsyncGenerator[Part, None]:
     """Yields the checked parts of a generator; sync generators run in threads.
 
-    Raises:
-        ProviderError: a piece cannot be part of a reply.
+    Raises ProviderError if a piece cannot be part of a reply.
     """
     try:
         while True:
@@ -200,11 +277,7 @@ async def _read_parts(
 
 
 def _check_fault(name: str, fault: Fault) -> Fault:
-    """Returns the fault.
-
-    Raises:
-        ProviderError: a server cannot fail like that.
-    """
+    """Returns the fault. Raises ProviderError if a server cannot fail like that."""
     if fault.status or fault.message in FAULTS:
         return fault
     known = ", ".join(FAULTS)
@@ -233,8 +306,7 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
 def _make_response(name: str, request: Request, returned: Any) -> Response:
     """Converts a function's return value to a response.
 
-    Raises:
-        ProviderError: the value cannot be a model's answer.
+    Raises ProviderError if the value cannot be a model's answer.
     """
     text = ""
     calls: tuple[ToolCall, ...] = ()

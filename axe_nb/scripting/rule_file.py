@@ -21,18 +21,12 @@ from axe_nb.text import cut_chars, nearest, quote
 if TYPE_CHECKING:
     import regex
 
-MAX_QUOTED = 100
-"""Maximum characters of an invalid regex in an error message."""
-
 
 def parse(text: str, file: str) -> Script:
     """Returns the script that a TOML text describes.
 
-    Args:
-        file: how its file is called in messages.
-
-    Raises:
-        ConfigError: not TOML, an unknown key, a wrong value, an invalid regex, or no rule.
+    Raises ConfigError for text that is not TOML, an unknown key, a wrong value, an invalid regex,
+    or no rule.
     """
     try:
         table = parse_toml(text)
@@ -118,8 +112,7 @@ class _Place:
     def check(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
         """Checks a table and returns it unchanged.
 
-        Raises:
-            ConfigError: it has a key that is not in the shape, or a value that does not fit.
+        Raises ConfigError if it has a key that is not in the shape, or a value that does not fit.
         """
         for key, value in table.items():
             path = (*at, key)
@@ -189,7 +182,7 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     try:
         compiled = compile_pattern(pattern)
     except ConfigError as error:
-        shown = quote(cut_chars(pattern, MAX_QUOTED))
+        shown = quote(cut_chars(pattern, 100))
         message = f"invalid regex {shown}: {error}"
         raise place.error(message, "when", "last", hint=error.hint) from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())

@@ -27,11 +27,11 @@ MAX_SEEN = 100_000
 MAX_SECONDS = 1.0
 """Time limit of all regex searches for one reply, in seconds of CPU time."""
 
-FAULTS = ("timeout", "refused", "nonsense", "cut")
-"""Values of `error` without a status: no HTTP reply at all, or one that is not JSON.
+FAULTS = ("timeout", "refused", "cut")
+"""Values of `error` without a status: no HTTP reply at all.
 
 After the text of a streamed reply: nothing more comes, the connection is closed in the middle of a
-chunk, something that is not JSON comes, or the stream ends without its last event.
+chunk, or the stream ends without its last event.
 """
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -97,12 +97,7 @@ class Rule:
     def match(self, request: Request, seconds: float) -> dict[str, str] | None:
         """Returns the named groups of its regex if the rule matches, else None.
 
-        Args:
-            request: the request to answer.
-            seconds: time limit of the search.
-
-        Raises:
-            TimeoutError: the regex takes too long.
+        Raises TimeoutError if the regex takes too long.
         """
         if self.turn and self.turn != request.turn:
             return None
@@ -127,8 +122,7 @@ class Script:
     def answer(self, name: str, request: Request) -> Reply:
         """Returns the reply of the first rule that matches.
 
-        Raises:
-            ProviderError: none matches, or the regexes take too long (bad_request).
+        Raises ProviderError if none matches, or the regexes take too long (bad_request).
         """
         ends = time.thread_time() + MAX_SECONDS
         for number, rule in enumerate(self.rules, 1):

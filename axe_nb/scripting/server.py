@@ -30,8 +30,7 @@ from axe_nb.scripting.connection import (
     Unreadable,
 )
 from axe_nb.scripting.lookup import Scripts, known
-from axe_nb.scripting.playback import Playback
-from axe_nb.scripting.provider import NONSENSE, answer
+from axe_nb.scripting.provider import Playback, answer
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import WIRES, Protocol, Wire
 from axe_nb.scripting.wire_requests import Json, Malformed
@@ -161,8 +160,7 @@ class ScriptServer:
     async def _answer_requests(self, connection: HttpConnection) -> None:
         """Answers one request after another, until either side closes the connection.
 
-        Raises:
-            ClientGone: the client disconnected, and the last write was the first to notice.
+        Raises ClientGone if the client disconnected, and the last write was the first to notice.
         """
         goes_on = True
         while goes_on:
@@ -245,11 +243,8 @@ class ScriptServer:
     async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:
             return self._make_error(fault.status, fault.message)
-        match fault.message:
-            case "nonsense":
-                return HttpReply(200, NONSENSE, "text/html")
-            case "timeout":
-                await asyncio.Event().wait()
+        if fault.message == "timeout":
+            await asyncio.Event().wait()
         return None
 
     def _make_error(self, status: int, message: str) -> HttpReply:
@@ -269,14 +264,11 @@ async def _encode(
 ) -> AsyncGenerator[bytes, None]:
     """Yields the chunks of a streamed reply, up to its end or its failure.
 
+    Raises BrokenOff if the connection is to be closed in the middle of a chunk.
+
     Args:
-        wire: encodes the deltas.
-        playback: the reply.
         first: the delta that has been played already.
         deltas: the other ones.
-
-    Raises:
-        BrokenOff: the connection is to be closed in the middle of a chunk.
     """
     try:
         for chunk in (*wire.begin(), *(wire.add(first) if first else ())):
@@ -295,8 +287,6 @@ async def _encode(
                 yield chunk
         case Fault(message, status) if status:
             yield wire.fail(status, message or "the script failed")
-        case Fault("nonsense"):
-            yield wire.nonsense(NONSENSE)
         case Fault("timeout"):
             await asyncio.Event().wait()
         case Fault("refused"):

@@ -50,9 +50,7 @@ class Wire:
         """Begins a reply.
 
         Args:
-            request: the request that is answered.
             calls: the calls of a streamed reply, as far as they are known.
-            input_tokens: of a streamed reply.
             wants_usage: true if the client asked for the usage in the stream.
         """
         self.request, self.calls = request, calls
@@ -103,10 +101,6 @@ class Wire:
     def fail(self, status: int, message: str) -> bytes:
         """Returns the event of an error; streams have no status."""
         return self.event(self.error(status, message))
-
-    def nonsense(self, content: bytes) -> bytes:
-        """Returns an event with content that is not JSON."""
-        return b"data: %s\n\n" % content
 
     def event(self, data: Json) -> bytes:
         """Returns an event, named by its type if it has one."""
@@ -222,9 +216,6 @@ class _Anthropic(Wire):
         delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
         yield self.event({"type": "message_delta", "delta": delta, "usage": whole["usage"]})
         yield self.event({"type": "message_stop"})
-
-    def nonsense(self, content: bytes) -> bytes:
-        return b"event: content_block_delta\n" + super().nonsense(content)
 
 
 class _OpenAI(Wire):
@@ -435,9 +426,6 @@ class _Responses(Wire):
         code = told["code"] or told["type"]
         return self.event({"type": "error", "code": code, "message": message, "param": None})
 
-    def nonsense(self, content: bytes) -> bytes:
-        return b"event: response.output_text.delta\n" + super().nonsense(content)
-
     def event(self, data: Json) -> bytes:
         numbered = {"type": data["type"], "sequence_number": self._number, **data}
         self._number += 1
@@ -516,9 +504,6 @@ class _Ollama(Wire):
     def end(self, response: Response) -> Iterator[bytes]:
         done = {"message": {"role": "assistant", "content": ""}}
         yield self.event({**self.whole(response), **done})
-
-    def nonsense(self, content: bytes) -> bytes:
-        return content + b"\n"
 
     def event(self, data: Json) -> bytes:
         """Returns a line; Ollama escapes what its own client takes for a line end."""

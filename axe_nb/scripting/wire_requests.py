@@ -186,8 +186,7 @@ def _read_blocks(content: Any) -> list[Json]:
 def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
     """Returns the pictures among blocks, in the form of any protocol.
 
-    Raises:
-        Malformed: one of them is none.
+    Raises Malformed if one of them is none.
     """
     found = (_find_data(block) for block in blocks)
     try:

@@ -55,8 +55,6 @@ def file(project: Path) -> Path:
         ({"model": "script/b"}, "script/a", "script/b"),
         ({"mode": "auto"}, '"ask"', '"auto"'),
         ({"params": {"temperature": 0.5, "max_tokens": 2048}}, "0.20", "0.5"),
-        ({"tools": ["grep"]}, '  "fetch",\n', ""),
-        ({"tools": ["grep", "fetch", "x"]}, '"fetch",\n', '"fetch",\n  "x",\n'),
         ({"system_prompt": "Be\nbrief.\n"}, 'You are "strict".\n  Indented.\n', "Be\nbrief.\n"),
         ({"sub_agents_config": {"max_depth": 2, "budget": {"max_tokens": 7000}}}, "5000", "7000"),
         ({"vars": {"x": "y"}}, "# the end\n", '# the end\n\n[vars]\nx = "y"\n'),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import pickle
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -335,27 +334,6 @@ def test_figures_stand_beside_one_another(settings: dict[str, Any]) -> None:
     assert (cost.a, cost.b, cost.change) == (0.5, 0.0, -0.5)
 
 
-def test_a_frame_has_a_row_for_each_change_and_no_secret(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CANARY_API_KEY", SECRET)
-    first = axe_nb.run("lead", "go")
-    second = axe_nb.run("lead", f"go {SECRET}")
-    diff = first.diff(second)
-    frame = diff.to_frame()
-    assert list(frame.columns) == [
-        "place", "other", "kind", "agent", "tool", "call", "before", "after"
-    ]  # fmt: skip
-    assert frame.to_dict("records")[0]["after"] == "go ***"
-    assert diff.changes[0].after == f"go {SECRET}"
-    assert len(first.diff(first).to_frame()) == 0
-    [half] = done(text="a").diff(done(text="a\ud83d")).to_frame().to_dict("records")
-    assert half["after"] == "a�"
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"^to_frame needs pandas"):
-        diff.to_frame()
-
-
 @pytest.mark.parametrize("other", [None, "0.2", 3, {}])
 def test_something_that_is_not_a_run_is_one_line(other: Any) -> None:
     with pytest.raises(ConfigError) as error:
@@ -392,7 +370,6 @@ def test_any_two_results_can_be_compared_and_shown(a: RunResult, b: RunResult) -
     assert (diff.first is None) == (not diff.changes)
     data, _ = diff._repr_mimebundle_()
     assert "".join(data.values()).encode()
-    assert len(diff.to_frame()) == len(diff.changes)
     assert told(b, a) or not diff.changes
 
 

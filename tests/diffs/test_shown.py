@@ -137,7 +137,7 @@ def test_beyond_some_changes_they_are_counted() -> None:
     shown, whole = str(diff), diff.format(whole=True)
     assert len(diff.changes) > 80
     left = len(diff.changes) - 60
-    assert shown.endswith(f"\n… {left} more changes: .changes[60:], .to_frame()")
+    assert shown.endswith(f"\n… {left} more changes: .changes[60:]")
     assert shown.count("more change") == 1, "in one row, however many rows they would have"
     assert diff._repr_mimebundle_()[0]["text/html"].count("more change") == 1
     assert "more changes" not in whole

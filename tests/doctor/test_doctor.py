@@ -356,22 +356,3 @@ def test_the_history_has_a_row_that_says_why_it_is_off(
     axe_nb.run(Agent("echo", "script/echo"), "Hi")
     ((state, message, _),) = of("history", found())
     assert (state, "runs.sqlite, 1 run, 0." in message) == ("right", True)
-
-
-def test_the_cassette_has_a_row_with_its_counts(project: Path) -> None:
-    assert of("cassette", found()) == []
-    agent = Agent("echo", "script/echo")
-    script("echo")(lambda request: "Hello")
-    with axe_nb.cassette("lesson.axe", "record"):
-        axe_nb.run(agent, "Hi")
-    with axe_nb.cassette("lesson.axe", "replay") as cassette:
-        axe_nb.run(agent, "Hi")
-        axe_nb.run(agent, "Hello")
-        session = Session()
-        rows = asyncio.run(examine(None, {}, session.find, cassette))
-    assert of("cassette", rows) == [
-        (
-            "note", "lesson.axe (replay): 1 replayed, 1 missed, 0 recorded; 0 records not used",
-            cassette.how_to_record,
-        )
-    ]  # fmt: skip

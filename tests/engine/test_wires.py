@@ -225,7 +225,7 @@ def test_a_childs_timeout_aborts_its_request(protocol: Protocol) -> None:
     assert result.text == "on"
 
 
-WAYS = ("unknown", "401", "429", "529", "500", "html", "refused", "late", "stranger", "empty",
+WAYS = ("unknown", "401", "429", "529", "500", "refused", "late", "stranger", "empty",
         "crash")  # fmt: skip
 
 
@@ -234,7 +234,6 @@ WAYS = ("unknown", "401", "429", "529", "500", "html", "refused", "late", "stran
 def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, project: Any) -> None:
     """Over sockets; every call has its one result, in call order, and the parent ends."""
     (project / "axe/scripts").mkdir()
-    (project / "axe/scripts/html.toml").write_text('[[rule]]\nerror = "nonsense"')
     (project / "axe/scripts/late.toml").write_text(
         'clock = "virtual"\n[[rule]]\ntext = "late"\ndelay = 3600'
     )
@@ -267,19 +266,18 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
                 return call("call_agent", agent="stranger", task="x")
             case "empty":
                 return ask("child", " ")
-            case "html" | "refused" | "late":
+            case "refused" | "late":
                 return ask(way)
             case _:
                 return ask("child", way)
 
     child = agent("child", model, sub_agents=("child",))
     boss = lead(*map(one, range(200)), then="survived", timeout=60)
-    boss = replace(boss, sub_agents=("child", "ghost", "html", "refused", "late"))
+    boss = replace(boss, sub_agents=("child", "ghost", "refused", "late"))
     other = "ollama" if provider_of(protocol) == "openai" else "openai"
     with script_server(protocol) as server:
         played = stage(
             over(protocol, boss), over(protocol, child),
-            Agent("html", f"{provider_of(protocol)}/html"),
             Agent("refused", f"{other}/x"),
             Agent("late", "script/late"),
         )  # fmt: skip
@@ -301,7 +299,6 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     assert reasons["429"].startswith("rate_limit: slow down")
     assert reasons["529"].startswith("overloaded: busy")
     assert reasons["500"].startswith("server: boom")
-    assert reasons["html"].startswith("server: the reply is not a JSON object but text/html")
     assert "connection refused" in reasons["refused"]
     assert reasons["late"].startswith("timeout after 60s")
     assert "agent exceeded maximum conversation turns (50)" in told[198].content

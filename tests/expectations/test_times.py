@@ -50,6 +50,14 @@ def test_children_that_wait_for_one_another_are_not_parallel_live_and_saved(
         assert has_parallel(one, "child", "call_agent") == [together] * 2
 
 
+def test_what_a_fork_took_over_is_not_parallel_to_what_it_ran_again() -> None:
+    result = run(max_concurrent=1)
+    assert has_parallel(result.fork("0.2/1"), "child", "call_agent") == [False] * 2
+    wide = run()
+    assert has_parallel(wide.fork("0.2/1"), "child", "call_agent") == [False] * 2
+    assert has_parallel(wide.fork("0/2"), "child", "call_agent") == [True] * 2
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_children_that_one_tool_starts_are_judged_by_their_times(together: bool) -> None:
     @axe_nb.tool

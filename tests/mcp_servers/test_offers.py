@@ -170,9 +170,8 @@ def test_a_copy_without_a_server_has_neither_its_files_nor_its_permissions() -> 
 def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
     settle("raw", raw())
     assert mcp_prompt("raw", "review", what="the <plan>") == "Review the <plan>."
-    with pytest.raises(ConfigError, match='cannot read prompt "reviw"') as raised:
+    with pytest.raises(ConfigError, match='cannot read prompt "reviw"'):
         mcp_prompt("raw", "reviw")
-    assert raised.value.hint == 'did you mean "review"?'
     with pytest.raises(ConfigError) as raised:
         mcp_prompt("rav", "review")
     assert raised.value.hint == 'did you mean "raw"?'

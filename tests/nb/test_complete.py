@@ -73,21 +73,13 @@ OFFERED = {
     "%axe request survey --protocol o": [
         "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
     ],
-    "%axe request told@": ["%axe request told@0/1"],
-    "%axe request @": ["%axe request @0/1"],
-    "%axe request 0": ["%axe request 0/1"],
     "%axe diff to": ["%axe diff told"],
     "%axe time to": ["%axe time told"],
-    "%axe diff told told@": ["%axe diff told told@0"],
-    "%axe diff told 0": ["%axe diff told 0"],
     "%axe cassette x.axe --mode re": [
         "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",
     ],
     "%axe history pl": ["%axe history planner"],
-    "%%axe reader --break ag": [f"%%axe reader --break agent:{name}" for name in AGENTS],
     "%axe help req": ["%axe help request"],
-    "%axe expect told: plan": ["%axe expect told: planner"],
-    "%axe expect turns <= 2; tok": ["%axe expect turns <= 2; tokens"],
     "%axe run rea": ["%axe run reader"],
     "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
@@ -155,11 +147,3 @@ def test_unloading_takes_the_offers_away(cells: Kernel) -> None:
     assert not any("reader" in offer for offer in cells.complete("%%axe rea"))
     cells.run("%load_ext axe_nb")
     assert cells.complete("%%axe rea") == ["%%axe reader"]
-
-
-def test_tab_offers_results_and_words_of_expectations(cells: Kernel) -> None:
-    cells.run("found = %axe run planner x -q")
-    start = "%axe expect "
-    assert cells.complete(f"{start}fo") == [f"{start}found:"]
-    line = f"{start}found: depth < 3; no "
-    assert sorted(cells.complete(f"{line}read")) == [f"{line}read_file", f"{line}reader"]

@@ -64,9 +64,6 @@ def test_a_mistake_is_told_in_a_line_and_a_hint(cells: Kernel) -> None:
     told = {
         "%axe diff first secnd": ['no variable "secnd"', 'did you mean "second"?'],
         "%axe diff first@0.9 second": ['no run "0.9" in this tree; nearest: 0.3, 0.2, 0.1'],
-        "%axe diff first@0.1/1 second": [
-            '"first@0.1/1" is a turn, not a run', "name its run: 0.1",
-        ],
         "%axe diff lead second": ["lead is of type function, not the result of a run"],
         "%axe request second@0/9": ['no turn "9" of lead; its turns are 0/1, 0/2'],
         "%%axe --from second@0/9\nx": ['no turn "9" of lead; its turns are 0/1, 0/2'],
@@ -169,8 +166,6 @@ def test_a_cell_forks_a_run_at_a_place(cells: Kernel) -> None:
     cells.run("%config AxeMagics.model = ''")
     ended = text(cells.run("print(axe_nb.last().status, axe_nb.last().model)"))
     assert ended.split() == ["completed", "script/lead"], "defaults change no agent of a fork"
-    line = "%%axe --from second@0."
-    assert cells.complete(line) == [f"%%axe --from second@{place}" for place in ("0.1/1", "0.2/1")]
 
 
 @pytest.mark.req("D-67")

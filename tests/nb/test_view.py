@@ -267,13 +267,11 @@ def test_a_live_run_shows_its_text_as_it_comes_unless_that_is_turned_off(cells: 
     dry = "%%axe talks --dry-run\nGo."
     assert "\nStream:   yes\n" in text(cells.run(dry, live=True))
     assert "Stream:" not in text(cells.run(dry))
-    cells.run("%config AxeMagics.stream = False")
-    assert "\nStream:   no\n" in text(cells.run(dry, live=True))
-    outputs = cells.run(run.format(""), live=True)
+    assert "\nStream:   no\n" in text(
+        cells.run(dry.replace("--dry", "--no-stream --dry"), live=True)
+    )
+    outputs = cells.run(run.format(", stream=False"), live=True)
     assert set(live_texts(outputs)) <= {whole}
-    outputs = cells.run(run.format(", stream=True"), live=True)
-    assert set(live_texts(outputs)) - {whole}
-    cells.run("%config AxeMagics.stream = True")
     outputs = cells.run("%%axe talks --no-stream\nGo.", live=True)
     assert set(live_texts(outputs)) <= {whole}
     assert shown(outputs)[-1] == shown(live)[-1]

@@ -94,7 +94,6 @@ def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Ker
     assert said == "In French about snow."
     said = text(cells.run("%%axe poet -q --var topic={topic} --var language=Latin\nx"))
     assert said == "In Latin about the {{ sea }}, it's -c deep."
-    assert cells.complete("%%axe poet --var la") == ["%%axe poet --var language="]
     assert "language=English, topic=rain" in text(cells.run("%axe show poet"))
 
 

@@ -148,6 +148,25 @@ def own_client() -> Iterator[None]:
     axe_nb.use_http_client(None)
 
 
+def fail() -> httpx.AsyncClient:
+    raise RuntimeError("my own mistake")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [(fail, "failed: RuntimeError('my own mistake')"), (lambda: 3, "made no AsyncClient, but int")],
+)
+def test_a_function_that_makes_no_client_is_told_as_such_and_not_as_the_server(
+    own_client: None, make: Any, told: str
+) -> None:
+    axe_nb.use_http_client(make)
+    result = axe_nb.run(Agent("a", "openai/m"), "hi")
+    assert (result.status, result.retries) == ("error", 0)
+    assert result.error == f"the function given to use_http_client {told}"
+    with pytest.raises(TypeError, match="a function that makes clients, not a client"):
+        axe_nb.use_http_client(httpx.AsyncClient())  # type: ignore[arg-type]
+
+
 def test_requests_go_over_a_client_of_the_users_own(
     own_client: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

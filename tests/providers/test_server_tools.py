@@ -284,7 +284,6 @@ def test_a_search_is_limited_to_what_the_options_and_the_run_allow(
     [
         {"web_search": {"type": "code_execution_20260521"}},
         {"web_search": {"name": "code_execution"}},
-        [{"type": "web_search", "name": "code_execution"}],
     ],
 )
 def test_options_do_not_make_another_tool_of_one(given: Any) -> None:

@@ -186,7 +186,6 @@ FAULTS = [
     'status = 400\nerror = "bad"', 'status = 401\nerror = "who are you"', "status = 403",
     'status = 404\nerror = "no such"', "status = 408", 'status = 429\nerror = "slow down"',
     'status = 500\nerror = "two\\nlines"', "status = 503", 'status = 529\nerror = "busy"',
-    'error = "nonsense"',
 ]  # fmt: skip
 
 

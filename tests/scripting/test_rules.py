@@ -305,7 +305,7 @@ MISTAKES = [
     (
         '[[rule]]\nerror = "slow down"',
         "axe/scripts/lead.toml, line 2: rule 1: "
-        "error must be one of timeout, refused, nonsense, cut, "
+        "error must be one of timeout, refused, cut, "
         "unless `status` is set",
         "",
     ),

@@ -76,7 +76,7 @@ status = 529
 error = "too much"
 
 [[rule]]
-when = "^(?P<fault>cut|timeout|refused|nonsense)"
+when = "^(?P<fault>cut|timeout|refused)"
 text = "Half of"
 error = "FAULT"
 """
@@ -87,10 +87,8 @@ def scripts(project: Path) -> Iterator[None]:
     """A project with the script `lead`, and no functions but the test's own."""
     (project / "axe" / "scripts").mkdir()
     head, mark, last = RULES.rpartition("[[rule]]")
-    for fault in ("cut", "timeout", "refused", "nonsense"):
-        head += mark + last.replace("(?P<fault>cut|timeout|refused|nonsense)", fault).replace(
-            "FAULT", fault
-        )
+    for fault in ("cut", "timeout", "refused"):
+        head += mark + last.replace("(?P<fault>cut|timeout|refused)", fault).replace("FAULT", fault)
     (project / "axe" / "scripts" / "lead.toml").write_text(head, "utf-8")
     yield
     functions.clear()
@@ -331,12 +329,6 @@ def test_a_broken_chunk_is_an_error_of_the_connection(protocol: Protocol) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_nonsense_comes_as_an_event_that_is_not_json(protocol: Protocol) -> None:
-    with script_server(protocol) as server:
-        assert str(events(post(server, "nonsense"))[-1]).startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_silent_stream_waits_for_its_client_to_leave(protocol: Protocol) -> None:
     with script_server(protocol) as server:
         url = server.base_url + PATHS[protocol]
@@ -441,9 +433,8 @@ def test_a_function_fails_in_mid_stream_by_an_exception_or_a_fault(protocol: Pro
         assert 'script \\"talks\\" raised KeyError: ' in last("stumbles")
         assert "Half of" in last("cut")
         assert '"no"' in last("status")
-        assert (
-            "the message of a Fault without a status is one of timeout, refused, nonsense, cut"
-            in last("unknown")
+        assert "the message of a Fault without a status is one of timeout, refused, cut" in last(
+            "unknown"
         )
         assert 'script \\"talks\\" yielded int, not text' in last("number")
         with pytest.raises(httpx.RemoteProtocolError):
@@ -472,7 +463,7 @@ def in_process(prompt: str, model: str = "lead") -> tuple[axe_nb.RunResult, list
     ("prompt", "category"),
     [
         ("status", "overloaded"), ("cut", "server"), ("refused", "server"),
-        ("nonsense", "server"), ("timeout", "timeout"),
+        ("timeout", "timeout"),
     ],
 )  # fmt: skip
 def test_in_process_the_text_before_a_failure_is_kept(prompt: str, category: str) -> None:

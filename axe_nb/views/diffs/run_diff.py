@@ -5,10 +5,9 @@ Source: product.md "Runs are recordings".
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
 from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
@@ -24,8 +23,6 @@ from axe_nb.views.diffs.shown import (
     list_figures,
     make_outline,
 )
-
-COLUMNS = tuple(one.name for one in fields(Change))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +48,6 @@ class RunDiff:
         Up to this turn, both trees have the same places.
         """
         return find_first(self.changes)
-
-    def to_frame(self) -> Any:
-        """Returns the changes as a pandas DataFrame, without secrets.
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
-        return make_frame(find_filter().json([asdict(change) for change in self.changes]), COLUMNS)
 
     def format(self, *, whole: bool = False, times: bool = False) -> str:
         """Returns the difference as text, without secrets.

@@ -166,7 +166,7 @@ def make_outline(
     made = _Parts(changes, (a, b), whole)
     root = made.make(pair)
     if (left := len(changes) - made.drawn) > 0:
-        rest = f"… {plural(left, 'more change')}: .changes[{made.drawn}:], .to_frame()"
+        rest = f"… {plural(left, 'more change')}: .changes[{made.drawn}:]"
         root = replace(root, parts=(*root.parts, rest))
     told = [figure for figure in figures if times or figure.name != SECONDS]
     return Outline(
