@@ -102,11 +102,7 @@ def _run_and_show(options: Options) -> RunResult | None:
 
 
 def _make_approver(before: Callable[[], None]) -> Approver | None:
-    """Returns the approver that prompts on the terminal; None if no one can be prompted.
-
-    Args:
-        before: called before each prompt.
-    """
+    """Returns the approver that prompts on the terminal; None if no one can be prompted."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 

@@ -51,10 +51,8 @@ def make_table(
     """Returns what shows a thing while it is made: its table in a notebook, else a line.
 
     Args:
-        thing: what is shown.
         draw: progress → the bundle of its table; no progress = the one that is kept.
         list_parts: progress → the HTML of its parts, of which only those that change are sent.
-        display: if False, nothing is shown.
     """
     if not display or is_inside() or not is_notebook():
         return make_line(display)
@@ -67,7 +65,6 @@ def find_variable(thing: object, function: str = "") -> str:
     """Returns the name of the user's variable that holds a thing; empty if there is none.
 
     Args:
-        thing: the object.
         function: name of the function whose value it will be in the running cell.
     """
     if not is_notebook():

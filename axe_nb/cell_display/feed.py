@@ -57,11 +57,10 @@ class Feed:
         """Shows it as it is.
 
         Args:
-            take_all: returns everything.
-            bundle: the readable output.
             now: seconds, by a clock that does not go back.
             place: the display to show it in; None = a new one.
-            stop: stops what is shown, if the reader may; called when the kernel is free to listen.
+            stop: stops what is shown, if the reader may; called when the kernel is free to
+                listen.
             is_early: if True, snapshots are frequent while `now` is below AGAIN.
         """
         self._take_all, self._is_early = take_all, is_early

@@ -60,8 +60,6 @@ class TreeFeed:
         """Shows the tree as it is.
 
         Args:
-            root: the tree.
-            now: the time.
             name: the expression that gives the result, once it is there.
             place: the display to show it in; None = a new one.
             stop: stops the run, if the reader may.
@@ -96,7 +94,6 @@ class TreeFeed:
         Args:
             changed: by key of the row.
             newest: key of the row to mark; empty = the run is over.
-            now: the time.
         """
         self._newest, self._now = newest, now
         rows, blocks = self._draw(changed), self._answer.blocks

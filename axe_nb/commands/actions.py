@@ -30,8 +30,7 @@ LATEST = 20
 def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
     """Yields (name, agent or its error) for all agents found, sorted by name.
 
-    Raises:
-        ConfigError: there is no folder `agents_dir`.
+    Raises ConfigError: there is no folder `agents_dir`.
     """
     check_agents_dir(agents_dir)
     for name in sorted({*session.agents, *list_agents(agents_dir)}):
@@ -49,9 +48,8 @@ def format_agent(agent: Agent) -> list[str]:
 def format_tools(agent: Agent) -> str:
     """Formats an agent's tools, one a line; starts its MCP servers as a run of it would.
 
-    Raises:
-        ConfigError: the agent names an unknown tool, its workdir is missing, or a server did not
-            start.
+    Raises ConfigError: the agent names an unknown tool, its workdir is missing, or a server did not
+    start.
     """
     settings, workdir = Config.load().mcp_servers, find_workdir(agent)
     offered = run_and_wait(session.servers.open(agent, settings, workdir))
@@ -76,8 +74,7 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
 def show_history(agent: str | None, delete: int | None) -> str:
     """Lists the latest runs, or deletes one.
 
-    Raises:
-        ConfigError: the history cannot be read, or has no such run.
+    Raises ConfigError: the history cannot be read, or has no such run.
     """
     if delete is not None:
         delete_run(delete)
@@ -93,17 +90,14 @@ def trust(
 ) -> bool:
     """Shows what the agents of a project may not have without trust, and asks for it.
 
+    Raises ConfigError: there is no such folder, or the list of trusted folders cannot be read.
+
     Args:
         target: a folder of the project, or a file in it; None = that of the agents found here.
-        agents_dir: folder to search for agents first.
-        write: receives each line to show.
         ask: prompts the person; None = no one can be prompted.
 
     Returns:
         True if the project is trusted now.
-
-    Raises:
-        ConfigError: there is no such folder, or the list of trusted folders cannot be read.
     """
     files = _find_project_files(target, agents_dir)
     project = find_project(files[0])
@@ -129,11 +123,7 @@ def trust(
 
 
 def _find_project_files(target: str | None, agents_dir: str | None) -> list[Path]:
-    """Returns the agent files of one project.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Returns the agent files of one project. Raises ConfigError: there are none."""
     if target is None:
         found = [path for path in list_agents(agents_dir).values() if not is_own(path)]
         if not found:

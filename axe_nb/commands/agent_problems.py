@@ -48,8 +48,6 @@ def problems(
     """Returns all problems of this agent, mistakes in the TOML first.
 
     Args:
-        agent: an agent whose TOML was read without an error.
-        find: name -> agent. Raises ConfigError.
         scripts: folders to search for script models first.
     """
     found = []

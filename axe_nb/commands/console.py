@@ -40,8 +40,7 @@ Write: TypeAlias = Callable[[str], object]
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
     """The run requested by an option line.
 
-    Raises:
-        ConfigError: there is no conversation to continue.
+    Raises ConfigError: there is no conversation to continue.
     """
     overrides, earlier = options.overrides, None
     if options.goes_on:
@@ -57,15 +56,10 @@ def show_dry_run(
 ) -> None:
     """Writes the request that would be sent, and its warnings to `note`.
 
-    Args:
-        request: the run.
-        options: the options of the command.
-        write: receives the request.
-        note: receives the warnings.
-        streams: True if the run would be shown as its replies arrive.
+    Raises ConfigError: invalid configuration.
 
-    Raises:
-        ConfigError: invalid configuration.
+    Args:
+        streams: True if the run would be shown as its replies arrive.
     """
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
@@ -95,10 +89,6 @@ class TextView:
         """Creates a view without output.
 
         Args:
-            handle: the run.
-            options: the options of the command.
-            write: receives the answer or its JSON line.
-            note: receives all other output.
             piped: True if there is a prompt, for the verbose lines (B-11).
             status: the status line on the terminal.
         """
@@ -181,7 +171,6 @@ class StatusLine:
         """Creates a line that is not drawn yet.
 
         Args:
-            stream: the terminal; nothing is drawn if it is none.
             pause: least seconds between two drawings.
         """
         self._stream = stream if stream is not None and stream.isatty() else None
@@ -244,8 +233,7 @@ def is_expected(error: AxeError, raises: str | None) -> bool:
 def check_end(result: RunResult, raises: str | None) -> None:
     """Raises unless the run completed, or ended as `--raises` expects.
 
-    Raises:
-        AxeError: the run ended differently.
+    Raises AxeError: the run ended differently.
     """
     error = result.cause
     if raises is None:

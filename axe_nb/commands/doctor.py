@@ -93,9 +93,7 @@ async def examine(
     """Returns all findings in reading order; servers are queried concurrently.
 
     Args:
-        agents_dir: folder to search for agents first.
         defined: name → agent of this session, without a file.
-        find: name -> agent, of the session or from a file. Raises ConfigError.
     """
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)

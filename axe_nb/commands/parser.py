@@ -78,7 +78,6 @@ class Parser(argparse.ArgumentParser):
 
         Args:
             program: what its usage line begins with.
-            add_help: if true, it has `--help`.
             about: what it is for, unless `ABOUT` says it at length.
         """
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
@@ -196,9 +195,8 @@ def _read_data(word: str, read: Callable[[str], Any]) -> Any:
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
     """Finds the command of `axe-nb`; returns it with the words of its options.
 
-    Raises:
-        UsageError: no such command; the hint is the usage line.
-        SystemExit: help was requested, or words are missing.
+    Raises UsageError: no such command; the hint is the usage line. Raises SystemExit: help was
+    requested, or words are missing.
     """
     words = list(words)
     if words in (["--version"], ["-V"], ["-v"]):
@@ -222,13 +220,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
-    """Returns the next step after a word that names no command.
-
-    Args:
-        face: the interface in which it was typed.
-        word: the word.
-        known: the commands that could stand there.
-    """
+    """Returns the next step after a word that names no command."""
     other: Face = "line" if face == "command" else "command"
     first = dict.fromkeys(name.split()[0] for name in known)
     meant = [name for name in known if name.partition(" ")[2] == word]
@@ -246,10 +238,8 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     """Parses an option line, or its words.
 
     Omitted options are None; omitted flags are the opposite of their value. A word that begins with
-    `DATA` is never an option, nor `--`.
-
-    Raises:
-        UsageError: invalid options; the hint is the usage line.
+    `DATA` is never an option, nor `--`. Raises UsageError: invalid options; the hint is the usage
+    line.
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
@@ -266,10 +256,8 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 def split_line(command: Command, face: Face, line: str) -> list[str]:
     """Splits an option line into words; a final semicolon belongs to IPython.
 
-    Works like `shlex.split`, but keeps the backslashes of Windows paths.
-
-    Raises:
-        UsageError: a quotation mark is missing.
+    Works like `shlex.split`, but keeps the backslashes of Windows paths. Raises UsageError: a
+    quotation mark is missing.
     """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
@@ -316,12 +304,11 @@ def parse_run(
 ) -> Options:
     """Parses the option line of a run, or its words.
 
+    Raises UsageError: invalid options; the hint is the usage line.
+
     Args:
         defaults: keyword → value for options that the line omits.
         names: the user's variables, one of which `--output` may name.
-
-    Raises:
-        UsageError: invalid options; the hint is the usage line.
     """
     found = vars(parse(RUN, face, line))
     unset = {o.keyword: not o.value for o in RUN.options_of(face) if o.flags and not o.metavar}

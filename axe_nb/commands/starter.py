@@ -31,13 +31,11 @@ TEMPLATES = Path(__file__).parent / "first"
 def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> int:
     """Writes what is not there yet, and opens JupyterLab; returns the exit code.
 
+    Raises ConfigError: the name is not a plain one, or a file cannot be written.
+
     Args:
         name: the notebook's, with or without its ending; None = first.
-        write: takes the lines to show.
         opens: if false, JupyterLab is not opened.
-
-    Raises:
-        ConfigError: the name is not a plain one, or a file cannot be written.
     """
     stem = "first" if name is None else name.removesuffix(".ipynb")
     if not re.fullmatch(r"\w[\w .-]*", stem):

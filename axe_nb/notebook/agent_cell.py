@@ -36,17 +36,9 @@ from axe_nb.views.agent_summary import AgentCard, draw_graph, list_abilities
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:
     """Defines the agent for this session and returns the card that the cell shows.
 
-    If its file is saved and is the one found under the name, the file is used; otherwise the
-    agent is kept in this session.
-
-    Args:
-        shell: the shell that runs the cell.
-        line: the option line.
-        cell: the TOML.
-        names: variables whose values the option line may use.
-
-    Raises:
-        ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
+    If its file is saved and is the one found under the name, the file is used; otherwise the agent
+    is kept in this session. Raises ConfigError: the name, an option or the TOML is invalid; names
+    the line in the cell.
     """
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
     check_name(chosen.agent)
@@ -71,8 +63,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
     """The agent that the TOML describes, and notes on problems outside it.
 
-    Raises:
-        ConfigError: the TOML is invalid; the message or the place names the line in the cell.
+    Raises ConfigError: the TOML is invalid; the message or the place names the line in the cell.
     """
     source = Source(_number_lines(name, body, magic_line))
     try:
@@ -151,8 +142,7 @@ def _is_found_at(name: str, path: Path, agents_dir: str) -> bool:
 def _save(path: Path, name: str, body: str) -> list[str]:
     """Writes the file if anything changes; returns the changes as lines.
 
-    Raises:
-        ConfigError: the file cannot be read or written.
+    Raises ConfigError: the file cannot be read or written.
     """
     called = format_path_or_name(path)
     try:

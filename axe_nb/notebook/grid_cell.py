@@ -40,16 +40,11 @@ def run_grid(
 ) -> Grid | None:
     """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
+    Raises UsageError: an option is invalid. Raises ConfigError: a run could not begin.
+
     Args:
         shell: its namespace receives the name.
-        words: those of the option line.
         cell: the prompt template; `{{ name }}` is a column of the inputs, else a variable.
-        names: the user's variables.
-        write: takes a text that the cell prints.
-
-    Raises:
-        UsageError: an option is invalid.
-        ConfigError: a run could not begin.
     """
     install(shell)
     found = parse(GRID, "cell", words)

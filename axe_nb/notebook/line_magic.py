@@ -72,14 +72,7 @@ def run_command(
 ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
     """Runs the command, passes its output to `write`, and returns the value of the line.
 
-    Args:
-        shell: the shell that runs the line.
-        line: the line as typed.
-        names: variables whose values the line may use.
-        write: takes a text that the cell prints.
-
-    Raises:
-        ConfigError: there is no such command, or it cannot be done.
+    Raises ConfigError: there is no such command, or it cannot be done.
     """
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
@@ -157,8 +150,7 @@ def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 def _read_toml(name: str, agents_dir: str | None) -> str:
     """The TOML of an agent: its source, or generated for an agent made in Python.
 
-    Raises:
-        ConfigError: there is none, or its file cannot be read.
+    Raises ConfigError: there is none, or its file cannot be read.
     """
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
@@ -216,8 +208,7 @@ def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 def list_keys() -> Iterator[tuple[str, str, str]]:
     """Yields provider, variable and state of each key and of each address that is set.
 
-    Raises:
-        ConfigError: the settings are invalid.
+    Raises ConfigError: the settings are invalid.
     """
     config = Config.load()
     for info in config.known.values():

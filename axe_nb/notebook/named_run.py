@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
     """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place.
 
-    Raises:
-        ConfigError: there is no such result.
+    Raises ConfigError: there is no such result.
     """
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
@@ -31,8 +30,7 @@ def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
 def find_tree(shell: InteractiveShell, text: str) -> RunResult:
     """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it.
 
-    Raises:
-        ConfigError: there is none.
+    Raises ConfigError: there is none.
     """
     result, place = find_place(shell, text)
     return find_run(result, place.removeprefix("@"))
@@ -41,8 +39,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
     """Finds the result in a variable, or of the handle in it; without a name, the last one.
 
-    Raises:
-        ConfigError: there is none, or the run has not ended.
+    Raises ConfigError: there is none, or the run has not ended.
     """
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):

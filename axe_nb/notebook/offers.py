@@ -68,13 +68,7 @@ Offers: TypeAlias = tuple[str, list[str]]
 
 
 def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
-    """Returns the offers at the cursor; None if IPython may know better.
-
-    Args:
-        above: the lines above the cursor.
-        line: that of the cursor, up to it.
-        cell: the whole cell.
-    """
+    """Returns the offers at the cursor; None if IPython may know better."""
     if (found := LINE.match(line)) and (found["magic"] == "%axe" or all(map(OTHER.match, above))):
         return _complete_line(found["magic"], found["rest"])
     text = "\n".join([*above, line])
@@ -197,12 +191,7 @@ def _complete_name(text: str) -> Offers | None:
 
 
 def _complete_toml(above: str, below: str) -> Offers | None:
-    """The key, header or value at the cursor, by the last header line above it.
-
-    Args:
-        above: the TOML up to the cursor.
-        below: the TOML behind it.
-    """
+    """The key, header or value at the cursor, by the last header line above it."""
     *before, line = above.split("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None

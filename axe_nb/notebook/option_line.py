@@ -67,8 +67,7 @@ class _MarkingFormatter(DollarFormatter):
 def _write(value: object) -> str:
     """Writes a value so that `--param` reads it as the same: JSON, but for text.
 
-    Raises:
-        NoText: it has no text.
+    Raises NoText: it has no text.
     """
     is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
     return json.dumps(value) if is_plain else write_text(value)
@@ -77,16 +76,8 @@ def _write(value: object) -> str:
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
     """Returns the words of an option line, with the values of its variables.
 
-    As in IPython, the line stays as it is if any expression of it fails.
-
-    Args:
-        command: the command, for its usage line.
-        face: the interface that the line is from.
-        line: the option line, without the name of the magic.
-        names: the user's variables.
-
-    Raises:
-        UsageError: a quotation mark is missing.
+    As in IPython, the line stays as it is if any expression of it fails. Raises UsageError: a
+    quotation mark is missing.
     """
     mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in line)
     formatter = _MarkingFormatter(mark)
@@ -117,7 +108,6 @@ def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[st
     one, and its history has none.
 
     Args:
-        magic: its name.
         body: the body as IPython passes it, used if the magic was not typed in a cell.
     """
     history = shell.history_manager

@@ -55,14 +55,10 @@ def run_cell(
 ) -> RunResult | RunHandle | None:
     """Runs the cell and returns its value.
 
-    Args:
-        shell: its namespace receives the names.
-        options: as they were asked for.
-        prompt: () -> the prompt with its pictures. Raises ConfigError.
-        write: takes a text that the cell prints.
+    Raises AxeError: the run could not begin, or did not end as expected.
 
-    Raises:
-        AxeError: the run could not begin, or did not end as expected.
+    Args:
+        prompt: () -> the prompt with its pictures. Raises ConfigError.
     """
     install(shell)
     try:
@@ -93,8 +89,7 @@ def run_cell(
 def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
     """The run that a cell asks for, or the fork of an earlier one.
 
-    Raises:
-        ConfigError: there is no such conversation, run or place.
+    Raises ConfigError: there is no such conversation, run or place.
     """
     if options.fork_from is None:
         return request_of(options, *prompt)
@@ -178,16 +173,12 @@ def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) ->
     """Starts the run; returns once its view is in this cell or, without a live view, at the end.
 
     The view is driven from a thread of its own, which first shows it while the cell still runs, so
-    that it lies in that cell on every kernel; later updates name the display or the widget.
+    that it lies in that cell on every kernel; later updates name the display or the widget. Raises
+    ConfigError: invalid configuration, before anything is sent. Raises KeyboardInterrupt: the
+    person stopped it while the cell still ran.
 
     Args:
-        shell: the shell that runs the cell.
-        handle: the run.
         name: what the reader can type to get the result; empty = `axe_nb.last()`.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-        KeyboardInterrupt: the person stopped it while the cell still ran.
     """
     remember(handle)
     wanted = display_mode(shell)

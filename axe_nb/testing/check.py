@@ -55,13 +55,7 @@ class Problem:
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
     """Runs notebooks and compares them with what is saved; returns True if all are as saved.
 
-    Args:
-        targets: files, folders and patterns.
-        timeout: seconds for each cell; 0 = no limit, None = the usual one.
-        write: takes a line for each problem, and one at the end.
-
-    Raises:
-        ConfigError: there is no such notebook, or it cannot be run.
+    Raises ConfigError: there is no such notebook, or it cannot be run.
     """
     paths = find_notebooks(targets)
     count = 0
@@ -78,13 +72,7 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
 def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book, list[str]]:
     """Runs a notebook; returns it with its new outputs, and a line for each problem.
 
-    Args:
-        path: its file.
-        mode: the mode of its cassette.
-        timeout: seconds for each cell; 0 = no limit, None = the usual one.
-
-    Raises:
-        ConfigError: it is not a notebook, or cannot be run.
+    Raises ConfigError: it is not a notebook, or cannot be run.
     """
     saved = read_notebook(path)
     run = run_headless(saved, path, mode, timeout=timeout, goes_on=True, reports=True)
@@ -123,7 +111,6 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     may follow from it.
 
     Args:
-        saved: the notebook.
         ran: the same notebook after it has run.
     """
     has_failed = is_told = False

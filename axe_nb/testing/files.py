@@ -41,8 +41,7 @@ _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
     """Returns the notebooks that files, folders and patterns name, each once.
 
-    Raises:
-        ConfigError: one of them names none.
+    Raises ConfigError: one of them names none.
     """
     found: dict[Path, None] = {}
     for target in targets:
@@ -75,8 +74,7 @@ def _is_hidden(path: Path) -> bool:
 def read_notebook(path: Path) -> Book:
     """Returns a notebook in the current format.
 
-    Raises:
-        ConfigError: it cannot be read, or is not a notebook; nbformat is missing.
+    Raises ConfigError: it cannot be read, or is not a notebook; nbformat is missing.
     """
     nbformat = load("nbformat")
     try:
@@ -97,8 +95,7 @@ def read_notebook(path: Path) -> Book:
 def check_valid(part: Any, ref: str | None = None) -> None:
     """Checks a notebook, or a part of one, such as an `output`; nbformat only logs a fault.
 
-    Raises:
-        ValueError, nbformat.ValidationError: it is malformed.
+    Raises ValueError, nbformat.ValidationError: it is malformed.
     """
     json.dumps(part, ensure_ascii=False).encode()  # no half characters
     version = {"version": 4, "version_minor": 5} if ref else {}
@@ -122,18 +119,13 @@ def find_failure(cell: Any) -> Any:
 def write_notebook(path: Path, book: Book) -> None:
     """Writes a notebook as a whole or not at all.
 
-    Raises:
-        ConfigError: it cannot be written; the file is unchanged.
+    Raises ConfigError: it cannot be written; the file is unchanged.
     """
     write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
 
 
 def load(name: str) -> Any:
-    """Imports a library that only the extra `lab` installs.
-
-    Raises:
-        ConfigError: it is missing.
-    """
+    """Imports a library that only the extra `lab` installs. Raises ConfigError: it is missing."""
     from importlib import import_module
 
     from axe_nb.conversion.json_schema import load_jsonschema

@@ -40,13 +40,7 @@ TIMES = ("execution", "ExecuteTime")
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
     """Freezes notebooks, one after another; returns True if all are frozen.
 
-    Args:
-        targets: files, folders and patterns.
-        timeout: seconds for each cell; 0 = no limit, None = the usual one.
-        write: takes the lines of the report.
-
-    Raises:
-        ConfigError: there is no such notebook, or it cannot be run or written.
+    Raises ConfigError: there is no such notebook, or it cannot be run or written.
     """
     done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
     return all(done)
@@ -56,18 +50,11 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     """Records what is missing, verifies that two more runs agree, and writes the notebook.
 
     The two runs replay the cassette with the network closed. The notebook is written only if they
-    agree; the cassette keeps what the models answered in any case.
-
-    Args:
-        path: the notebook.
-        timeout: seconds for each cell; 0 = no limit, None = the usual one.
-        write: takes the lines of the report.
+    agree; the cassette keeps what the models answered in any case. Raises ConfigError: it is not a
+    notebook, or it cannot be run or written.
 
     Returns:
         True if the notebook was written.
-
-    Raises:
-        ConfigError: it is not a notebook, or it cannot be run or written.
     """
     book = read_notebook(path)
     runs: list[HeadlessRun] = []
@@ -125,8 +112,6 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
     Args:
         book: the notebook as it was; all but outputs and counts is kept.
-        first: the notebook after a run.
-        second: the same after another run.
     """
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)

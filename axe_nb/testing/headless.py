@@ -54,8 +54,9 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
+    Raises ConfigError: a library is missing, or the kernel cannot be started.
+
     Args:
-        book: the notebook; it is not changed.
         path: its file, with the cassette of the same name beside it.
         mode: the mode of its cassettes, if it says none itself; to replay it cannot reach other
             machines.
@@ -64,9 +65,6 @@ def run_headless(
         prunes: if true, what this run has not used is removed from the notebook's own cassette.
         reports: if true, the kernel is asked what its cassette has played, and what it lacked.
         environ: environment of the kernel; None = that of `make_environment`.
-
-    Raises:
-        ConfigError: a library is missing, or the kernel cannot be started.
     """
     timeout = TIMEOUT if timeout is None else timeout
     client = _make_client(book, path, is_closed=mode == "replay")

@@ -44,13 +44,10 @@ _MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson, and copies the cassette beside it.
 
-    Args:
-        path: the lesson with its solutions; it is not changed.
-        folder: the folder of the copy; None = `student` beside the lesson.
-        write: takes the lines that say what was written.
+    Raises ConfigError: it is not a lesson, its marks do not match, or the copy cannot be written.
 
-    Raises:
-        ConfigError: it is not a lesson, its marks do not match, or the copy cannot be written.
+    Args:
+        folder: the folder of the copy; None = `student` beside the lesson.
     """
     target = (expand_home(folder) if folder is not None else path.parent / FOLDER) / path.name
     if target.resolve() == path.resolve():
@@ -75,13 +72,7 @@ def make_student_copy(book: Book, name: str) -> Book:
     """Returns a lesson without solutions and outputs. Pure.
 
     *Run All* continues past its exercises: the cells of solutions and checks have the tag for it.
-
-    Args:
-        book: the lesson; it is not changed.
-        name: its name in errors.
-
-    Raises:
-        ConfigError: the beginning or end of a solution is missing.
+    Raises ConfigError: the beginning or end of a solution is missing.
     """
     copy = deepcopy(book)
     copy.metadata.pop("widgets", None)
@@ -148,12 +139,7 @@ def id_of(cell: Any) -> str:
 def find_exercises(book: Book, name: str) -> dict[str, Any]:
     """Returns the exercises of a lesson: name → check cell, in the order of the lesson.
 
-    Args:
-        book: the lesson.
-        name: its name in errors.
-
-    Raises:
-        ConfigError: one of them cannot be marked.
+    Raises ConfigError: one of them cannot be marked.
     """
     found: dict[str, Any] = {}
     for number, cell in enumerate(book.cells, 1):

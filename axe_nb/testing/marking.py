@@ -89,17 +89,13 @@ def mark_submissions(
 ) -> None:
     """Runs the notebooks of a folder, one after another, and writes a table of their marks.
 
+    Raises ConfigError: there is no lesson or no submission, the lesson has no exercises, or the CSV
+    file cannot be written.
+
     Args:
         lesson: the notebook that has the check cells, beside the files that it uses.
         folder: the folder of the submissions; folders in it are searched too.
-        timeout: seconds for each submission; 0 = no limit, None = the usual one.
         table: a CSV file for the table too; None = none.
-        write: takes the lines of the report.
-        sandbox: the sandbox of each of them.
-
-    Raises:
-        ConfigError: there is no lesson or no submission, the lesson has no exercises, or the
-            CSV file cannot be written.
     """
     book = read_notebook(lesson)
     exercises = find_exercises(book, display_path(lesson))
@@ -129,16 +125,10 @@ def mark_submission(
 ) -> Marks:
     """Runs a submission in a copy of the lesson's folder and returns its marks.
 
-    Args:
-        lesson: the file of the lesson.
-        book: the lesson.
-        path: the submission.
-        others: the folder of all submissions, of which this one sees none.
-        timeout: seconds for the whole notebook; 0 = no limit.
-        sandbox: its sandbox.
+    Raises ConfigError: the lesson cannot be copied, or the submission cannot be started.
 
-    Raises:
-        ConfigError: the lesson cannot be copied, or the submission cannot be started.
+    Args:
+        others: the folder of all submissions, of which this one sees none.
     """
     exercises = find_exercises(book, display_path(lesson))
     try:
@@ -179,13 +169,7 @@ def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
     """Copies the files beside a lesson, except notebooks and hidden files; links stay links.
 
-    Args:
-        lesson: the file of the lesson.
-        target: the folder of the copy, which is made.
-        without: a folder that is left out.
-
-    Raises:
-        ConfigError: they cannot be copied.
+    Raises ConfigError: they cannot be copied.
     """
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
@@ -300,12 +284,11 @@ def _as_text(name: str) -> str:
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
     """Returns the sandbox of submissions, tried in an empty folder.
 
+    Raises ConfigError: none works here, and the user has not agreed to run without one.
+
     Args:
         is_off: true if they are to run without one.
         ask: prompts the person; None = no one can be prompted.
-
-    Raises:
-        ConfigError: none works here, and the user has not agreed to run without one.
     """
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
@@ -329,15 +312,12 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
     """Runs a notebook past cells that fail; of its outputs, only text and errors are kept.
 
+    Raises ConfigError: it cannot be started. Raises ValueError: its report is malformed; the
+    message says it in words, maybe of its own.
+
     Args:
-        book: the notebook; it is not changed.
         path: its file, in a folder of its own; the folder around that is the workdir.
         sandbox: the sandbox, with any view.
-        timeout: seconds for all cells; 0 = no limit.
-
-    Raises:
-        ConfigError: it cannot be started.
-        ValueError: its report is malformed; the message says it in words, maybe of its own.
     """
     book = prepare(book)
     cells = list(_find_cells(book))
@@ -388,8 +368,7 @@ def _find_cells(book: Book) -> Iterator[Any]:
 def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
     """Returns the outputs of the cells that have run; the last line may not be complete.
 
-    Raises:
-        ValueError: the report is malformed.
+    Raises ValueError: the report is malformed.
     """
     lines = report.split(b"\n")[:-1]
     try:

@@ -91,8 +91,7 @@ def line(label: str, value: str) -> str:
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     """The agent's tools, limits and graph of sub-agents; empty if it has none of them.
 
-    Raises:
-        ConfigError: it names an unknown tool.
+    Raises ConfigError: it names an unknown tool.
     """
     lines = [line(label, value) for label, value in list_abilities(agent)]
     return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
@@ -101,8 +100,7 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
     """(label, value) of the agent's tools and limits.
 
-    Raises:
-        ConfigError: it names an unknown tool.
+    Raises ConfigError: it names an unknown tool.
     """
     found = [
         (VERDICTS[d], ", ".join(names)) for d, names in _group_by_verdict(agent).items() if names
@@ -133,11 +131,7 @@ def _group_by_verdict(agent: Agent) -> dict[Verdict, list[str]]:
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:
-    """Every tool that an agent can name, one a line, and the names of tool sets.
-
-    Args:
-        of_servers: tools of the MCP servers that run.
-    """
+    """Every tool that an agent can name, one a line, and the names of tool sets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
@@ -149,12 +143,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
     """The agent's tools, one a line, with the effect of its mode and permissions.
 
-    Args:
-        agent: the agent.
-        of_servers: tools of its MCP servers.
-
-    Raises:
-        ConfigError: it names an unknown tool.
+    Raises ConfigError: it names an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(
@@ -177,12 +166,7 @@ def _format_tools(
 
 
 def draw_tree(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked.
-
-    Args:
-        agent: the root of the picture.
-        find: name -> agent. Raises ConfigError.
-    """
+    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked."""
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
     limit = DepthLimit(root=agent.sub_agents_config.max_depth)

@@ -132,12 +132,7 @@ CODE = re.compile("`(.+?)`")
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
-    """The one bundle that a finished run leaves in a notebook: answer first, then the tree.
-
-    Args:
-        result: a run, however it ended.
-        name: the expression that gives `result`; texts that are cut point below it.
-    """
+    """The one bundle that a finished run leaves in a notebook: answer first, then the tree."""
     return page(Transcript.of(result).whole, name)
 
 
@@ -145,7 +140,6 @@ def twins(results: Sequence[RunResult], *, name: str = "results") -> dict[str, s
     """The one bundle of runs that a cell made side by side.
 
     Args:
-        results: in the order in which they were called.
         name: what the reader may have bound them to, as a list.
     """
     return page(group_of(results), name)
@@ -164,9 +158,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     It stays in notebooks that were saved in mid-run.
 
     Args:
-        root: the tree.
         name: the expression that gives the result at the end.
-        seconds: how long the run has taken.
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
@@ -293,7 +285,6 @@ def format_line(row: Row, column: int, bar: str, clock: str = "") -> str:
     """The line of any other row.
 
     Args:
-        row: the row.
         column: width of the names, as `find_column` returns it.
         bar: the bar, in steps or seconds.
         clock: of a live row.
@@ -368,7 +359,6 @@ class Drawing:
         """A text with its pictures; a long one is folded below its beginning.
 
         Args:
-            block: the text.
             alone: True if nothing stands beside it.
         """
         urls = map(self._find_thumbnail, block.pictures)
@@ -480,7 +470,6 @@ def format_data(text: str, *, is_whole: bool) -> str:
     """A JSON text as it stands above a tree: as a table if it is one, else as it is.
 
     Args:
-        text: the JSON.
         is_whole: False = some of it is left out, so that it cannot be read.
     """
     table = make_table(text) if is_whole else ""

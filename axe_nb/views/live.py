@@ -39,9 +39,6 @@ def draw_row(
     """The fields of a row, by which the page draws it.
 
     Args:
-        thing: the node.
-        outline: its tree.
-        drawing: the page.
         column: width of its name, as `find_column` returns it.
         keep: keeps a text that the row cuts, and returns its number.
     """

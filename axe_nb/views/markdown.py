@@ -234,7 +234,6 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
     """HTML of a piece of code.
 
     Args:
-        code: as the model wrote it.
         language: its name for it; an unknown or missing one means no colours.
     """
     code = clean(code).removesuffix("\n")

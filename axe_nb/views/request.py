@@ -115,7 +115,6 @@ def count_context(
     """Counts the tokens of a request.
 
     Args:
-        request: the request.
         body: the same as it is sent.
         encode: how its protocol encodes a message.
         first: position of the run's own prompt among its messages.
@@ -291,8 +290,7 @@ def find_request(
 def preview_request(plan: Plan) -> SentRequest:
     """Returns the first request of a run that has not begun.
 
-    Raises:
-        ProviderError: it cannot be encoded.
+    Raises ProviderError: it cannot be encoded.
     """
     talk = Conversation(plan)
     talk.say(plan.prompt, plan.pictures)
@@ -322,14 +320,10 @@ def _make(
     """Encodes a request.
 
     Args:
-        request: the request.
-        model: provider/model.
         own: protocol of the model's server, or `script`.
         wanted: protocol to encode it for; None = its own.
         streaming: the fields that ask for a stream over its own protocol.
-        before: the request of the turn before.
         first: position of the run's own prompt among its messages.
-        reported: tokens of the input, as the reply says.
         note: the reason why it was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
@@ -397,7 +391,6 @@ def format_json(value: Any, margin: str = "\n") -> str:
     """Returns JSON data as text.
 
     Args:
-        value: the data.
         margin: line break and indentation of the line that it begins on.
     """
     inner = f"{margin}  "
@@ -432,7 +425,6 @@ def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
 
     Args:
         before: the request of the turn before; None = there was none.
-        now: the request.
     """
     if before:
         if before.tools and not now.tools:

@@ -845,7 +845,6 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
     """The beginning of a text, and how many characters of it are left out.
 
     Args:
-        text: output of a model or a tool.
         max_chars: characters; a text that is hardly longer is shown whole.
     """
     text = text.strip("\n")

@@ -14,12 +14,7 @@ from axe_nb.views.transcript import Transcript
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
-
-    Args:
-        result: a finished run, with any status.
-        name: the expression that gives `result`; texts that are cut point below it.
-    """
+    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic."""
     return "\n".join(as_lines(Outline(Transcript.of(result).whole, name)))
 
 

@@ -118,13 +118,7 @@ REQUEST_FIELDS: Mapping[Kind, Callable[[Exchange], Any]] = {
 
 
 def compare_runs(a: RunResult, b: RunResult, clean: Filter) -> RunPair:
-    """Compares two runs and all runs below them.
-
-    Args:
-        a: one run.
-        b: the other.
-        clean: removes secrets from texts that are compared.
-    """
+    """Compares two runs and all runs below them."""
     return _RunComparison(a, b, clean).compare()
 
 
@@ -167,8 +161,8 @@ class _RunComparison:
         """Compares them.
 
         Args:
-            is_told: if True, the arguments of the call that started them differ, and so does what
-                they were told.
+            is_told: if True, the arguments of the call that started them differ, and so does
+                what they were told.
         """
         return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
 

@@ -151,16 +151,7 @@ def make_outline(
     whole: bool = False,
     times: bool = False,
 ) -> Outline:
-    """Returns the difference of two runs in the words that it is shown in.
-
-    Args:
-        pair: the two runs, aligned.
-        figures: the numbers of both.
-        names: their names.
-        same_path: True if both took the same path.
-        whole: if True, nothing is left out.
-        times: if True, with the seconds.
-    """
+    """Returns the difference of two runs in the words that it is shown in."""
     changes = tuple(list_changes(pair))
     a, b = map(_show, names)
     made = _Parts(changes, (a, b), whole)

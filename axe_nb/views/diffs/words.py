@@ -145,12 +145,7 @@ def reveal(piece: Piece) -> Piece:
 
 
 def shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit, and how many changed characters are left out.
-
-    Args:
-        pieces: those of two texts.
-        room: characters.
-    """
+    """Returns the pieces that fit, and how many changed characters are left out."""
     shown: list[Piece] = []
     left = 0
     for number, piece in enumerate(pieces):
