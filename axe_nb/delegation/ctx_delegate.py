@@ -38,7 +38,6 @@ async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
 
 
 def _merge_limits(limits: Limits | None, default: Limits) -> Limits:
-    """Fills unset limits from the default (O-8)."""
     if limits is None:
         return default
     return replace(

@@ -198,7 +198,6 @@ def _format_files(what: str, names: Mapping[str, None]) -> str:
 
 
 def _collect_metadata(result: RunResult, limits: Limits) -> dict[str, str]:
-    """Returns the metadata of a child (O-12, O-13)."""
     text_size = sum(
         len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
     )

@@ -142,7 +142,6 @@ def _select_tools(ctx: ToolContext, names: Sequence[str] | None) -> tuple[str, .
 
 
 def _collect_metadata(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:
-    """Returns the metadata of a child (X-22..X-25)."""
     turns = sum(not turn.closing for turn in result.log)
     notes = {
         "subagent_label": label,

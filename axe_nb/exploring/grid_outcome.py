@@ -75,8 +75,11 @@ class Square(Sequence[GridRun]):
 
     def __repr__(self) -> str:
         runs = plural(len(self), "run")
-        answers = (f"\n  {find_look(run).sign} {_tell(run)}" for run in self)
-        return f"{self.input} × {self.variant}: {self.passed} of {runs} passed{''.join(answers)}"
+        lines = [f"{self.input} × {self.variant}: {self.passed} of {runs} passed"]
+        for run in self:
+            said = clean(" · ".join(filter(None, [run.result.text, run.reason])))
+            lines.append(f"  {find_look(run).sign} {one_line(redact(said), MAX_TOLD)}")
+        return "\n".join(lines)
 
     @property
     def result(self) -> RunResult | None:
@@ -115,8 +118,3 @@ def find_look(run: GridRun) -> Look:
     if run.result.status == "cancelled":
         return LOOKS["cancelled"]
     return LOOKS["asks" if run.passed is None else "completed" if run.passed else "error"]
-
-
-def _tell(run: GridRun) -> str:
-    said = " · ".join(filter(None, [run.result.text, run.reason]))
-    return one_line(redact(clean(said)), MAX_TOLD)

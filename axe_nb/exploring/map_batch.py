@@ -25,18 +25,17 @@ from axe_nb.exploring.map_prompts import Task
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.pictures.found import split_prompt
-from axe_nb.recording.traces import find_context
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunHandle, RunRequest
-from axe_nb.session.session import Session, session
+from axe_nb.session.session import Session, find_context, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import one_line
 from axe_nb.tools.output_form import WrongOutput
 
-Keep = Literal["results", "summaries", "nothing"]
+Keep = Literal["results", "nothing"]
 
-KEEPS: tuple[Keep, ...] = ("results", "summaries", "nothing")
+KEEPS: tuple[Keep, ...] = ("results", "nothing")
 
 Resume: TypeAlias = "str | os.PathLike[str] | None"
 """Path of a resume file."""
@@ -234,8 +233,6 @@ class Batch:
 
     def finish(self, task: Task, result: RunResult) -> None:
         """Keeps the result of a run that has ended, and passes it on."""
-        if self.keep == "summaries":
-            result = summarize(result)
         if self.file and task.key:
             self.file.append(task.key, result)
         if result.status == "cancelled" and (why := self.find_end()):
@@ -337,14 +334,6 @@ def _convert(kept: RunResult, plan: Plan) -> RunResult:
         return replace(kept, data=output.read(kept.text).value)
     except WrongOutput:
         return kept
-
-
-def summarize(result: RunResult) -> RunResult:
-    """Returns the result with its texts, counts and costs, but without what was said and sent."""
-    return replace(
-        result, messages=(), log=(), exchanges=(), prompt="", pictures=(),
-        children=tuple(map(summarize, result.children)),
-    )  # fmt: skip
 
 
 def open_session(meter: UsageMeter | None, *, is_dry: bool = False) -> MapSession:

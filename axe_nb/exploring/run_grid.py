@@ -263,7 +263,6 @@ class GridRunner:
         )  # fmt: skip
         run = self._scoring.check(run, grid.rows[job.input])
         grid.add(job.input, job.variant, run)
-        self._forecast.add(job.variant, run)
 
     def _write_task(self, job: _Job) -> Task:
         """The task of a job: the template of its variant with the values of its input.

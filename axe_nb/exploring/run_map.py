@@ -65,8 +65,7 @@ def map(
             unless they timed out, were cancelled, or failed for a reason that may pass.
         budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
             reached, runs in progress are cancelled at their next request.
-        keep: `results`; `summaries`: results without messages and exchanges; `nothing`: results
-            are only yielded, once.
+        keep: `results`, or `nothing`: they are only yielded, once.
         display: if True, a line shows the progress.
         options: those of `axe_nb.run`; `timeout` applies to each run.
 
@@ -252,7 +251,7 @@ class RunMap:
     def _make_gone(self) -> ConfigError:
         return ConfigError(
             'the results of this map are not kept: keep="nothing"',
-            hint="iterate over it once, or keep summaries",
+            hint="iterate over it once",
         )
 
 

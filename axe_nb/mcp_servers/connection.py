@@ -175,7 +175,6 @@ class Connection:
         self._is_stale = False
 
     async def _within(self, work: Awaitable[T]) -> T:
-        """Awaits a part of the start. Raises ConfigError if it failed, or took too long."""
         seconds = self.server.start_timeout
         try:
             async with asyncio.timeout(seconds):

@@ -280,7 +280,6 @@ class Servers:
 
 
 async def _start_all(connections: Iterable[Connection]) -> None:
-    """Starts servers side by side. Raises ConfigError if one did not start."""
     outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

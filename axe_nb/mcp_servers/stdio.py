@@ -158,7 +158,6 @@ class _Process:
         return True
 
     async def _write(self) -> None:
-        """Passes messages on to the server."""
         with contextlib.suppress(OSError):
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -124,7 +124,6 @@ def _describe(server: Server, error: Exception) -> ProviderError:
 def _describe_failure(
     server: Server, error: Exception, where: str, at_base_url: str
 ) -> tuple[str, str]:
-    """Returns the message and the next step."""
     import httpx
 
     reason = _find_reason(server, error)
@@ -161,7 +160,6 @@ def _describe_failure(
 
 
 def _find_reason(server: Server, error: Exception) -> str:
-    """Returns the reason of a failure in a few words."""
     import httpx
 
     said = next(filter(None, map(str, _list_causes(error))), "")
@@ -203,7 +201,6 @@ def _is_cut_handshake(server: Server, error: Exception) -> bool:
 
 
 def _is_final(cause: BaseException) -> bool:
-    """True if another try would fail likewise."""
     import httpx
 
     if isinstance(cause, socket.gaierror):

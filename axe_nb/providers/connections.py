@@ -111,7 +111,6 @@ class _Loop:
         return await client.send(request, stream=True, follow_redirects=False)
 
     def _find_client(self, server: Server, url: httpx.URL) -> httpx.AsyncClient:
-        """Returns the client for a server, created on first use (D-25)."""
         from axe_nb.providers.transport import make_client, read_variables
 
         certificates = server.info.certificates

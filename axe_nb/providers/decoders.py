@@ -165,6 +165,5 @@ class NDJSONDecoder:
 
 
 def _check_size(size: int) -> None:
-    """Raises ProviderError if an event of so many bytes is too large."""
     if size > MAX_EVENT:
         raise ProviderError("server", f"an event of the reply exceeds {MAX_EVENT >> 20} MiB")

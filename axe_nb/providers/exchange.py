@@ -182,7 +182,6 @@ def _ignores_form(response: Response) -> bool:
 
 
 def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
-    """True if a request has the field that its server refuses."""
     if name == OUTPUT:
         return asked.output is not None
     if name == INCLUDE:

@@ -98,7 +98,6 @@ async def _play(
     streaming: Streaming | None,
     on_delta: OnDelta | None,
 ) -> Received:
-    """Plays a recorded reply."""
     async with aclosing(play(recorded, log)) as played:
         if not recorded.status:
             await anext(played, b"")
@@ -114,7 +113,6 @@ async def _receive(
     streaming: Streaming | None,
     on_delta: OnDelta | None,
 ) -> Received:
-    """Sends one request and receives its reply."""
     log.begin()
     loop = await find_loop()
     async with loop.slots:
@@ -186,7 +184,6 @@ def _ignore(_: Delta) -> None:
 
 
 def _check_size(reply: bytes) -> bytes:
-    """Returns the body of a reply. Raises ProviderError if it is too large."""
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
     return reply

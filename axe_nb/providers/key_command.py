@@ -118,7 +118,6 @@ def _start(command: KeyCommand) -> Future[str]:
 
 
 def _work(command: KeyCommand, run: Future[str]) -> None:
-    """Runs the command in this thread and settles its run."""
     try:
         key = _read_key(_read_output(command, run))
     except Exception as error:  # whoever waits must hear of it

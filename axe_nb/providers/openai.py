@@ -240,7 +240,6 @@ def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence
 
 
 def _make_failure(stop_reason: str, said: str = "") -> ProviderError:
-    """Makes the error for a reply that ends in a failure without an explanation."""
     lacks = "contains only part of an answer" if said.strip() else "contains no answer"
     message = f"response {lacks} (finish_reason {stop_reason})"
     return ProviderError("server", message, partial_text=said)

@@ -192,7 +192,6 @@ def _refuses_tools(error: ProviderError, data: Any) -> bool:
 
 
 def _without_tools(error: ProviderError, request: Request) -> ProviderError:
-    """Makes an error that names the model from its rejection of tools (D-30)."""
     others = "remove `tools` and `sub_agents` from the agent"
     if has_answer_tool_alone(request):
         others = "ask for text: structured output from this model needs a tool"
@@ -207,7 +206,6 @@ def _without_tools(error: ProviderError, request: Request) -> ProviderError:
 def _without_pictures(
     error: ProviderError, model: str, pictures: Sequence[Picture]
 ) -> ProviderError:
-    """Makes an error that names the model from its rejection of pictures."""
     what = "documents" if all(one.is_document for one in pictures) else "pictures"
     return ProviderError(
         "bad_request",

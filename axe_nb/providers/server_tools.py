@@ -101,7 +101,6 @@ def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
 
 
 def _is_below(domain: object, domains: Sequence[Any]) -> bool:
-    """True if a domain is one of some, or below one."""
     return isinstance(domain, str) and any(
         domain == one or domain.endswith(f".{one}") for one in domains
     )
@@ -210,7 +209,6 @@ def _read_source(page: Mapping[str, Any]) -> Page | None:
 
 
 def _each_once(sources: Iterable[Page | None]) -> tuple[Page, ...]:
-    """Returns the first source of each address."""
     found: dict[str, Page] = {}
     for source in sources:
         if source is not None:

@@ -165,7 +165,8 @@ class RootTape:
     def _find_attempts(self, request: Request, run: AskedRun) -> Sequence[Exchange]:
         """Returns the recorded attempts of a turn, which are used now; none if it is asked anew."""
         place, turn, attempts = request.place, turn_of(request.place), list[Exchange]()
-        records = self._list_attempts(place)
+        keys: Iterator[Key] = (("model", place, number) for number in count(1))
+        records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
         end = None if self.may_ask or turn == 1 else self._records.get(END)
         if run.changed_at is not None or not (records or end):
             return ()
@@ -185,11 +186,6 @@ class RootTape:
             self._use(record)
             self.cassette.hits += record.kind == "model"
         return attempts
-
-    def _list_attempts(self, place: str) -> list[Record]:
-        keys: Iterator[Key] = (("model", place, number) for number in count(1))
-        found = (self._records.get(key) for key in keys)
-        return list(takewhile(bool, found))  # type: ignore[arg-type]  # none of them is None
 
     def _find_refusal(self, place: str, attempt: int) -> RunStopped | None:
         """Returns the cap that refused an attempt when it was recorded."""
@@ -257,7 +253,9 @@ class RootTape:
             asked = AskedTurn(question.request, question.model)
             if not self._find_turn(asked):
                 self._keep_turn(asked, KeptTurn([given]))
-        if decision.is_recorded or (decision.choice == "stop" and not self._plays_stop(question)):
+        # a stop can be played if its root is found again, by the first request
+        can_stop = isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
+        if decision.is_recorded or (decision.choice == "stop" and not can_stop):
             return
         said = decisions.write_decision(decision)
         asked_as = decisions.describe_question(question, self._clean)
@@ -266,10 +264,6 @@ class RootTape:
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
         if not isinstance(question, Step):
             approvals.remember(self.cassette.path, question, said)
-
-    def _plays_stop(self, question: Question) -> bool:
-        """True if a stop can be played: its root is found again by the first request."""
-        return isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
         """Returns the recorded output of a call of a tool that is recorded."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -85,22 +84,8 @@ MAX_MESSAGES = 100_000
 """Bytes of the messages of one request as JSON; the latest ones stay."""
 
 
-def find_context() -> Context | None:
-    """Returns the context in which the caller's run is to be traced; None = tracing is not set up.
-
-    The package is never imported here: a program that traces has imported it.
-    """
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    from opentelemetry import context
-
-    return context.get_current()
-
-
-def with_spans(emit: Emit, context: Context | None) -> Emit:
-    """Returns a function that passes events on, and records spans if there is a context."""
-    if context is None:
-        return emit
+def with_spans(emit: Emit, context: Context) -> Emit:
+    """Returns a function that passes events on, and records spans below the context's."""
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:

@@ -190,7 +190,6 @@ class Playback:
 
 
 def _cut_words(text: str, small: bool) -> list[str]:
-    """Cuts a text into words, each with the blanks after it, or leaves it whole."""
     return re.findall(r"\S+\s*|\s+", text) if small else [text] * bool(text)
 
 
@@ -277,7 +276,6 @@ async def _read_parts(
 
 
 def _check_fault(name: str, fault: Fault) -> Fault:
-    """Returns the fault. Raises ProviderError if a server cannot fail like that."""
     if fault.status or fault.message in FAULTS:
         return fault
     known = ", ".join(FAULTS)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
@@ -51,9 +50,7 @@ CLOSING = 5.0
 
 
 @contextmanager
-def script_server(
-    protocol: Protocol, *, dirs: tuple[Path, ...] | None = None
-) -> Iterator[ScriptServer]:
+def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback in the protocol of a real server.
 
     While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
@@ -62,7 +59,6 @@ def script_server(
 
     Args:
         protocol: `anthropic`, `openai` (Chat Completions), `responses` or `ollama`.
-        dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
 
     Raises:
         ConfigError: there is no such protocol.
@@ -72,7 +68,7 @@ def script_server(
             f"no script server for protocol {quote(protocol)}",
             hint=f"use one of {', '.join(WIRES)}",
         )
-    server = ScriptServer(protocol, dirs)
+    server = ScriptServer(protocol)
     info = PROTOCOLS[protocol]
     is_own = info.name == protocol
     variables = {
@@ -108,7 +104,6 @@ class ScriptServer:
     """A running server and the requests it received; made by `script_server`."""
 
     protocol: Protocol
-    dirs: tuple[Path, ...] | None = None
     base_url: str = field(default="", init=False)
     """Root of the server, without a path."""
     requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
@@ -197,7 +192,7 @@ class ScriptServer:
         if request.method != method:
             return self._make_error(405, f"method not allowed; use {method}")
         if method == "GET":
-            return HttpReply(200, dump(wire.models(known(self.dirs))))
+            return HttpReply(200, dump(wire.models(known())))
         try:
             body = json.loads(request.body)
         except (ValueError, RecursionError):
@@ -215,7 +210,7 @@ class ScriptServer:
         if request.model.endswith(".toml"):
             return self._make_error(404, "a script server serves scripts by name, not by path")
         try:
-            reply = await answer(request, Scripts(self.dirs))
+            reply = await answer(request, Scripts())
             playback = Playback(request, reply)
             deltas = playback.deltas()
             first = await anext(deltas, None)
@@ -253,7 +248,6 @@ class ScriptServer:
 
 
 def _make_fault(error: ProviderError) -> Fault:
-    """Makes the failure of a server from a function's own."""
     if error.category == "timeout":
         return Fault("timeout")
     return Fault(error.detail, error.status or STATUS[error.category])

@@ -211,7 +211,6 @@ def _find_data(block: Json) -> str:
 
 
 def _join_text(content: Any) -> str:
-    """Returns content as text, from either text or blocks."""
     kinds = ("text", "input_text", "output_text")
     return "".join(text(b.get("text")) for b in _read_blocks(content) if b.get("type") in kinds)
 

@@ -74,7 +74,9 @@ class Approver:
                 with meanwhile():
                     answer = self._prompt(question)
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_settle, future, answer)
+                    loop.call_soon_threadsafe(
+                        lambda: None if future.done() else future.set_result(answer)
+                    )
 
     def _prompt(self, question: Question) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
@@ -83,11 +85,6 @@ class Approver:
                 return self._answer(question)
         except (KeyboardInterrupt, EOFError):
             return Decision("stop")
-
-
-def _settle(future: asyncio.Future[Decision], answer: Decision) -> None:
-    if not future.done():
-        future.set_result(answer)
 
 
 @contextlib.contextmanager

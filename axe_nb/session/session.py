@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -38,7 +39,6 @@ from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.recorder import begin_recorder
-from axe_nb.recording.traces import find_context, with_spans
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.overrides import Overrides, keep_for_tree
@@ -250,7 +250,7 @@ class Session:
         env = Env(
             agents=describe_agents(snapshot, request.overrides),
             defined=snapshot.defined, tools=self.handed,
-            emit=with_spans(_record(recorder, emit), traced_in),
+            emit=_record(recorder, _trace(emit, traced_in)),
             recorder=recorder,
             ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
@@ -360,6 +360,26 @@ class Session:
         agent, job = make_job(request, below)
         check_names(request, agent, below)
         return job, below
+
+
+def find_context() -> Context | None:
+    """Returns the context in which the caller's run is to be traced; None = tracing is not set up.
+
+    OpenTelemetry is never imported here: a program that traces has imported it.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    from opentelemetry import context
+
+    return context.get_current()
+
+
+def _trace(emit: Emit, context: Context | None) -> Emit:
+    if context is None:
+        return emit
+    from axe_nb.recording.traces import with_spans
+
+    return with_spans(emit, context)
 
 
 def _record(recorder: Recorder | None, emit: Emit) -> Emit:

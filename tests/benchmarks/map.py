@@ -213,8 +213,6 @@ def main(number: int) -> None:
         shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
         row(f"map of {number}", shown, took["seconds"], 16, 11, " s")
         row("peak memory", f"{took['peak']:.0f} MB", took["peak"], 200, 100, " MB")
-        took = apart(number, concurrency=CONCURRENCY, keep="summaries")
-        row("peak memory, summaries", f"{took['peak']:.0f} MB", took["peak"], 200, 100, " MB")
         with tempfile.TemporaryDirectory() as folder:
             took = apart(number, concurrency=CONCURRENCY, resume=f"{folder}/runs.jsonl")
             shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"

@@ -66,27 +66,19 @@ def test_it_begins_with_the_requests_and_the_price_of_the_prompts() -> None:
 
 
 def test_it_tells_no_price_if_that_of_one_variant_is_unknown() -> None:
-    runner = make("dear", "free")
-    assert runner.forecast == "8 requests"
-    runner.run(Seen())
-    assert runner.forecast == "8 requests"
+    assert make("dear", "free").forecast == "8 requests"
 
 
-def test_it_goes_by_the_runs_once_each_variant_has_one() -> None:
+def test_with_tools_it_is_the_least_that_is_asked() -> None:
     tools = Agent(name="tools", model="script/dear", tools=("list_dir",))
     runner = make(agents=[tools, Agent(name="cheap", model="script/cheap")])
     assert runner.forecast.startswith("at least 8 requests, about $")
-    runner.run(Seen())
-    # three requests of a thousand tokens at a dollar each, four times; four at a tenth of a cent
-    assert runner.forecast == "about 16 requests, about $12.00, judging by 8 runs"
 
 
 def test_it_counts_the_judge() -> None:
     axe_nb.script("grader")(lambda request: {"score": 1, "reason": "so"})
     runner = make("cheap", judge=Agent(name="judge", model="script/grader"))
     assert runner.forecast.startswith("8 requests, about $")
-    runner.run(Seen())
-    assert runner.forecast == "8 requests", "the price of the judge is unknown"
 
 
 def test_it_says_that_a_resume_file_spares_requests(tmp_path: Path) -> None:
@@ -109,4 +101,3 @@ def test_it_is_shown_while_the_grid_runs() -> None:
     runner = make("dear", "cheap")
     runner.run(seen)
     assert seen.texts[0].startswith("8 requests, about $0.40 for the prompts alone · grid: ")
-    assert seen.texts[-1].startswith("8 requests, about $4.00, judging by ")

@@ -190,12 +190,6 @@ def test_data_of_the_file_has_the_type_that_was_asked_for(path: Path) -> None:
     assert len(asked) == 1
 
 
-def test_summaries_are_kept_as_such(echo: Echo, path: Path) -> None:
-    ask(echo, path, "a", keep="summaries")
-    (again,) = ask(echo, path, "a")
-    assert (again.text, again.messages, again.exchanges) == ("A", (), ())
-
-
 @pytest.mark.req("D-60")
 def test_secrets_are_not_kept(echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "hunter2-hunter2-9")
