@@ -447,15 +447,11 @@ def test_the_version_is_told(word: str, axe) -> None:
 
 
 def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path, axe) -> None:
-    put("more/one.toml", TREE["lead"])
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
-        "lesson.ipynb": "this is a notebook; run it with `axe-nb check lesson.ipynb`",
-        "my lesson.ipynb": "this is a notebook; run it with `axe-nb check 'my lesson.ipynb'`",
         "nobody.toml": "create it with `axe-nb agents init nobody`",
         "Hello, who is it?": "if this is the prompt, put the name of the agent before it",
-        "axe/agents/lead.toml": 'use the name "lead" instead of a path',
-        "more/one.toml": 'use the name "one" and the agents folder more instead of a path',
+        "axe/agents/lead.toml": "use --agents-dir for another folder",
     }.items():
         ran = axe("run", given, "-p", "x")
         assert (ran.code, ran.err.splitlines()[-1]) == (2, step)

@@ -57,7 +57,7 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     Raises:
         ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
     """
-    _check_file_name(name)
+    check_name(name)
     check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
         path = folder / f"{name}.toml"
@@ -70,10 +70,6 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
     if not agents_dir and (above := _find_above(bare)):
         hint = f"there is one in {above}; use --agents-dir {above}"
-    if name.endswith(".ipynb"):
-        import shlex
-
-        hint = f"this is a notebook; run it with `axe-nb check {shlex.quote(name)}`"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
@@ -99,18 +95,6 @@ def hidden_file(path: Path) -> Path | None:
     own = config_dir() / "agents" / path.name
     is_of_project = path.parent == PROJECT_AGENTS and not is_own(path)
     return own if is_of_project and os.path.lexists(own) else None
-
-
-def _check_file_name(name: str) -> None:
-    """As `check_name`; the error for the path of an agent file has the options that run it."""
-    try:
-        check_name(name)
-    except ConfigError as error:
-        path = Path(name)
-        if path.suffix == ".toml" and path.is_file():
-            folder = "" if path.parent in agent_dirs() else f" and the agents folder {path.parent}"
-            error.hint = f"use the name {quote(path.stem)}{folder} instead of a path"
-        raise
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
@@ -181,8 +165,7 @@ def _settings() -> Config:
 def init(name: str, agents_dir: str | Path | None = None) -> Path:
     """Writes a commented starter file for an agent and returns its path.
 
-    Raises:
-        ConfigError: the file exists, or it cannot be written.
+    Raises ConfigError if the file exists, or it cannot be written.
     """
     path = agent_dirs(agents_dir)[0] / f"{name}.toml"
     trust_new_folder(path)

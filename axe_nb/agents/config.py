@@ -226,8 +226,7 @@ class Config:
     def load(cls) -> Config:
         """Reads the settings; nothing is cached.
 
-        Raises:
-            ConfigError: the file cannot be read or is invalid.
+        Raises ConfigError if the file cannot be read or is invalid.
         """
         text = ""
         try:
@@ -276,8 +275,7 @@ class Config:
     def provider(self, name: str) -> ProviderInfo:
         """Returns the provider of that name.
 
-        Raises:
-            ConfigError: there is no such provider (exit 1).
+        Raises ConfigError if there is no such provider (exit 1).
         """
         if name in self.known:
             return self.known[name]
@@ -306,8 +304,7 @@ class Config:
     def api_key(self, provider: str) -> str:
         """Returns the provider's key; empty if it needs none, or if a command prints it.
 
-        Raises:
-            ConfigError: no key is set, or it is not a valid one (exit 3, D-22).
+        Raises ConfigError if no key is set, or it is not a valid one (exit 3, D-22).
         """
         info = self.provider(provider)
         variable = info.key_variable

@@ -117,8 +117,7 @@ def format_header(kind: Kind) -> str:
 def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
     """Returns the minor version, and where the data begins.
 
-    Raises:
-        ConfigError: it is not of this kind, or of another major version.
+    Raises ConfigError if it is not of this kind, or of another major version.
     """
     try:
         return parse_header(kind, text)
@@ -129,8 +128,7 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
 def parse_header(kind: Kind, text: str) -> tuple[int, int]:
     """Returns the minor version, and where the data begins.
 
-    Raises:
-        ConfigError: the text is not of this kind, or of another major version.
+    Raises ConfigError if the text is not of this kind, or of another major version.
     """
     major, minor = VERSIONS[kind]
     found = _HEADER.match(text)

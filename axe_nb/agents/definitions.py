@@ -77,8 +77,7 @@ class Definition:
     def make_agent(self) -> Agent:
         """Returns the agent made of its values, without functions of the user.
 
-        Raises:
-            ConfigError: a value is invalid.
+        Raises ConfigError if a value is invalid.
         """
         kind = Agent if self.name else NoAgent
         try:

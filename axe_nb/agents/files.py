@@ -117,8 +117,7 @@ def hold_lock(path: Path) -> Iterator[None]:
     All of them must hold the lock, which is a file beside it; on a file system without locks, none
     is held.
 
-    Raises:
-        ConfigError: the folder cannot be written.
+    Raises ConfigError if the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

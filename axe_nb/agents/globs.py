@@ -25,9 +25,8 @@ MAX_PATTERN = 1000
 def check_glob(pattern: str) -> None:
     """Checks that a glob is valid (B-6, D-42).
 
-    Raises:
-        ConfigError: it is blank or too long, has an unclosed bracket or a brace, or leads out of
-            its folder.
+    Raises ConfigError if it is blank or too long, has an unclosed bracket or a brace, or leads
+    out of its folder.
     """
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern[:MAX_PATTERN])
     problem = (
@@ -119,8 +118,7 @@ def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool
 def parse_glob(pattern: str) -> tuple[str, ...]:
     """Splits a glob into names, for `matches`; one without a folder matches files at any depth.
 
-    Raises:
-        ConfigError: it is not a valid glob.
+    Raises ConfigError if it is not a valid glob.
     """
     check_glob(pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))

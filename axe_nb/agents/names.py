@@ -49,8 +49,7 @@ def check_tool_name(name: str) -> None:
 def function_name(function: Any) -> str:
     """Returns the name of a function, or of the one behind a `functools.partial`.
 
-    Raises:
-        ConfigError: it has none that a model could call it by.
+    Raises ConfigError if it has none that a model could call it by.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -65,8 +64,7 @@ def function_name(function: Any) -> str:
 def check_bound(function: Any) -> None:
     """Rejects a method without its object, whose `self` a model would be asked for.
 
-    Raises:
-        ConfigError: its first parameter is `self` or `cls`, without a type.
+    Raises ConfigError if its first parameter is `self` or `cls`, without a type.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -117,8 +115,7 @@ class NamedTool(Protocol):
 def own_tools(tools: object) -> dict[str, Any]:
     """Returns name → function or tool for the entries of `tools` that are not names.
 
-    Raises:
-        ConfigError: an entry has no valid tool name, or two share one.
+    Raises ConfigError if an entry has no valid tool name, or two share one.
     """
     if callable(tools):
         raise WrongValue(
@@ -144,8 +141,7 @@ def names_of(tools: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
 def name_of(thing: Any) -> str:
     """Returns the name under which a model calls a function or a tool.
 
-    Raises:
-        ConfigError: it has no name.
+    Raises ConfigError if it has no name.
     """
     made = getattr(thing, "__axe_tool__", thing)
     return made.name if is_tool(made) else function_name(made)

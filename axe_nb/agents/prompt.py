@@ -222,11 +222,7 @@ def _find_place(agent: Agent, name: str) -> str:
 
 
 def _write_value(name: str, value: object) -> Written:
-    """Returns a value as in the prompt of a cell.
-
-    Raises:
-        ConfigError: it has no text form.
-    """
+    """Returns a value as in the prompt of a cell. Raises ConfigError if it has no text form."""
     try:
         return write_value(value)
     except NoText as error:

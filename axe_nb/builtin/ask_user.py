@@ -17,8 +17,7 @@ NAME = "ask_user"
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     """Returns the person's answer.
 
-    Raises:
-        ToolError: the question is empty, or no one can be prompted.
+    Raises ToolError if the question is empty, or no one can be prompted.
     """
     question = text_argument(arguments, "question")
     if not question.strip():

@@ -129,8 +129,7 @@ def literal(host: str) -> Address | None:
 def resolve(host: str, port: int) -> Sequence[Address]:
     """Returns the addresses that the system resolves a host to; blocks.
 
-    Raises:
-        OSError: the host cannot be resolved.
+    Raises OSError if the host cannot be resolved.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
@@ -272,8 +271,7 @@ def host_of(url: httpx.URL) -> str:
 def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50).
 
-    Raises:
-        ToolError: the URL is not valid.
+    Raises ToolError if the URL is not valid.
     """
     return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
@@ -303,8 +301,7 @@ async def _send_to_first(
 async def _read_text(response: httpx.Response, url: str) -> str:
     """Returns the text of a response, preceded by its URL and title.
 
-    Raises:
-        ToolError: the response is an error, too large or not text.
+    Raises ToolError if the response is an error, too large or not text.
     """
     status = response.status_code
     if status >= 400 or status < 200:

@@ -80,11 +80,7 @@ class _Conversion:
         """Ids of the lists and objects around the value that is being converted."""
 
     def convert(self, value: Any, depth: int) -> Any:
-        """Returns a value's data, or `_LEFT_OUT`.
-
-        Raises:
-            TooLarge: it does not fit whole.
-        """
+        """Returns a value's data, or `_LEFT_OUT`. Raises TooLarge if it does not fit whole."""
         opened = open_safely(value)
         if isinstance(opened, Leaf):
             return self._convert_leaf(opened.value)
@@ -176,8 +172,7 @@ class _Conversion:
     def _spend(self, size: int) -> bool:
         """Takes bytes from those that are left; False if there are not enough.
 
-        Raises:
-            TooLarge: there are not enough, and nothing may be left out.
+        Raises TooLarge if there are not enough, and nothing may be left out.
         """
         if size > self._left and not self._note:
             raise TooLarge

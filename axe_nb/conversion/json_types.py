@@ -452,8 +452,7 @@ def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> S
 def type_hints(thing: Any, where: str) -> dict[str, Any]:
     """Returns the type hints of a function or a class by name.
 
-    Raises:
-        ConfigError: they cannot be resolved.
+    Raises ConfigError if they cannot be resolved.
     """
     try:
         return typing.get_type_hints(thing)

@@ -67,11 +67,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def _check_size(pattern: str) -> None:
-    """Checks that a pattern is not too costly to compile.
-
-    Raises:
-        ConfigError: it is.
-    """
+    """Checks that a pattern is not too costly to compile. Raises ConfigError if it is."""
     if len(pattern) > MAX_PATTERN:
         raise ConfigError(f"longer than {MAX_PATTERN} characters")
     copies = count_copies(pattern)

@@ -98,8 +98,7 @@ class Parts:
     def read(self, value: Any, at: str, make: Callable[[Any], T]) -> T:
         """Returns what was made of a value, which may refer to a part.
 
-        Raises:
-            ConfigError: the part is missing, or wrong.
+        Raises ConfigError if the part is missing, or wrong.
         """
         if not (isinstance(value, dict) and value.keys() == {PART}):
             return make(value)
@@ -125,11 +124,7 @@ class Parts:
             del self.values[digest]
 
     def add(self, values: Any) -> None:
-        """Adds parts that were read.
-
-        Raises:
-            ConfigError: they are none.
-        """
+        """Adds parts that were read. Raises ConfigError if they are none."""
         if not isinstance(values, dict):
             raise make_error(PARTS, "an object", values)
         self.values.update(values)
@@ -284,8 +279,7 @@ def write_picture(picture: Picture, to: Writer) -> dict[str, str]:
 def read_picture(value: Any, at: str, parts: Parts) -> Picture:
     """Returns the picture that is referred to.
 
-    Raises:
-        ConfigError: its bytes are missing, damaged or those of another one.
+    Raises ConfigError if its bytes are missing, damaged or those of another one.
     """
     picture = parts.read(value, at, partial(_read_picture, at))
     if not (isinstance(value, dict) and picture.digest.startswith(value[PART])):
@@ -319,11 +313,7 @@ SCALARS: Mapping[object, Form] = {
 
 @cache
 def _find_form(hint: Hashable) -> Form:
-    """Returns the form of a type.
-
-    Raises:
-        TypeError: it has none.
-    """
+    """Returns the form of a type. Raises TypeError if it has none."""
     origin: Any = typing.get_origin(hint) or hint
     arguments = typing.get_args(hint)
     if origin in SCALARS:

@@ -134,8 +134,7 @@ def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...]
 def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
     """Replaces dicts in the fields of a frozen dataclass that are nested tables.
 
-    Raises:
-        ConfigError: a dict has an unknown key.
+    Raises ConfigError if a dict has an unknown key.
     """
     cls: Any = type(value)
     for name, nested in _list_nested(cls):
@@ -271,10 +270,7 @@ def is_whole(value: object, least: float = -math.inf, most: float = math.inf) ->
 
 
 def _are_texts(values: Iterable[object]) -> bool:
-    for value in values:  # noqa: SIM110 - every agent that is made waits for it; `all` takes longer
-        if not isinstance(value, str):
-            return False
-    return True
+    return all(isinstance(value, str) for value in values)
 
 
 def _is_texts(value: object) -> bool:

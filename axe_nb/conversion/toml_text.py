@@ -125,8 +125,7 @@ _LONG_KEY = re.compile(
 def parse_toml(text: str) -> dict[str, Any]:
     """Returns the tables of a TOML text.
 
-    Raises:
-        ValueError: it is not TOML, or nested too deeply.
+    Raises ValueError if it is not TOML, or nested too deeply.
     """
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.end()) + 1

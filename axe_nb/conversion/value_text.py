@@ -99,11 +99,7 @@ def write_json(value: object, limit: int = LONGEST_DATA) -> str:
 
 
 def _refuse_bytes(value: object) -> None:
-    """Refuses what is never written as text.
-
-    Raises:
-        NoText: the value is bytes or a picture.
-    """
+    """Refuses what is never written as text. Raises NoText if the value is bytes or a picture."""
     if picture := find_picture(value):
         raise NoText(f"is a picture ({picture}), which cannot be sent as text")
     if isinstance(value, bytes | bytearray | memoryview):
@@ -147,11 +143,7 @@ def write_table(table: Table, limit: int) -> str:
 
 
 def _write_whole(table: Table, limit: int) -> str:
-    """Writes all of a table.
-
-    Raises:
-        TooLarge: it does not fit.
-    """
+    """Writes all of a table. Raises TooLarge if it does not fit."""
     if not table.width:
         return f"(an empty table: {plural(table.height, 'row')}, no columns)"
     if table.width * (table.height + 1) > limit:
@@ -211,11 +203,7 @@ def _write_cells(table: Table, width: int, limit: int, is_cut: bool) -> Iterator
 
 
 def _write_cell(value: Any, limit: int, is_cut: bool) -> str:
-    """Writes one value.
-
-    Raises:
-        TooLarge: it does not fit, and must not be cut.
-    """
+    """Writes one value. Raises TooLarge if it does not fit, and must not be cut."""
     data = to_data(value, limit) if is_cut else to_whole_data(value, limit)
     if data is None:
         return ""

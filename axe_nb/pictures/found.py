@@ -40,8 +40,7 @@ MAX_FILE = 50_000_000
 def find_picture(value: object) -> Picture | None:
     """Returns the picture that a value is; None for any other value.
 
-    Raises:
-        NoPicture: it is a picture that cannot be sent.
+    Raises NoPicture if it is a picture that cannot be sent.
     """
     if isinstance(value, Picture):
         return value
@@ -57,8 +56,7 @@ def find_parts(value: object) -> list[object]:
 
     Anything else is an empty list.
 
-    Raises:
-        NoPicture: there is a picture that cannot be sent.
+    Raises NoPicture if there is a picture that cannot be sent.
     """
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > MAX_PARTS:
@@ -88,8 +86,7 @@ def close_figure(value: object) -> None:
 def read_picture(path: str | os.PathLike[str]) -> Picture:
     """Reads the picture in a file.
 
-    Raises:
-        NoPicture: it cannot be read, or models read no such file.
+    Raises NoPicture if it cannot be read, or models read no such file.
     """
     shown = printable(one_line(Path(path).name, 100))
     try:

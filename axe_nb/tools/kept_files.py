@@ -152,8 +152,7 @@ def digest(data: bytes) -> str:
 def read_kept(run: str) -> list[KeptFile] | None:
     """Returns the files that a run changed, in order of their first write; None if none are kept.
 
-    Raises:
-        ConfigError: they cannot be read.
+    Raises ConfigError if they cannot be read.
     """
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None

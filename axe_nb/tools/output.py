@@ -34,8 +34,7 @@ def output_of(answer: object) -> ToolOutput:
 def _illustrate(answer: object) -> Illustrated:
     """Returns a result as text with its pictures; a figure is not shown below the cell as well.
 
-    Raises:
-        ToolError: there is a picture that cannot be sent.
+    Raises ToolError if there is a picture that cannot be sent.
     """
     try:
         parts = find_parts(answer)
@@ -52,8 +51,7 @@ def _illustrate(answer: object) -> Illustrated:
 def as_text(result: object) -> str:
     """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON.
 
-    Raises:
-        ToolError: it is bytes or a picture, or is still to be computed.
+    Raises ToolError if it is bytes or a picture, or is still to be computed.
     """
     if isinstance(result, str):
         return result

@@ -100,8 +100,7 @@ def capture_output() -> Iterator[CapturedOutput]:
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
     """Returns a tool unchanged; for a function, its attached tool or a new one.
 
-    Raises:
-        ConfigError: it cannot be turned into a tool.
+    Raises ConfigError if it cannot be turned into a tool.
     """
     if isinstance(thing, Tool):
         return thing
@@ -112,8 +111,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
     """Creates a tool that checks its arguments and runs the function, in a thread if it is sync.
 
-    Raises:
-        ConfigError: it cannot be turned into a tool.
+    Raises ConfigError if it cannot be turned into a tool.
     """
     if not callable(function):
         raise ConfigError(
@@ -139,8 +137,7 @@ class PythonFunction:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         """Reads the signature of the function.
 
-        Raises:
-            ConfigError: it cannot be turned into a tool.
+        Raises ConfigError if it cannot be turned into a tool.
         """
         self._function, self._name = function, name
         self.wanted = signature(function, name)

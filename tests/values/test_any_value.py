@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -132,33 +131,6 @@ def test_texts_are_the_same_in_every_process() -> None:
     assert len(written.pop().splitlines()) == len(SAMPLES)
 
 
-def test_any_nested_value_has_the_same_text_in_every_process() -> None:
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.values.test_any_value"],
-            env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE,
-        )
-        for seed in ("1", "2")
-    ]  # fmt: skip
-    first, second = (process.communicate()[0].split() for process in running)
-    assert len(first) > 100
-    assert first == second
-
-
-def print_digests() -> None:
-    """Prints what any values are written as; the values are the same in every process."""
-
-    @settings(
-        deadline=None, derandomize=True, max_examples=150, suppress_health_check=list(HealthCheck)
-    )
-    @given(values)
-    def print_digest(value: Any) -> None:
-        text = encode(to_data(value, 1000))
-        print(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16])
-
-    print_digest()
-
-
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(
     st.lists(st.lists(plain_words, min_size=3, max_size=3), max_size=60),
@@ -172,7 +144,3 @@ def test_any_table_is_bounded_and_says_what_is_missing(rows: list[list[str]], li
     assert text.startswith("a,b,c")
     is_whole = count_bytes(write_text(frame, 1_000_000)) <= limit
     assert text.endswith("left out") != is_whole or not rows
-
-
-if __name__ == "__main__":
-    print_digests()
