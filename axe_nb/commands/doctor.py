@@ -37,8 +37,7 @@ from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import EXTRA, find_table_version
-from axe_nb.recording.history import describe_history
-from axe_nb.recording.recorder import find_reason_against
+from axe_nb.recording.recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, printable, quote
@@ -113,8 +112,7 @@ async def examine(
     tried = await _try_servers(config, agents)
     first = [
         _check_versions(), settings, await in_thread(_check_sandbox),
-        _check_files(), _describe_caps(), check_prices(config),
-        await in_thread(_check_history),
+        _check_files(), _describe_caps(), check_prices(config), _check_history(),
     ]  # fmt: skip
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
 
@@ -356,13 +354,9 @@ def check_prices(config: Config) -> Finding:
 
 def _check_history() -> Finding:
     """Tells where runs are kept, or why they are not."""
-    try:
-        said = describe_history()
-    except ConfigError as error:
-        return make_failed_finding("history", error)
     if why := find_reason_against():
-        return Finding("note", "history", f"off: {why}; {said}")
-    return Finding("right", "history", said)
+        return Finding("note", "history", f"off: {why}")
+    return Finding("right", "history", f"runs are kept in {format_path(history_path())}")
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:

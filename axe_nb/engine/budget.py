@@ -81,12 +81,6 @@ class TreeBudget:
     async def hold(self, run: str, agent: str, dollars: float, ask: AskPerson | None) -> None:
         """Holds the price of a request; asks the person before the budget would be passed.
 
-        Args:
-            run: id of the run.
-            agent: its agent.
-            dollars: what the request costs at least, as far as that can be told.
-            ask: puts a question to the person; None = no one can be prompted.
-
         Raises:
             RunStopped: the budget was not raised, or the person stopped the run.
         """

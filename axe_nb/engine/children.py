@@ -59,11 +59,6 @@ class Children:
     async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end.
 
-        Args:
-            call: the call that starts it.
-            job: the child's task and limits.
-            env: dependencies of the child and its descendants; None = those of this run.
-
         Raises:
             ConfigError: the child cannot be started.
             ToolError: the key is invalid, or another child of the call already uses it; or the tree

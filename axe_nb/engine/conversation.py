@@ -152,11 +152,6 @@ class Conversation:
     async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
         """Asks a last question, without tools; the reply is the run's text unless it is empty.
 
-        Args:
-            question: the question.
-            asked: its purpose; the reply then has to be in the form of the run's output.
-            closing: true for the request for a subagent's final summary.
-
         Raises:
             ProviderError, RunStopped, TimeoutError: as for `turn`.
         """

@@ -306,17 +306,7 @@ class RunScope:
         above: UsageMeter | None = None,
         in_flight: InFlight | None = None,
     ) -> RunScope:
-        """The scope of a root run, whose clock has started.
-
-        Args:
-            agent: the agent, with this run's overrides applied.
-            limits: those of the run.
-            env: dependencies of the tree.
-            clock: its clock.
-            has_mode: True if an option of the run replaced the agent's mode.
-            above: counts this tree and others; None = it is counted alone.
-            in_flight: slots that this tree shares with others; None = it has its own.
-        """
+        """The scope of a root run, whose clock has started."""
         most = agent.limits.max_in_flight
         return cls(
             env=env,
@@ -334,17 +324,7 @@ class RunScope:
     def child(
         self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
-        """The scope of a child that was admitted; its clock starts now.
-
-        Args:
-            agent: the child.
-            job: the child's task and limits.
-            env: dependencies of the child.
-            id: id of the child: that of this run, and the number of its call, with a suffix if the
-                call has several children.
-            call_id: id of the call that starts the child.
-            ahead: virtual seconds already elapsed.
-        """
+        """The scope of a child that was admitted; its clock starts now."""
         limits = job.limits.within(self.limits)
         clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
         return RunScope(

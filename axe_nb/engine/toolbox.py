@@ -34,10 +34,6 @@ REGISTRY = Registry((*BUILT_IN.sources, SESSION))
 def registry_of(agent: Agent, handed: Sequence[Tool] = ()) -> Registry:
     """The tools that an agent can name: its own, those of its run, then the registered ones.
 
-    Args:
-        agent: the agent.
-        handed: tools passed to the run as objects.
-
     Raises:
         ConfigError: a function of the agent cannot be used as a tool.
     """

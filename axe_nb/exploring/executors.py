@@ -62,11 +62,6 @@ DEATHS = {
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
     """Returns what runs a batch.
 
-    Args:
-        batch: that of a map or a grid.
-        executor: as in `axe_nb.map`; None = this process.
-        concurrency: maximum runs at once.
-
     Raises:
         ConfigError: the executor is of no kind that is known.
     """

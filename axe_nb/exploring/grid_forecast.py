@@ -23,13 +23,7 @@ class Forecast:
     """The requests and the price of a grid."""
 
     def __init__(self, batch: Batch, variants: int, runs: int) -> None:
-        """Creates the forecast of a grid without results.
-
-        Args:
-            batch: its runs.
-            variants: number of its variants.
-            runs: number of its runs.
-        """
+        """Creates the forecast of a grid without results."""
         self._batch, self._runs = batch, runs
         self._variants = variants
         self._prompts: float | None = None

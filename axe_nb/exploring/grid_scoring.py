@@ -48,12 +48,7 @@ class Scoring:
     agents_dir: str | None = None
 
     def check(self, run: GridRun, row: Row) -> GridRun:
-        """Returns a run with its verdict; whatever a check does, it fails no grid.
-
-        Args:
-            run: the run, with the run of its judge if there is one.
-            row: its input.
-        """
+        """Returns a run with its verdict; whatever a check does, it fails no grid."""
         result = run.result
         if not result.ok:
             is_cut = result.status == "cancelled"  # by the end of the grid

@@ -29,11 +29,6 @@ class Squares:
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
         """Creates a grid without runs.
 
-        Args:
-            rows: the inputs.
-            variants: the variants.
-            repeats: runs of each square.
-
         Raises:
             ConfigError: it would have more than `MAX_RUNS` runs.
         """

@@ -67,12 +67,7 @@ class Summary:
 
 
 def summarize(variant: str, squares: Sequence[Square]) -> Summary:
-    """Returns the figures of a variant.
-
-    Args:
-        variant: its label.
-        squares: its squares, one per input.
-    """
+    """Returns the figures of a variant."""
     runs = [run for square in squares for run in square]
     repeated = [square for square in squares if len(square) > 1]
     scores = [square.score for square in squares if square.score is not None]
@@ -142,13 +137,7 @@ class Comparison:
 def compare(
     first: Sequence[Square], second: Sequence[Square], labels: tuple[str, str]
 ) -> Comparison:
-    """Compares two variants, input by input.
-
-    Args:
-        first: the squares of one, one per input.
-        second: those of the other, of the same inputs in the same order.
-        labels: their names.
-    """
+    """Compares two variants, input by input."""
     pairs = list(zip(first, second, strict=True))
     shares = [
         (a.input, b.share - a.share)

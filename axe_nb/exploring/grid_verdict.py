@@ -60,13 +60,7 @@ def _find_common(
 
 
 def compare_columns(names: Sequence[str], columns: Columns, same: str) -> str:
-    """Returns a sentence on which variant is better.
-
-    Args:
-        names: labels of at least two variants.
-        columns: their values on the same inputs.
-        same: the words for variants whose values are all equal.
-    """
+    """Returns a sentence on which variant is better."""
     means = list(map(find_mean, columns))
     best = means.index(max(means))
     count = len(columns[best])

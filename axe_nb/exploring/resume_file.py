@@ -227,12 +227,7 @@ def is_final(result: RunResult) -> bool:
 
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
-    """Returns the hash of all that the runs of a map have in common.
-
-    Args:
-        plan: the plan of one of them.
-        overrides: their options.
-    """
+    """Returns the hash of all that the runs of a map have in common."""
     output = plan.output
     parts = {
         "agent": _describe(plan.agent),
@@ -248,13 +243,7 @@ async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
 
 
 def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> str:
-    """Returns the key of one run in a resume file.
-
-    Args:
-        common: the hash of what all runs have in common.
-        text: its prompt.
-        pictures: those of the prompt.
-    """
+    """Returns the key of one run in a resume file."""
     own = _hash([text, [picture.digest for picture in pictures]])
     return hashlib.blake2b(common + own, digest_size=SIZE).hexdigest()
 

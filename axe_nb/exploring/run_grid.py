@@ -216,12 +216,7 @@ class GridRunner:
         self._batch.close()
 
     def show(self, display: bool, name: str) -> None:
-        """Runs the grid, and shows it as it fills: its table in a notebook, a line in a terminal.
-
-        Args:
-            display: if False, nothing is shown.
-            name: the expression that gives the grid.
-        """
+        """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)

@@ -83,7 +83,8 @@ def run_cell(
 
         name = options.out or "axe_nb.last()"
         check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
-    return None if _is_captured(shell) else result
+    # %%capture would keep an empty display of the value
+    return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
 
 
 def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
@@ -210,8 +211,3 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
     except BaseException:
         handle.cancel()
         raise
-
-
-def _is_captured(shell: InteractiveShell) -> bool:
-    """True if the cell runs under %%capture, which would keep an empty display of the value."""
-    return isinstance(shell.display_pub, CapturingDisplayPublisher)

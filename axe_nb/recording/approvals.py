@@ -36,14 +36,7 @@ def is_test() -> bool:
 
 
 def is_same_question(recorded: Any, asked: Any, request: ApprovalRequest, clean: Cleaner) -> bool:
-    """True if a recorded answer is to this question; a masked secret fits no other call.
-
-    Args:
-        recorded: the question, as recorded.
-        asked: this question, as it would be recorded.
-        request: this question.
-        clean: what the recorded one was cleaned by.
-    """
+    """True if a recorded answer is to this question; a masked secret fits no other call."""
     if not request.tool or (recorded == asked and MASK not in f"{asked}"):
         return is_same(recorded, asked)
     return bool(clean.restore(recorded) == _state(request))

@@ -134,10 +134,6 @@ class Cassette:
         They are the same if a recorded run began with the same request. A changed run with the
         same prompt replaces the recorded one. With another prompt it is a new run, which may play
         the exchanges of children that are still asked the same.
-
-        Args:
-            asked: the first request of the run.
-            agent: its agent.
         """
         with self._lock:
             root = self._find_free(_make_likeness(asked, agent, asked))

@@ -69,14 +69,7 @@ def read_decision(said: Mapping[str, Any]) -> Decision:
 def find_answer(
     records: Mapping[Key, Record], played: Container[Key], question: Question, clean: Cleaner
 ) -> Record | None:
-    """Returns the first record that answers a question and has not been played; None = none does.
-
-    Args:
-        records: those that may be played.
-        played: keys of those that were.
-        question: the question.
-        clean: what the recorded ones were cleaned by.
-    """
+    """Returns the first unplayed record that answers a question; None = there is none."""
     asked = describe_question(question, clean)
     for record in _list_people(records, question.run):
         if record.key in played:

@@ -64,10 +64,6 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
     """Finds the run of a place; returns it with the turn, as a number and as it was written.
 
-    Args:
-        result: the result.
-        place: as in `find_exchange`; the turn need not exist.
-
     Raises:
         ConfigError: the place is invalid, there is no such run, or it has sent no request.
     """

@@ -21,7 +21,7 @@ from axe_nb.recording.history_parts import DIED, Tree
 from axe_nb.recording.history_writer import find_locks, find_writer
 from axe_nb.recording.recorder import history_path
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
+from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
@@ -129,21 +129,6 @@ def list_history(agent: str | None = None, limit: int = 100) -> History:
     """
     rows = _read(lambda store: list(map(_make_row, store.list_rows(agent, limit))))
     return History(rows or ())
-
-
-def describe_history() -> str:
-    """Returns the path of the history, its size and the number of its runs.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    path = history_path()
-    shown = format_path_or_name(path)
-    number = _read(lambda store: store.count_rows())
-    if number is None:
-        return f"{shown}, no runs yet"
-    sizes = [one.stat().st_size for one in path.parent.glob(f"{path.name}*")]
-    return f"{shown}, {plural(number, 'run')}, {sum(sizes) / 1e6:.1f} MB"
 
 
 def load_run(number: int) -> RunResult:

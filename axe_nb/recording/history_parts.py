@@ -129,11 +129,7 @@ class RunSoFar:
             self.results[part.result.call_id] = part.result
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the result of the run if it were stopped after the latest event.
-
-        Args:
-            why: the error.
-        """
+        """Returns the result of the run if it were stopped after the latest event."""
         start = self.start
         result = RunResult(
             status="cancelled", error=why, id=start.run, origin=start.origin,
@@ -198,11 +194,6 @@ class Tree:
 
     def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
         """Adds an event; returns its row, or None if none is kept of it.
-
-        Args:
-            event: the event.
-            at: its time, in seconds from the start of the root.
-            clean: removes secrets.
 
         Raises:
             ConfigError: it is nested too deeply.
@@ -271,10 +262,6 @@ class Tree:
 
     def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
         """Returns the result of a run with its children.
-
-        Args:
-            run: its id.
-            why: the error of runs without an end.
 
         Raises:
             ConfigError: its start is missing.

@@ -255,11 +255,6 @@ class Store:
         found = self._connection.execute(f"SELECT {', '.join(names)} FROM runs {clauses}", values)
         return [Row(**dict(zip(names, one, strict=True))) for one in found]
 
-    def count_rows(self) -> int:
-        """Returns the number of runs."""
-        (number,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
-        return int(number)
-
     def list_parts(self, number: int) -> list[Blob]:
         """Returns the parts of a run, in order."""
         found = self._connection.execute(

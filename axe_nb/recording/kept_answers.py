@@ -72,13 +72,7 @@ def _find_lost(new: Mapping[Key, Record], old: Mapping[Key, Record]) -> set[str]
 
 
 def _is_held_back(record: Record, lost: Collection[str], old: Collection[str]) -> bool:
-    """True if a new record depends on a failure, and would displace an answer that does not.
-
-    Args:
-        record: the new record.
-        lost: places that failed now, and were answered before.
-        old: places of the old recording.
-    """
+    """True if a new record depends on a failure, and would displace an answer that does not."""
     if record.place in lost or record.kind == "end":
         return True
     if record.kind not in AT_TURN or record.place not in old:

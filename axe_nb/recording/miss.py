@@ -32,14 +32,7 @@ NAMES = {
 def describe_miss(
     cassette: Cassette, root: Root, request: Request, asked: Description
 ) -> CassetteMiss:
-    """Makes the error for a request without a record.
-
-    Args:
-        cassette: the cassette.
-        root: the recorded root that the run plays.
-        request: the request.
-        asked: its description.
-    """
+    """Makes the error for a request without a record."""
     model = asked.get("model") or request.model
     name = f"agent {request.agent}" if request.agent else f"model {model}"
     who = f"{name} at {request.place}"

@@ -24,10 +24,6 @@ MODE = "AXE_CASSETTE_MODE"
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
     """Returns the mode in effect; by default, tests and batch jobs never call a model.
 
-    Args:
-        given: the mode that the cassette was opened with.
-        can_ask: True if a person can be asked.
-
     Raises:
         ConfigError: the environment names a mode that does not exist.
     """

@@ -62,12 +62,7 @@ class Describer:
     _fields: Description = field(default_factory=dict)
 
     def describe(self, request: Request, model: str) -> Description:
-        """Returns what a request adds to the one before.
-
-        Args:
-            request: the next request of the run.
-            model: provider/model.
-        """
+        """Returns what a request adds to the one before."""
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
         asked: Description = {}

@@ -77,12 +77,7 @@ class SharedFile:
         self.base = {one.number: one for one in kept}
 
     def merge(self, theirs: Iterable[Root], ours: list[Root]) -> list[Root]:
-        """Takes over what others have changed; returns the roots that they added.
-
-        Args:
-            theirs: what the file holds now.
-            ours: all roots of this session; theirs are added.
-        """
+        """Takes over what others have changed; returns the roots that they added."""
         now = {root.number: root for root in theirs}
         before, self.base = self.base, {}
         for number, was in before.items():

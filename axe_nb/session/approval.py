@@ -33,11 +33,7 @@ class Approver:
     """Queues questions from the event loop's thread; `serve` answers them in the caller's."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
-        """Creates an approver.
-
-        Args:
-            answer: prompts the user and waits; runs in the thread that calls `serve`.
-        """
+        """Creates an approver."""
         self._answer = answer
         self._asked_at = -math.inf
         """Time of the newest question."""

@@ -75,14 +75,7 @@ class Snapshot:
         provider_for: Callable[[str, str], Provider],
         prices: Prices,
     ) -> None:
-        """Creates an empty snapshot; no file is read yet.
-
-        Args:
-            defined: the agents of the session.
-            agents_dir: folder to search for agents first.
-            provider_for: (provider, model) → the provider, which keeps the scripts that it read.
-            prices: the prices of models.
-        """
+        """Creates an empty snapshot; no file is read yet."""
         self.prices = prices
         """As passed to the constructor."""
         self.defined = dict(defined)
@@ -163,12 +156,7 @@ class Snapshot:
     def restore(
         self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
     ) -> None:
-        """Uses the agents of an earlier run, with their texts, instead of the current ones.
-
-        Args:
-            agents: name → agent.
-            contexts: (agent, its texts) of each, and of what they were changed to.
-        """
+        """Uses the agents of an earlier run, with their texts, instead of the current ones."""
         self.defined.update(agents)
         self._loaded.update(agents)
         self._contexts.update({_make_key(agent): context for agent, context in contexts})

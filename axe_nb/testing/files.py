@@ -59,16 +59,12 @@ def _find(target: str) -> Iterator[Path]:
     if path.is_file():
         yield path
     elif path.is_dir():
-        below = ((one, one.relative_to(path)) for one in sorted(path.rglob("*.ipynb")))
-        yield from (one for one, inner in below if not _is_hidden(inner))
+        for one in sorted(path.rglob("*.ipynb")):
+            if not any(part.startswith(".") for part in one.relative_to(path).parts):
+                yield one
     else:
         matches = map(Path, sorted(glob.glob(str(path), recursive=True)))  # noqa: PTH207  may be absolute
         yield from (one for one in matches if one.suffix == ".ipynb" and one.is_file())
-
-
-def _is_hidden(path: Path) -> bool:
-    """True for what lies in a folder like `.ipynb_checkpoints` or `.venv`."""
-    return any(part.startswith(".") for part in path.parts)
 
 
 def read_notebook(path: Path) -> Book:

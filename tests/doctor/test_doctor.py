@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-import axe_nb
-from axe_nb import cli, script
+from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
@@ -348,11 +347,9 @@ def test_the_history_has_a_row_that_says_why_it_is_off(
 ) -> None:
     (row,) = of("history", found())
     assert row[0] == "note"
-    assert row[1].startswith("off: runs of tests are not kept; ")
+    assert row[1].startswith("off: runs of tests are not kept")
     monkeypatch.setenv("AXE_NB_HISTORY", "0")
-    assert of("history", found())[0][1].startswith("off: AXE_NB_HISTORY=0; ")
+    assert of("history", found())[0][1].startswith("off: AXE_NB_HISTORY=0")
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    script("echo")(lambda request: "Hello")
-    axe_nb.run(Agent("echo", "script/echo"), "Hi")
     ((state, message, _),) = of("history", found())
-    assert (state, "runs.sqlite, 1 run, 0." in message) == ("right", True)
+    assert (state, message.endswith("axe/runs.sqlite")) == ("right", True)

@@ -81,6 +81,7 @@ def test_a_conversation_that_is_too_long_is_to_be_shortened(text: str, status: i
         "params.max_tokens of the agent"
     )
     assert not error.retryable
+    assert error.category == ("server" if status == 500 else "bad_request")
 
 
 @pytest.mark.parametrize("text", USED_UP)

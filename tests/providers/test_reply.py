@@ -539,36 +539,6 @@ def test_a_script_model_is_not_told_to_check_keys() -> None:
 
 
 @pytest.mark.req("D-45")
-@pytest.mark.parametrize(
-    "message",
-    [
-        "prompt is too long: 210000 tokens > 200000 maximum",
-        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
-        "the request exceeds the available context size",
-        "input length and `max_tokens` exceed context limit: context_window is 200000",
-        "input length and `max_tokens` exceed context limit: 199000 + 21333 > 200000",
-        # Gemini, Groq, xAI, Bedrock, vLLM, llama.cpp, Ollama, LM Studio, Moonshot, Zhipu
-        "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
-        "Please reduce the length of the messages or completion.",
-        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-        "Input is too long for requested model.",
-        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-        "the request exceeds the available context size (4096 tokens), try increasing it",
-        "the input length exceeds the context length",
-        "Trying to keep the first 5000 tokens when context the overflows.",
-        "Your request exceeded model token limit: 8192",
-        "Prompt exceeds max length",
-    ],
-)
-@pytest.mark.parametrize("status", [200, 400, 413, 500])
-def test_a_conversation_that_is_too_long_is_explained(message: str, status: int) -> None:
-    error = failure(status, {"error": {"message": message}})
-    assert "exceeds the model's context" in error.hint
-    assert not error.retryable
-    assert error.category == ("server" if status == 500 else "bad_request")
-
-
-@pytest.mark.req("D-45")
 def test_a_rate_limit_in_tokens_is_no_conversation_that_is_too_long() -> None:
     error = failure(429, {"error": {"message": "too many tokens per minute"}})
     assert error.retryable
