@@ -69,8 +69,8 @@ class Parts:
         """Those of the value that is written now."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
         """Identity of an object → the object, its digest and value: most are written again."""
-        self._made: dict[str, Any] = {}
-        """Digest → what was made of the value."""
+        self._made: dict[tuple[str, Form], Any] = {}
+        """Digest and form → what was made of the value."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
         """Returns what refers to a value; a short value itself.
@@ -85,7 +85,7 @@ class Parts:
             text = json.dumps(made)
             if len(text) < SHORT:
                 return made
-            digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+            digest = _digest(text)
             known = self._written[id(value)] = value, digest, made
         return self.refer(*known[1:])
 
@@ -95,19 +95,23 @@ class Parts:
             self._new[digest] = value
         return {PART: digest}
 
-    def read(self, value: Any, at: str, make: Callable[[Any], T]) -> T:
-        """Returns what was made of a value, which may refer to a part.
+    def read(self, value: Any, at: str, form: Form) -> Any:
+        """Returns what a form makes of a value, which may refer to a part.
 
         Raises ConfigError if the part is missing, or wrong.
         """
         if not (isinstance(value, dict) and value.keys() == {PART}):
-            return make(value)
+            return form.read(value, at, self)
         digest = value[PART]
         if not isinstance(digest, str) or digest not in self.values:
             raise ConfigError(f"a part is missing: {quote(cut_chars(at, 200, '…'))}")
-        if digest not in self._made:
-            self._made[digest] = make(self.values[digest])
-        return cast(T, self._made[digest])
+        if (digest, form) not in self._made:
+            part = self.values[digest]
+            if form is not PICTURE and not _is_digest(digest, part):
+                where = quote(cut_chars(at, 200, "…"))
+                raise ConfigError(f"the part {where} does not match its digest")
+            self._made[digest, form] = form.read(part, at, self)
+        return self._made[digest, form]
 
     def begin(self) -> None:
         """Begins a value, after one that may have failed."""
@@ -128,6 +132,17 @@ class Parts:
         if not isinstance(values, dict):
             raise make_error(PARTS, "an object", values)
         self.values.update(values)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def _is_digest(digest: str, part: Any) -> bool:
+    try:
+        return _digest(json.dumps(part)) == digest
+    except (TypeError, ValueError):  # of `from_dict`: no JSON data, a long number
+        return False
 
 
 class Writer(NamedTuple):
@@ -281,18 +296,22 @@ def read_picture(value: Any, at: str, parts: Parts) -> Picture:
 
     Raises ConfigError if its bytes are missing, damaged or those of another one.
     """
-    picture = parts.read(value, at, partial(_read_picture, at))
+    picture: Picture = parts.read(value, at, PICTURE)
     if not (isinstance(value, dict) and picture.digest.startswith(value[PART])):
         raise ConfigError(f"the picture {quote(cut_chars(at, 200, '…'))} does not match its digest")
     return picture
 
 
-def _read_picture(at: str, text: Any) -> Picture:
+def _read_picture(text: Any, at: str, _: Parts) -> Picture:
     try:
         return Picture(b64decode(text, validate=True))
     except (ConfigError, TypeError, ValueError) as error:
         where = quote(cut_chars(at, 200, "…"))
         raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
+
+
+PICTURE = Form(write_picture, _read_picture)
+"""A picture by its bytes."""
 
 
 ANY = _make_scalar("any value", lambda _: True, lambda value, to: to.any(value), jsonable)
@@ -376,7 +395,7 @@ def _make_part(form: Form) -> Form:
     """Returns the form of a field whose long values are parts."""
     return Form(
         lambda value, to: to.parts.write(value, lambda: form.write(value, to)),
-        lambda value, at, parts: parts.read(value, at, lambda one: form.read(one, at, parts)),
+        lambda value, at, parts: parts.read(value, at, form),
     )
 
 

@@ -107,14 +107,15 @@ def _describe(server: Server, error: Exception) -> ProviderError:
     where = without_login(server.base_url) + (f" through the proxy {proxy}" if proxy else "")
     table = f"[providers.{server.info.name}] in config.toml"
     at_base_url = f"check {server.info.url_setting}"
-    causes = list(_list_causes(error))
     if isinstance(error, httpx.ReadTimeout):
         silence = format_seconds(server.info.read_timeout or 0)
         message = f"no data from {where} within {silence}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
-    # httpx-aiohttp calls each failure to connect a timeout
-    failed = any(isinstance(c, OSError) and not isinstance(c, TimeoutError) for c in causes)
-    if isinstance(error, httpx.TimeoutException) and not failed:
+    # httpx-aiohttp calls each failure to connect a timeout; the context of a real one holds other
+    # errors too, such as OpenSSL's that it waits for data
+    faults = (cause for cause in _list_causes(error) if isinstance(cause, OSError))
+    is_late = isinstance(next(faults, TimeoutError()), TimeoutError)
+    if isinstance(error, httpx.TimeoutException) and is_late:
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=at_base_url)
     message, hint = _describe_failure(server, error, where, at_base_url)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import re
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
@@ -260,7 +261,11 @@ async def _read_parts(
                     return
                 case str():
                     yield Delta(piece)
-                case ToolCall() | Delta(kind="text" | "reasoning"):
+                case ToolCall():
+                    with _name_arguments(name):
+                        piece = _as_sent(piece)
+                    yield piece
+                case Delta(kind="text" | "reasoning"):
                     yield piece
                 case Fault():
                     yield _check_fault(name, piece)
@@ -328,15 +333,25 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
                 hint="for text and calls together, return axe_nb.Response(text, (call, …))",
             )
-    try:
+    with _name_arguments(name):
+        calls = tuple(map(_as_sent, calls))
         usage = Usage(**estimate_usage(request, text, calls))
+    if isinstance(returned, Response):
+        return replace(returned, tool_calls=calls)
+    return Response(text, calls, stop_reason(calls), usage)
+
+
+@contextmanager
+def _name_arguments(name: str) -> Iterator[None]:
+    try:
+        yield
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             "server",
             f"script {quote(name)}: the arguments of a call cannot be written as JSON: {error}",
         ) from None
-    return (
-        returned
-        if isinstance(returned, Response)
-        else Response(text, calls, stop_reason(calls), usage)
-    )
+
+
+def _as_sent(call: ToolCall) -> ToolCall:
+    """Returns a call with its arguments as they arrive over a socket: all keys are texts."""
+    return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))

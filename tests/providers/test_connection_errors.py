@@ -114,6 +114,30 @@ def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
     assert error.retryable
 
 
+@pytest.mark.req("B-4", "B-5")
+@pytest.mark.parametrize("via_proxy", [False, True])
+def test_a_handshake_without_an_answer_is_a_timeout(
+    via_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(peer: Peer) -> None:
+        if via_proxy:
+            peer.read_head()
+            peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        while peer.sock.recv(65536):
+            pass
+
+    monkeypatch.setattr("axe_nb.providers.connections.CONNECT_SECONDS", 0.3)
+    with raw_server(answer) as server:
+        where = server.url.replace("http:", "https:")
+        if via_proxy:
+            monkeypatch.setenv("HTTPS_PROXY", server.url)
+            where = "https://models.example"
+        through = f" through the proxy {server.url}" if via_proxy else ""
+        error = failure(where)
+    assert error.category == "timeout"
+    assert error.detail == f"no connection to {where}{through} within 10s"
+
+
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_AGAIN])
 def test_a_name_is_looked_up_again_only_if_the_name_server_says_so(number: int) -> None:

@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -27,6 +29,10 @@ def no_functions() -> Iterator[None]:
     functions.clear()
     yield
     functions.clear()
+
+
+class Colour(Enum):
+    RED = "red"
 
 
 def write(path: Path, text: str) -> Path:
@@ -161,7 +167,7 @@ def test_text_and_calls_and_whole_responses_are_answers(project: Path) -> None:
     assert one.tool_calls == (axe_nb.call("look", at="x"),)
     assert (one.content, one.stop_reason, one.usage) == ("", "tool_calls", Usage(0, 3))
     assert [c.arguments["at"] for c in ask("lead", text="more").tool_calls] == ["x", "y"]
-    assert ask("lead", text="whole") is answers["whole"]
+    assert ask("lead", text="whole") == answers["whole"]
 
 
 def test_an_async_function_is_awaited(project: Path) -> None:
@@ -295,13 +301,31 @@ def test_what_no_model_can_say_is_a_server_error(project: Path, said: Any, kind:
     )
 
 
-def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
-    axe_nb.script("lead")(lambda request: axe_nb.call("look", at=object()))
+@pytest.mark.parametrize("value", [object(), UUID(int=1), Colour.RED, {(1, 2): 3}])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_arguments_that_are_no_json_are_a_server_error(
+    value: object, in_pieces: bool, project: Path
+) -> None:
+    def lead(request: Request) -> Any:
+        made = axe_nb.call("look", at=value)
+        return (piece for piece in [made]) if in_pieces else made
+
+    axe_nb.script("lead")(lead)
     with pytest.raises(
         ProviderError,
         match='server: script "lead": the arguments of a call cannot be written as JSON',
     ):
         ask("lead")
+
+
+def test_the_keys_of_arguments_are_texts_as_over_a_socket(project: Path) -> None:
+    @axe_nb.script("lead")
+    def answer(request: Request) -> Any:
+        return "done" if request.results else Response("", (axe_nb.call("look", at={1: (2, 3)}),))
+
+    assert ask("lead").tool_calls[0].arguments == {"at": {"1": [2, 3]}}
+    result = axe_nb.run(axe_nb.Agent(name="a", model="script/lead"), "hi")
+    assert "look" in result._repr_mimebundle_()["text/html"]
 
 
 @pytest.mark.req("D-36")
