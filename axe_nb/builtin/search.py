@@ -2,7 +2,7 @@
 
 Patterns come from a model and may be built to run forever: unlike the standard `re`, `regex`
 matches with a timeout and releases the lock for other threads meanwhile.
-Source: D-20; X-30, X-34, X-38.
+Source: D-20, X-30, X-34, X-38.
 """
 
 from __future__ import annotations
