@@ -1,4 +1,4 @@
-"""Intervals of shares and differences, and the sign test: how sure the figures of a grid are. Pure."""
+"""Intervals of shares and differences, and the sign test: how sure a grid's figures are. Pure."""
 
 from __future__ import annotations
 
