@@ -1,6 +1,6 @@
 """The Python API: `run`, `arun`, `stream`, `expect`, `last`, `history`, `load`, `define`.
 
-Source: product.md "Python"; D-2, D-69.
+Source: D-2, D-69.
 """
 
 from __future__ import annotations

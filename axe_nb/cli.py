@@ -1,6 +1,6 @@
 """The command `axe-nb`: a thin interface to the same library, with the same options.
 
-Source: product.md "Command line"; seed 000 §5.7, §8 (A-5.7, A-X*); B-8..B-12, D-22, D-38.
+Source: A-5.7, B-8..B-12, D-22, D-38.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STDIN = "-"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns the exit code (seed 000 §8)."""
+    """Runs one command line and returns the exit code (D-22)."""
     _write_utf8()
     try:
         return _dispatch(words)

@@ -1,6 +1,6 @@
 """Deadlines of runs, with virtual time for script models and pauses for user prompts.
 
-Source: seed 000 §3.12 (A-12.*); D-10, D-36, D-48.
+Source: A-12.*, D-10, D-36, D-48.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ AxeError
 └── ExpectationError
                     a run did not meet an expectation (exit 1)
 
-Source: seed 000 §8, B-5, D-2, D-22, D-38.
+Source: B-5, D-2, D-22, D-38.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The events of a run; the last one carries its result.
 
 Every view (notebook, command line, JSON, verbose) is built from these alone.
-Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
+Source: D-2, D-24, D-34, D-38, B-9.
 """
 
 from __future__ import annotations

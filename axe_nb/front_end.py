@@ -1,7 +1,7 @@
 """The front end at hand: how a run is shown, and who can be asked.
 
 Another front end is a room of its own with a `View`, and one more case here.
-Source: product.md "Python", "Notebook"; D-48.
+Source: D-48.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A text could otherwise carry words for a model past the person who reads it, or show another address
 than it names. Unicode calls most of them default-ignorable; tests compare the table with its data.
-Source: X-27; docs/safety.md "What is shown and kept".
+Source: X-27, docs/safety.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Run limits and usage accounting. A reached limit ends the run with a status.
 
-Source: D-2, D-10, D-18, D-35, D-51, D-64; seed 000 §3.8 (A-8.3); product.md `[limits]`.
+Source: D-2, D-10, D-18, D-35, D-51, D-64, A-8.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Facts about the models of vendors, from the data file `models.toml`.
 
-Source: D-73, D-79; issue 26.
+Source: D-73, D-79.
 """
 
 from __future__ import annotations

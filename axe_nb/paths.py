@@ -3,7 +3,7 @@
 A file is found by the path that is given, by the path at each link on the way, and by the real one:
 each name can protect it. To open it, folders are opened one by one, each by its parent's
 descriptor: what is then done by the descriptor is done there, whatever takes its place meanwhile.
-Source: D-53, D-83; X-32, X-33; issue 9.
+Source: D-53, D-83, X-32, X-33.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The pytest plug-in: agents in tests are replayed from cassettes, without key and network.
 
 Imports nothing of the core until a fixture is used, so that pytest starts as quickly as without it.
-Source: product.md "Cassettes"; D-68.
+Source: D-68.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The result of a run, whatever its status: what was said, by whom, and what it took.
 
-Source: product.md "Python"; D-2, D-34, D-38; B-9.
+Source: D-2, D-34, D-38, B-9.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
 passed to a server, authorization headers, and whatever looks like a well-known kind of key.
-Source: D-60; goals.md "Safety".
+Source: D-60.
 """
 
 from __future__ import annotations

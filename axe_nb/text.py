@@ -2,7 +2,7 @@
 
 Everything from a model, a tool, a file or the network passes through here before a person or a
 terminal sees it.
-Source: D-10, D-13, D-27; X-27.
+Source: D-10, D-13, D-27, X-27.
 """
 
 from __future__ import annotations

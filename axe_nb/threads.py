@@ -1,7 +1,6 @@
 """Runs blocking functions in daemon threads, which delay neither the event loop nor exit.
 
 The default executor would do both: it has few workers, and exit waits for them.
-Source: house style §7; jupyter-facts §9.
 """
 
 from __future__ import annotations

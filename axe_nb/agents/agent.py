@@ -1,6 +1,6 @@
 """One agent, loaded from a TOML file or made in code.
 
-Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; product.md "Agent files".
+Source: A-5.*, A-E2.*, B-1, B-2, B-12, D-26, D-27, D-36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A schema is a file beside it, or below its folder, and not behind a link: the file of an agent may
 come with a project.
-Source: product.md "Agent files"; A-5.6, B-1, B-12, D-81.
+Source: A-5.6, B-1, B-12, D-81.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """User settings: keys, base URLs and folders.
 
 The environment takes precedence over `config.toml`, and that over the built-in defaults.
-Source: B-3, B-6, D-33; product.md "Agent files".
+Source: B-3, B-6, D-33.
 """
 
 from __future__ import annotations

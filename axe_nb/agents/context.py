@@ -2,7 +2,7 @@
 
 A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
 without links.
-Source: B-6, B-8; D-42, D-83, D-53.
+Source: B-6, B-8, D-42, D-83, D-53.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text files of ours: a header with kind and version, then JSON that reads well in a diff.
 
 A text of several lines is `{"|": [its lines]}`. Only data is read from them, nothing is executed.
-Source: D-61; product.md "Python" (`result.save`), "Cassettes".
+Source: D-61.
 """
 
 from __future__ import annotations

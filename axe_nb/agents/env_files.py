@@ -2,7 +2,7 @@
 
 Such a file may come with a project, so it sets the keys of providers and nothing else, but for the
 address that its own key is sent to.
-Source: product.md "Notebook" (`%axe env`); D-83, D-81, D-60; docs/notebook.md "Keys from a file".
+Source: D-83, D-81, D-60, docs/notebook.md.
 """
 
 from __future__ import annotations

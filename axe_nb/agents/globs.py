@@ -1,6 +1,6 @@
 """Validation and matching of globs; `**` stands for any number of folders.
 
-Source: B-6, D-20, D-42; X-34.
+Source: B-6, D-20, D-42, X-34.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Host names of `allowed_hosts`: their form, and the hosts that they match.
 
-Source: D-50; product.md "Agent files".
+Source: D-50.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of agents, models and tools, and of functions that are passed as tools.
 
-Source: B-2, B-12; product.md "Python".
+Source: B-2, B-12.
 """
 
 from __future__ import annotations

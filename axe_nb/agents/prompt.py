@@ -2,7 +2,7 @@
 
 In the prompt, `{{ name }}` stands for a value of `[vars]`, or of the run. Only names are replaced,
 as an agent file may come with a project: nothing in it is evaluated.
-Source: B-7, B-8; seed 000 §2.3 base; D-12, D-40, D-42; product.md "Agent files" (`[vars]`).
+Source: B-7, B-8, D-12, D-40, D-42.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One list of names, compared whatever their case and spelling, and one rule: a new module or package
 that `import` finds, and a new hidden file at the project's root. Nothing is opened or imported.
-Source: D-83; docs/safety.md "File rules".
+Source: D-83, docs/safety.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A `[providers.NAME]` table of config.toml changes an entry, or adds a named endpoint: a server that
 speaks the protocol of a built-in provider.
-Source: B-2, B-3, D-27; product.md "Providers".
+Source: B-2, B-3, D-27.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of one MCP server, in `config.toml` or in an agent's file.
 
-Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-82.
+Source: D-46, D-81, D-82.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of an agent file that have their own class.
 
-Source: product.md "Agent files"; A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
+Source: A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Trust is remembered by folder, in the user's state folder. What an agent file may not have without
 it is left out when the file is loaded, for every way to run it, and named in one warning.
-Source: D-81, D-53; docs/safety.md "Trust".
+Source: D-81, D-53, docs/safety.md.
 """
 
 from __future__ import annotations

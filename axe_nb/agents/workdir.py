@@ -1,6 +1,6 @@
 """The workdir of an agent: found, with its links resolved once, and confined to that of the root.
 
-Source: B-6, D-53, D-81; docs/threat-model.md "What a run is made of".
+Source: B-6, D-53, D-81, docs/threat-model.md.
 """
 
 from __future__ import annotations

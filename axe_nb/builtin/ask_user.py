@@ -1,6 +1,6 @@
 """ask_user: asks the person at the notebook or terminal a question for the model.
 
-Source: seed 003 (O-19); D-19, D-20, D-48.
+Source: O-19, D-19, D-20, D-48.
 """
 
 from __future__ import annotations

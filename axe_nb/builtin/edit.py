@@ -1,6 +1,6 @@
 """write_file and edit_file: atomic changes of files, reported as a diff.
 
-Source: D-19, D-20, D-83; X-30, X-32, X-38; issue 4 (preview for the permission question).
+Source: D-19, D-20, D-83, X-30, X-32, X-38.
 """
 
 from __future__ import annotations

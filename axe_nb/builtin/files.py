@@ -1,6 +1,6 @@
 """read_file and list_dir: the contents of files and folders.
 
-Source: D-20, D-83; X-30, X-32, X-33, X-37, X-38.
+Source: D-20, D-83, X-30, X-32, X-33, X-37, X-38.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ folder, each by the descriptor of its parent and never through a link. On system
 (Windows), the real path is checked again after opening instead. Protected files need approval for
 each path, and keys are never read: the guard asks about the path before the call, and the tool
 checks the file that it has opened.
-Source: X-32, X-33, X-37, X-38; D-20, D-83; issue 9.
+Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Patterns come from a model and may be built to run forever: unlike the standard `re`, `regex`
 matches with a timeout and releases the lock for other threads meanwhile.
-Source: D-20; X-30, X-34, X-38.
+Source: D-20, X-30, X-34, X-38.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ MAX_QUOTED = 100
 
 MAX_LINE = 300
 """Characters that grep shows of a line."""
+
+GLANCE = 0.05
+"""Timeout of the quick test of a whole file."""
+
+BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
+"""Syntax that may keep an expression from matching a text although it matches one of its lines."""
 
 MAX_DEPTH = 64
 """Maximum nesting of folders to search."""
@@ -198,7 +204,7 @@ def search_file(
             if not matches(_below(spot, top), parts):
                 continue
             text = _read_text_file(spot, search, spot.path == top.path)
-            lines = lines_of(text)
+            lines = lines_of(text) if may_match(expression, text) else []
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -255,6 +261,20 @@ def _find_matches(
     except TimeoutError:
         search.stopped = TOO_LONG
     return found
+
+
+def may_match(expression: regex.Pattern[str], text: str) -> bool:
+    """True if a line of the text may match: a quick test that rules out most files.
+
+    An expression that matches a line also matches the text, unless it depends on the surroundings
+    of the match. A test that takes too long counts as true.
+    """
+    if BLIND.search(expression.pattern):
+        return True
+    try:
+        return bool(expression.search(text, concurrent=True, timeout=GLANCE))
+    except TimeoutError:
+        return True
 
 
 def _format_matches(

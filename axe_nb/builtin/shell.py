@@ -1,7 +1,7 @@
 """run_command: a shell command in the workdir, in a sandbox, with limited time and output.
 
 Without a sandbox, a validator refuses obvious dangers, and each command needs approval.
-Source: D-8, D-19, D-20, D-43, D-77, D-82; X-30, X-35, X-38.
+Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The built-in tools, independent of the agent loop.
 
-Source: D-20 (names, toolsets, aliases).
+Source: D-20.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 A name is resolved once, all its addresses are checked, and the connection goes to a checked
 address, so a name cannot resolve to another machine a moment later. Redirects are checked too.
-Source: issue 4.7; D-20, D-50; X-30, X-31, X-38.
+Source: D-20, D-50, X-30, X-31, X-38.
 """
 
 from __future__ import annotations

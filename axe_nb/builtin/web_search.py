@@ -2,7 +2,7 @@
 
 Their calls are made and answered within a reply; what is here is what a model is offered, and the
 permission for it.
-Source: D-76, D-50; product.md "Tools of the vendor".
+Source: D-76, D-50.
 """
 
 from __future__ import annotations

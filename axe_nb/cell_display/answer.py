@@ -1,7 +1,4 @@
-"""The answer of a run while it is being written, rendered as at the end.
-
-Source: product.md "Notebook", "Models can do more than text"; goals.md "streaming".
-"""
+"""The answer of a run while it is being written, rendered as at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The place of a run's display in a notebook; each run is shown once.
-
-Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
-"""
+"""The place of a run's display in a notebook; each run is shown once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One widget that is fed with fragments of HTML, at most ten times a second, and its place.
-
-Source: jupyter-facts §0.4-0.7, §2; goals.md "live view".
-"""
+"""One widget that is fed with fragments of HTML, at most ten times a second, and its place."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ class Feed:
     """The updates that the browser receives of one tree or table.
 
     News are messages. A message may get lost, so now and then everything is sent again as one
-    synchronised trait, a snapshot: without it, early content was lost in ten runs of ten
-    (jupyter-facts §2). In the page of a Jupyter server, the output is readable HTML only, which the
-    widget covers while the kernel lives: a widget in a saved output says "model not found" once its
-    kernel is gone, whatever stands beside it.
+    synchronised trait, a snapshot: without it, early content was lost in ten runs of ten. In the
+    page of a Jupyter server, the output is readable HTML only, which the widget covers while the
+    kernel lives: a widget in a saved output says "model not found" once its kernel is gone,
+    whatever stands beside it.
     """
 
     def __init__(

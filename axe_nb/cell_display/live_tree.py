@@ -1,7 +1,4 @@
-"""The tree of a cell while its runs go on: its rows in the browser, drawn once a frame.
-
-Source: product.md "Notebook"; jupyter-facts §2; goals.md "live view".
-"""
+"""The tree of a cell while its runs go on: its rows in the browser, drawn once a frame."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A table or a line in the output of a cell: live while it fills, then as it is saved.
-
-Source: product.md "Exploring"; cluster-facts.md §6; goals.md (at most ten updates a second).
-"""
+"""A table or a line in the output of a cell: live while it fills, then as it is saved."""
 
 from __future__ import annotations
 

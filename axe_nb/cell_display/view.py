@@ -1,7 +1,4 @@
-"""The display of a run in a cell, or of runs side by side: live, and at the end the static twin.
-
-Source: product.md "Notebook" (one display per cell); jupyter-facts §0.4-0.7, §2, §4, §9.
-"""
+"""The display of a run in a cell, or of runs side by side: live, and at the end the static twin."""
 
 from __future__ import annotations
 

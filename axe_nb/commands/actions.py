@@ -1,6 +1,6 @@
 """Commands shared by `%axe` and `axe-nb`; each formats the output in its own way.
 
-Source: product.md "Notebook" and "Command line"; A-5.7, B-12.
+Source: A-5.7, B-12.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Problems that would stop an agent from running, found without sending anything.
 
 Each problem names its key, so that its line can be shown.
-Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-20, A-E2.4.
+Source: B-2, B-3, B-6, D-20, A-E2.4.
 """
 
 from __future__ import annotations

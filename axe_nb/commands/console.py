@@ -1,6 +1,6 @@
 """Plain text output of a run: answer, `--json`, `--verbose`, `--dry-run`, status line.
 
-Source: B-9..B-11, A-C5, D-38; product.md "Command line".
+Source: B-9..B-11, A-C5, D-38.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`axe-nb demo`: a lead and three sub-agents over real files, with no key and no network.
 
 The models are Python functions, which compute their answers from the requests.
-Source: product.md "Command line".
 """
 
 from __future__ import annotations

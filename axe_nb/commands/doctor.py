@@ -1,7 +1,7 @@
 """Diagnosis of keys, servers, agents and versions, with the next step for each problem.
 
 Its output never contains a key.
-Source: product.md "Notebook" (`%axe doctor`); B-3; D-50, D-51, D-56, D-83; jupyter-facts-2 §1.
+Source: B-3, D-50, D-51, D-56, D-83.
 """
 
 from __future__ import annotations

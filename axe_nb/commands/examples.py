@@ -1,7 +1,4 @@
-"""The prose of help pages: what commands are for, at length, and examples.
-
-Source: issue "Teaching and documentation".
-"""
+"""The prose of help pages: what commands are for, at length, and examples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every option and argument of a run, one row each.
 
-Source: B-9, product.md "Notebook" and "Command line"; D-10.
+Source: B-9, D-10.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parsers of all commands in all interfaces, built from the command table.
 
-Source: product.md "Notebook" and "Command line"; seed 000 §8 (A-X2).
+Source: A-X2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`axe-nb start`: a first notebook with a first agent, and rules in place of its model.
-
-Source: issue 15, "First minutes".
-"""
+"""`axe-nb start`: a first notebook with a first agent, and rules in place of its model."""
 
 from __future__ import annotations
 

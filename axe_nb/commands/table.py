@@ -1,7 +1,7 @@
 """The command table: one row for each command of the cell magics, `%axe` and `axe-nb`.
 
 Rows are implemented by the entry of their name in `ACTIONS`: `notebook/line_magic.py` or `cli.py`.
-Source: product.md "Notebook", "Command line" and "Exploring"; B-12.
+Source: B-12.
 """
 
 from __future__ import annotations

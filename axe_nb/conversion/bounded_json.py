@@ -1,7 +1,4 @@
-"""Any value as JSON data that fits into a number of bytes, and names what had to be left out.
-
-Source: product.md "Models can do more than text" (values).
-"""
+"""Any value as JSON data that fits into a number of bytes, and names what had to be left out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turns a cell into a prompt: removes lines for nbval and graders, evaluates `{{ expr }}`. Pure.
 
-Source: product.md "Notebook" (interpolation); D-40.
+Source: D-40.
 """
 
 from __future__ import annotations

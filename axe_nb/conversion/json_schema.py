@@ -2,7 +2,6 @@
 
 A schema may come with a repository, and the data is a model's. Nothing is loaded over the network
 or from files, patterns have a time limit, and so has each check as a whole.
-Source: library-facts "JSON-schema validation"; goals.md "Safety".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For arguments of tools and structured output. Files of our own are read by `records`, which knows
 types that contain themselves, and TOML by `toml_tables`, which names lines.
-Source: product.md "Python" (`@axe_nb.tool`, `output=`), A-1.2, A-2.2, X-38.
+Source: A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations

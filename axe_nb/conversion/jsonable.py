@@ -1,7 +1,7 @@
 """Python values as JSON data without a limit, for records of what was said.
 
 What a model reads of a value is made by `values`.
-Source: product.md "Python" (`from_dict`); D-61.
+Source: D-61.
 """
 
 from __future__ import annotations

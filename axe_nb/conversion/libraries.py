@@ -2,7 +2,6 @@
 
 None of them is imported, but pandas for `to_frame`: a value of a library exists only if the user
 has imported it.
-Source: product.md "Models can do more than text" (values).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Opens any value: finds whether it is a single one, a list, an object or a table. Reads no more.
 
 The methods of built-in types are called unbound, so that no subclass can change them.
-Source: product.md "Models can do more than text" (values).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The text of an object that has no data: its own words, without addresses in memory, or its type.
-
-Source: product.md "Models can do more than text" (values); issue "Models can do more than text".
-"""
+"""The text of an object that has no data: its own words without memory addresses, or its type."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ r"""Regular expressions of models and scripts, compiled only if the result is sm
 
 `regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
 nothing can interrupt it. The size is therefore estimated before compiling.
-Source: D-20; safety-facts §8.
+Source: D-20.
 """
 
 from __future__ import annotations

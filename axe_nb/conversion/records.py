@@ -3,7 +3,7 @@
 A new field is kept without a change here. What the exchanges of a run share (system prompts, tools)
 and pictures are parts: each is written once, and referred to by its digest. Secrets are removed on
 the way.
-Source: product.md "Python" (`from_dict`, `to_dict(full=True)`); D-60, D-61.
+Source: D-60, D-61.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts TOML tables to dataclasses and back; errors name the key, the line and the next step.
 
-Source: D-27, D-36; B-1.
+Source: D-27, D-36, B-1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 CSV is read well by models, loses nothing and takes the fewest tokens: a missing value is an empty
 cell, an empty text `""`, and data within a cell is JSON.
-Source: product.md "Models can do more than text" (values), "Notebook" (interpolation).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """call_agent: delegates a task to a named, independent agent and returns only its text.
 
-Source: seed 000 §3.6-3.7, §3.13 (A-6.*, A-7.*, A-13.*), seed 001 (P-1..P-9); D-3, D-4, D-6, D-7.
+Source: A-6.*, A-7.*, A-13.*, P-1..P-9, D-3, D-4, D-6, D-7.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Returns the child's text, or an error as worded by seed 000; never raises (A-7.1)."""
+    """Returns the child's text, or an error in the words of its design; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
     if problem := _check_call(ctx, agent, task):
         return ToolOutput(f"call_agent error: {problem}", is_error=True)

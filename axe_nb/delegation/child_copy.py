@@ -1,6 +1,6 @@
 """Children that are copies of their caller, and the tools that they inherit.
 
-Source: seeds 002 (ADR-002, ADR-003), 003 §1; D-4, D-20, D-39; X-12..X-19, O-2, O-5.
+Source: D-4, D-20, D-39, X-12..X-19, O-2, O-5.
 """
 
 from __future__ import annotations

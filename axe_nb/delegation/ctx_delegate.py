@@ -1,6 +1,6 @@
 """`ctx.delegate`: starts a named agent or a copy as a child from a Python tool.
 
-Source: product.md "Python"; D-1, D-18; O-8, O-11.
+Source: D-1, D-18, O-8, O-11.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """delegate_task: runs a plan of up to five subtasks as spawn_agent children with one report.
 
-Source: seed 003 §5, Task 7 (O-15, O-28..O-31); D-5, D-7, D-21.
+Source: O-15, O-28..O-31, D-5, D-7, D-21.
 """
 
 from __future__ import annotations

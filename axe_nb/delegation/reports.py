@@ -1,7 +1,7 @@
 """The seconds that reports of sub-agents tell the caller's model, which no two equal runs share.
 
 Recordings and differences compare requests without them; views show them as `…s`.
-Source: D-6; D-59.
+Source: D-6, D-59.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """spawn_agent: runs a task in a copy of the caller within a budget and returns a report block.
 
-Source: seed 003 (O-*); D-4, D-6, D-7, D-18, D-35, D-39.
+Source: D-4, D-6, D-7, D-18, D-35, D-39.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """subagent: explores a sub-problem in a copy of the caller and returns only its summary.
 
-Source: seeds 002, 004 (X-*); D-3, D-4, D-6, D-7, D-17, D-39.
+Source: D-3, D-4, D-6, D-7, D-17, D-39.
 """
 
 from __future__ import annotations

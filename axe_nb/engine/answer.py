@@ -1,6 +1,6 @@
 """The last answer of a run: is it whole, and as data: asked for, read, and repaired once.
 
-Source: product.md "Structured output"; D-31, D-35, D-65.
+Source: D-31, D-35, D-65.
 """
 
 from __future__ import annotations

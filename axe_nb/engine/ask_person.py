@@ -1,6 +1,6 @@
 """The one way to a person's word: asked one at a time, recorded, with all clocks stopped.
 
-Source: D-48, D-56; product.md "Step by step".
+Source: D-48, D-56.
 """
 
 from __future__ import annotations

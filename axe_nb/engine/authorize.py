@@ -1,6 +1,6 @@
 """Authorization of calls: the policy of the run, the guard of the tool, and the person's answer.
 
-Source: D-19, D-48, D-50, D-83; seed 000 §3.8.
+Source: D-19, D-48, D-50, D-83.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The budget of a session, in dollars, and the person's word before it is passed.
 
 Replies that are played from a cassette spend nothing. A reply of unknown price cannot be counted.
-Source: issue 12 (money); product.md "Notebook" (`%axe budget`).
 """
 
 from __future__ import annotations

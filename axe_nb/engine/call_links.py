@@ -2,7 +2,7 @@
 
 `Told` tells the views and turns failures into results, `Authorised` asks policy, guard and person,
 `ToolRun` runs the tool. `replays.py` and `stepping.py` have those that may answer first.
-Source: seed 000 §3.11 (A-11.*), §3.13; D-3, D-7, D-48.
+Source: A-11.*, D-3, D-7, D-48.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The children of one run: loaded, started one level deeper, and kept in call order.
 
-Source: D-1, D-5, D-57, D-59; seed 000 §3.11 (A-11.*), §3.13.
+Source: D-1, D-5, D-57, D-59, A-11.*.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One agent's conversation with its model: messages, responses, usage and the turn log.
 
-Source: seed 000 §3.8 (A-8.1, A-8.7, A-8.8); D-18, D-28, D-31, D-32.
+Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tool dispatch: runs the calls of a reply beside one another, with exactly one result each.
 
-Source: seed 000 §3.8 (A-8.2), §3.11 (A-11.*); D-5, D-35, D-51.
+Source: A-8.2, A-11.*, D-5, D-35, D-51.
 """
 
 from __future__ import annotations

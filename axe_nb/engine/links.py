@@ -3,7 +3,7 @@
 `Arrival` keeps partial text and lets a script's virtual time pass, `Retries` applies `[retry]`,
 `Slots` waits for its turn, `Money` checks the caps and pays, and `Exchanges` asks the provider.
 `replays.py` and `stepping.py` have those that may answer first.
-Source: D-23, D-24, D-36, D-51, D-64, D-72; product.md `[retry]`, `[limits]`; goals.md "streaming".
+Source: D-23, D-24, D-36, D-51, D-64, D-72.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The agent loop, shared by root runs and children (D-1).
 
-Source: seed 000 §3.7-3.13 (A-7.*, A-8.*, A-10.*..A-13.*); D-2, D-8, D-10, D-15, D-17, D-31, D-35.
+Source: A-7.*, A-8.*, A-10.*, A-13.*, D-2, D-8, D-10, D-15, D-17, D-31, D-35.
 """
 
 from __future__ import annotations

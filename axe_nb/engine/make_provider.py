@@ -1,6 +1,6 @@
 """Makes providers from their descriptions, with API keys and base URLs from the settings.
 
-Source: B-2, B-3, D-25, D-33; product.md "Providers".
+Source: B-2, B-3, D-25, D-33.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Permissions of tools in a run: its mode and `[permissions]`, and those of every run above.
 
-Source: D-19, D-47, D-48, D-50, D-83, D-56; seed 003 §8 (O-19, O-25, O-32, O-35, O-36).
+Source: D-19, D-47, D-48, D-50, D-83, D-56, O-19, O-25, O-32, O-35, O-36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A question is about an approval or a pause (`Step`). Both take one way: `ask_person.py` puts them,
 cassettes keep the answers.
-Source: D-48, D-50, D-56, D-66; product.md "Step by step", "Runs are recordings" (Fork).
+Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How large the pictures of a run may be: each of them, and all in one request.
-
-Source: product.md "Models can do more than text" (pictures), `[limits]`.
-"""
+"""How large the pictures of a run may be: each of them, and all in one request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The interface of a replay: a cassette or a fork that may answer instead of a model or a tool.
 
-Source: D-48, D-59, D-66; product.md "Cassettes", "Runs are recordings" (Fork).
+Source: D-48, D-59, D-66.
 """
 
 from __future__ import annotations

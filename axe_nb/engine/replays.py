@@ -1,6 +1,6 @@
 """The links that ask a replay first: a fork above the pauses of a run, a cassette below them.
 
-Source: D-48, D-59, D-66; docs/recordings.md; docs/exploring.md.
+Source: D-48, D-59, D-66, docs/recordings.md, docs/exploring.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The position of a run in its tree, and the state it shares with the other runs.
 
-Source: D-1, D-3, D-10, D-19, D-59; house style §3.
+Source: D-1, D-3, D-10, D-19, D-59.
 """
 
 from __future__ import annotations

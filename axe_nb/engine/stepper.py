@@ -1,7 +1,4 @@
-"""The pauses of a tree that is stepped through: where they are, and who decides.
-
-Source: product.md "Step by step"; issue 14.
-"""
+"""The pauses of a tree that is stepped through: where they are, and who decides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pauses before the requests and calls of one run, and what becomes of them.
-
-Source: product.md "Step by step"; issue 14.
-"""
+"""Pauses before the requests and calls of one run, and what becomes of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The tools that an agent can name: built-in, delegation, session and its own tools.
 
-Source: product.md "Python" (`@axe_nb.tool`); D-19, D-20, D-44.
+Source: D-19, D-20, D-44.
 """
 
 from __future__ import annotations

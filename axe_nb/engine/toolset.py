@@ -1,8 +1,7 @@
 """The tools that a run may use, and those of them that are offered to its model.
 
 Also those that its model's server runs: their entries, and the approval for them.
-Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-20, D-44, D-50, D-76; product.md "Tools of the
-vendor".
+Source: A-9.*, A-10.3, A-N1, D-3, D-20, D-44, D-50, D-76.
 """
 
 from __future__ import annotations

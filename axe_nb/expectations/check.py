@@ -1,6 +1,6 @@
 """The check of a finished run against its expectations, and of their names before it begins.
 
-Source: product.md "Runs are recordings"; D-67.
+Source: D-67.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The language of expectations: a text becomes clauses, before anything is sent.
 
 A clause is `NAME`, `no NAME`, or `NAME OPERATOR VALUE`, the last also with `, parallel`.
-Source: product.md "Runs are recordings"; D-67.
+Source: D-67.
 """
 
 from __future__ import annotations

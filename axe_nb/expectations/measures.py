@@ -1,7 +1,7 @@
 """The tables of expectations: their forms, and the measures of a run.
 
 `docs/reference.md` is made from them.
-Source: product.md "Runs are recordings"; D-67.
+Source: D-67.
 """
 
 from __future__ import annotations

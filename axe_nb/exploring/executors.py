@@ -4,7 +4,7 @@ An executor is what jobs are submitted to: one of `concurrent.futures`, a Dask c
 ipyparallel client or view. A job is the bytes of some prompts, and `worker.run_job` runs it there.
 A worker that dies costs its jobs one more try, each alone, so that the one that kills its worker
 costs no other. Then the reason is the result.
-Source: product.md "Exploring"; D-59; cluster-facts.md §2-4.
+Source: D-59.
 """
 
 from __future__ import annotations

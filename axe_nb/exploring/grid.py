@@ -1,7 +1,4 @@
-"""The grid that a user has: its runs, as a table, a frame, a figure, a file.
-
-Source: product.md "Exploring".
-"""
+"""The grid that a user has: its runs, as a table, a frame, a figure, a file."""
 
 from __future__ import annotations
 

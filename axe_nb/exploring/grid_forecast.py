@@ -1,7 +1,4 @@
-"""Forecast of a grid: its requests and their price, before it begins.
-
-Source: product.md "Exploring"; issue 13 (a forecast comes first).
-"""
+"""Forecast of a grid: its requests and their price, before it begins."""
 
 from __future__ import annotations
 

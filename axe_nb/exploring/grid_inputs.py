@@ -1,7 +1,4 @@
-"""The inputs of a grid as rows: from a list, a data frame, or a CSV or JSONL file.
-
-Source: product.md "Exploring".
-"""
+"""The inputs of a grid as rows: from a list, a data frame, or a CSV or JSONL file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The runs of a square of a grid, and their verdicts.
-
-Source: product.md "Exploring".
-"""
+"""The runs of a square of a grid, and their verdicts."""
 
 from __future__ import annotations
 

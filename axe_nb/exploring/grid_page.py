@@ -1,7 +1,6 @@
 """A grid as people see it: which variant is better, its figures, each input with its squares. Pure.
 
 The same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
-Source: product.md "Exploring"; design README.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A grid as a figure: quality against cost, and a heat map of the inputs.
-
-Source: product.md "Exploring"; cluster-facts (matplotlib draws the same bytes each time).
-"""
+"""A grid as a figure: quality against cost, and a heat map of the inputs."""
 
 from __future__ import annotations
 

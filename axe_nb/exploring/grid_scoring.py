@@ -1,6 +1,6 @@
 """The verdict on a run: expectations, a score of the user's, the number of a judge.
 
-Source: product.md "Exploring"; D-67.
+Source: D-67.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The runs of a grid by place: variants × inputs × repeats, as far as they got.
-
-Source: product.md "Exploring".
-"""
+"""The runs of a grid by place: variants × inputs × repeats, as far as they got."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Intervals of shares and differences, and the sign test: how sure the figures of a grid are. Pure.
-
-Source: product.md "Exploring".
-"""
+"""Intervals of shares and differences, and the sign test: how sure a grid's figures are. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The figures of a variant, and of two on the same inputs. Pure.
-
-Source: product.md "Exploring".
-"""
+"""The figures of a variant, and of two on the same inputs. Pure."""
 
 from __future__ import annotations
 

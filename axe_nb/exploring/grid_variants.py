@@ -1,7 +1,4 @@
-"""The variants of a grid: agents × models × parameters × prompts, each with a short name.
-
-Source: product.md "Exploring".
-"""
+"""The variants of a grid: agents × models × parameters × prompts, each with a short name."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ A variant is called better only if it did better on more inputs than worse, if c
 rarely make such a difference, and if its mean is higher too. Inputs are what counts, not their
 repeats: the exact sign test, corrected for the number of pairs that the best could have been chosen
 from (Bonferroni).
-Source: product.md "Exploring".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One map or grid: what its runs are asked, in which session, and what becomes of results.
 
-Source: product.md "Exploring"; D-2.
+Source: D-2.
 """
 
 from __future__ import annotations

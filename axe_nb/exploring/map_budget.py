@@ -1,6 +1,6 @@
 """The budget of a map: caps that all its runs share.
 
-Source: product.md "Exploring" (`budget=`), `[limits]`; D-64.
+Source: D-64.
 """
 
 from __future__ import annotations

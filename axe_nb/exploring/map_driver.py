@@ -4,7 +4,7 @@ One async generator, `Driver.ended`, takes prompts and has `Runs` run them side 
 the handle that `axe_nb.arun` uses too. A caller that awaits iterates over it on its own event loop;
 for one that blocks it runs on the loop of the portal, and the prompts of an iterator are taken in
 the caller's own thread.
-Source: product.md "Exploring", "Interrupt"; D-8, D-58.
+Source: D-8, D-58.
 """
 
 from __future__ import annotations

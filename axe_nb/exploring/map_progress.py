@@ -1,7 +1,6 @@
 """The progress of a map, as one line: counts, rate and forecast.
 
 A line that is kept, in a saved notebook, has neither times nor rates.
-Source: product.md "Exploring"; cluster-facts.md §6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The prompts of a map, taken one by one, and the task of each.
-
-Source: product.md "Exploring".
-"""
+"""The prompts of a map, taken one by one, and the task of each."""
 
 from __future__ import annotations
 

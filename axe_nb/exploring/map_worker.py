@@ -5,7 +5,7 @@ leaves a worker, as some executors lose what it says, or die of it. Agents, skil
 travel as they were read here, with the functions and rule files that are models, the functions that
 are tools, and the settings. No key does: a worker takes those of its own environment and
 `config.toml`.
-Source: product.md "Exploring" (executors); D-53; cluster-facts.md §2-4.
+Source: D-53.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The key is a hash of all that a run is asked: the agent with its options, its sk
 files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
 only bounds or shows a run (`timeout`, `stream`, `concurrency`, budgets, expectations), and the code
 of tools and scripts.
-Source: product.md "Exploring" (`resume=`); D-60, D-61, D-75; cluster-facts.md §5.
+Source: D-60, D-61, D-75.
 """
 
 from __future__ import annotations

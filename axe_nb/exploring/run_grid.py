@@ -1,7 +1,4 @@
-"""`axe_nb.grid`: variants × inputs × repeats as one map, scored as the runs end.
-
-Source: product.md "Exploring".
-"""
+"""`axe_nb.grid`: variants × inputs × repeats as one map, scored as the runs end."""
 
 from __future__ import annotations
 

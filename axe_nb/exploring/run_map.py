@@ -1,6 +1,6 @@
 """`axe_nb.map` and `axe_nb.amap`: many runs of one agent, whose results are iterated over.
 
-Source: product.md "Exploring"; D-2, D-8.
+Source: D-2, D-8.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`.
-Source: product.md "Models can do more than text" (MCP); D-46, D-82; library-facts "MCP client".
+Source: D-46, D-82.
 """
 
 from __future__ import annotations

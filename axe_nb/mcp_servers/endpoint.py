@@ -3,7 +3,7 @@
 An address comes from the user's settings or from an agent that the user trusts. A redirect to
 another host is refused.
 
-Source: product.md "Models can do more than text" (MCP); D-43, D-82.
+Source: D-43, D-82.
 """
 
 from __future__ import annotations

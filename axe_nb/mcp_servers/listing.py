@@ -1,7 +1,4 @@
-"""The tools that a server lists, bounded: what it says may be hostile.
-
-Source: product.md "Models can do more than text" (MCP).
-"""
+"""The tools that a server lists, bounded: what it says may be hostile."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
 and calls from another loop hang.
 
-Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-81, D-82; O-5.
+Source: D-46, D-81, D-82, O-5.
 """
 
 from __future__ import annotations

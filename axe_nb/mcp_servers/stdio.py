@@ -1,7 +1,7 @@
 """Messages to and from a server that is started here: lines of JSON over its input and output.
 
 The package's own transport starts the program itself, without a sandbox.
-Source: product.md "Models can do more than text" (MCP); D-82.
+Source: D-82.
 """
 
 from __future__ import annotations

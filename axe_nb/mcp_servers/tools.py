@@ -1,6 +1,6 @@
 """The tools of an MCP server as tools of an agent, and its content as text and pictures.
 
-Source: product.md "Models can do more than text" (MCP); D-19.
+Source: D-19.
 """
 
 from __future__ import annotations

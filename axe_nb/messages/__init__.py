@@ -1,6 +1,6 @@
 """Messages, tools, requests and responses, independent of providers.
 
-Source: seed 000 §3.1 (A-1.*); D-11, D-28, D-32.
+Source: A-1.*, D-11, D-28, D-32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls that the model's server has made of its own tools, and the pages that they found. Pure.
 
-Source: D-76; product.md "Tools of the vendor".
+Source: D-76.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tokens of replies, and their price.
 
-Source: seed 000 §3.1 (A-1.*); product.md "Models can do more than text" (money).
+Source: A-1.*.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bytes of a server's reply to a request for a model's answer: noted as they arrive, or played.
 
-Source: D-59; product.md "Cassettes".
+Source: D-59.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file if asked.
 
-Source: product.md "Notebook" (`%%axe_agent`); D-26, D-27, D-41.
+Source: D-26, D-27, D-41.
 """
 
 from __future__ import annotations

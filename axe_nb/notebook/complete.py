@@ -1,7 +1,6 @@
 """Tab completion behind the magics: the matcher that IPython asks.
 
-IPython's custom matchers are used: its older hooks break words at hyphens (jupyter-facts §6).
-Source: product.md "Notebook" (Tab completes).
+IPython's custom matchers are used: its older hooks break words at hyphens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`%%axe_grid AGENT,AGENT`: the cell is a prompt template, run by every variant on every input.
-
-Source: product.md "Exploring", "Notebook".
-"""
+"""`%%axe_grid AGENT,AGENT`: the cell is a prompt template, run by every variant on every input."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`%axe`: agents, tools, tokens and diagnoses, without leaving the notebook.
 
-Source: product.md "Notebook" (`%axe`); B-12; A-5.7.
+Source: B-12, A-5.7.
 """
 
 from __future__ import annotations

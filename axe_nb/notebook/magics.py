@@ -1,7 +1,6 @@
 """`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: what IPython knows of axe_nb.
 
 Imports nothing of the core until a magic is used, so that `%load_ext axe_nb` is quick.
-Source: product.md "Notebook"; jupyter-facts §6, §7.
 """
 
 from __future__ import annotations

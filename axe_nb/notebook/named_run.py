@@ -1,6 +1,6 @@
 """A run as a line names it: `R`, a variable, or `R@PLACE`, a place in it.
 
-Source: product.md "Runs are recordings"; D-59.
+Source: D-59.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The texts that Tab offers: commands, flags, names, and the keys of the TOML of an agent.
-
-Source: product.md "Notebook" (Tab completes).
-"""
+"""The texts that Tab offers: commands, flags, names, and the keys of the TOML of an agent."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 `{expr}` and `$name` become values after the words are split. IPython would insert them before, so
 that the text of a model could add options. Here a value stays within its word, and is never read as
 an option.
-Source: product.md "Notebook" (option line); issue "Safe by construction".
 """
 
 from __future__ import annotations

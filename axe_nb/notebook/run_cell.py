@@ -1,6 +1,6 @@
 """One run requested in a notebook: shown, bound to names, an error if it did not complete.
 
-Source: product.md "Notebook"; B-8; seed 000 §8.
+Source: B-8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Pictures among the values of Python: bytes, figures, images of libraries, files.
 
 No library is imported: whoever made the value has done so.
-Source: product.md "Models can do more than text" (pictures), "Python" (prompts as lists).
 """
 
 from __future__ import annotations

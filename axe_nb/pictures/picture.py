@@ -2,8 +2,6 @@
 
 Names and declared types may lie, so that format and size are read from the bytes alone. A mark in a
 text is the place of a picture; one that somebody else has written moves a picture at most.
-
-Source: product.md "Models can do more than text" (pictures).
 """
 
 from __future__ import annotations

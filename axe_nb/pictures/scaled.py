@@ -1,7 +1,4 @@
-"""Pictures made smaller by Pillow, which the extra `images` installs; it is never required.
-
-Source: product.md "Models can do more than text" (pictures); library-facts "Pictures and PDF".
-"""
+"""Pictures made smaller by Pillow, which the extra `images` installs; it is never required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """Providers: one module per protocol, over shared connections.
 
-Source: B-2, B-3, D-33; product.md "Providers".
+Source: B-2, B-3, D-33.
 """

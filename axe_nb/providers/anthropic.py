@@ -1,6 +1,6 @@
 """Anthropic's Messages API, and servers that speak it.
 
-Source: seed 000 §3.2 (A-2.*), B-4; D-11, D-16, D-28, D-32, D-49.
+Source: A-2.*, B-4, D-11, D-16, D-28, D-32, D-49.
 """
 
 from __future__ import annotations

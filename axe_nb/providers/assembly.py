@@ -1,7 +1,7 @@
 """Assembly of streamed replies: events become the JSON object that a whole reply has.
 
 The same `parse` then makes the response of both, so both are equal.
-Source: D-24, D-31; goals.md "streaming".
+Source: D-24, D-31.
 """
 
 from __future__ import annotations

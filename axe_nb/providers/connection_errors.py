@@ -1,6 +1,6 @@
 """Errors of connections to models' servers, each with its cause, its place and the next step.
 
-Source: B-4, B-5, D-23; issue 10 "Connections".
+Source: B-4, B-5, D-23.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections to models' servers over httpx, shared by all runs of an event loop.
 
-Source: D-8, D-23, D-25, D-74; goals.md "HTTP clients and SSL contexts".
+Source: D-8, D-23, D-25, D-74.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Lines end only where the formats say so: U+2028 and the like are data. Bytes are joined before they
 are decoded, so a character may be cut as well.
-Source: D-24, D-31; the "server-sent events" section of the HTML standard; ndjson.
+Source: D-24, D-31.
 """
 
 from __future__ import annotations

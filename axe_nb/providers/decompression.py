@@ -2,7 +2,6 @@
 
 httpx's own decoders read the first member of several, take a body that was cut for a whole one, and
 hand out as much at once as a bomb contains.
-Source: goals.md "Safety".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys that a command prints: run without a shell, shared by all requests, never shown or kept.
 
-Source: D-74; docs/providers.md "Keys that expire".
+Source: D-74, docs/providers.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Listing of a server's models, and suggestions for a missing one.
-
-Source: issue "Working in the notebook" (doctor, hints at a 404); goals.md "Safety".
-"""
+"""Listing of a server's models, and suggestions for a missing one."""
 
 from __future__ import annotations
 

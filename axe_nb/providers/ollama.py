@@ -1,6 +1,6 @@
 """Ollama's own API.
 
-Source: seed 000 §3.4 (A-4.*), B-4; D-16, D-28, D-29, D-32, D-37, D-49.
+Source: A-4.*, B-4, D-16, D-28, D-29, D-32, D-37, D-49.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OpenAI's Chat Completions API, and compatible servers.
 
-Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
+Source: A-3.*, B-4, D-11, D-28, D-32, D-49.
 """
 
 from __future__ import annotations

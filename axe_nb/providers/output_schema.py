@@ -2,7 +2,6 @@
 
 Each API accepts a part of JSON Schema only. What it does not accept stays out of its request; the
 answer is checked against the whole schema in any case.
-Source: product.md "Structured output"; the APIs' documentation.
 """
 
 from __future__ import annotations

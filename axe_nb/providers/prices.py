@@ -2,7 +2,7 @@
 
 The table is a package, read as it was installed: it is never fetched. What no one has a price for
 is unknown, never free.
-Source: issue 12 (money); D-64; library-facts.md "Prices".
+Source: D-64.
 """
 
 from __future__ import annotations

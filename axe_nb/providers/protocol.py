@@ -1,6 +1,6 @@
 """The provider interface, and the server behind a provider.
 
-Source: seed 000 C7 (A-C7), D-24.
+Source: A-C7, D-24.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Interpretation of a server's reply: its JSON object, or an error in one line.
 
 Pure; also used for the failures that script models simulate.
-Source: B-4, B-5, D-30, D-37, D-45; goals.md "Safety".
+Source: B-4, B-5, D-30, D-37, D-45.
 """
 
 from __future__ import annotations

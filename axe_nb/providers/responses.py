@@ -2,7 +2,7 @@
 
 The server keeps nothing: each request has the whole conversation, with the reasoning of earlier
 turns as the server has encrypted it.
-Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78; issue 26.
+Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78.
 """
 
 from __future__ import annotations

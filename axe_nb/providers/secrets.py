@@ -1,6 +1,6 @@
 """The secrets of a server, removed from all that it sends: whole replies, streams and errors.
 
-Source: B-3; goals.md "Safety".
+Source: B-3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `make_entry` writes an entry, once for a run; the `read_…` functions, one for each protocol, find
 the calls and the cited pages in the parts of a reply.
-Source: D-76; the types of the vendors' SDKs, docs of OpenRouter and Groq.
+Source: D-76.
 """
 
 from __future__ import annotations

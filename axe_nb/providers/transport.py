@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
@@ -71,6 +71,8 @@ class _Connection:
         """True once a byte of the reply to its latest request has arrived."""
         self._stream: Any = None
         """Its bytes, as httpcore has them; None as long as there is no reply."""
+        self._socket: Any = None
+        """The same below TLS, once it is connected."""
 
     def watch(self, stream: Any) -> None:
         """Notes from now on if a byte has arrived."""
@@ -88,6 +90,26 @@ class _Connection:
     def is_usable(self) -> bool:
         """True if the server has neither closed the idle connection nor sent anything."""
         return not self._stream.get_extra_info("is_readable")
+
+    def has_leftover(self) -> bool:
+        """True if more than a reply has arrived: httpcore would take it for the next reply."""
+        for connection in self.transport._pool.connections:
+            while hasattr(connection, "_connection"):  # proxies
+                connection = connection._connection
+            state = getattr(connection, "_h11_state", None)
+            return state is None or bool(state.trailing_data[0])
+        return True
+
+    async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
+        """Notes the socket that httpcore opens; a callback of its trace."""
+        if name == "connection.connect_tcp.complete":
+            self._socket = info["return_value"]
+
+    async def aclose(self) -> None:
+        """Closes it, also while it is being made: httpcore forgets a cancelled handshake."""
+        await self.transport.aclose()
+        if self._socket is not None:
+            await self._socket.aclose()
 
 
 class FreeList(httpx.AsyncBaseTransport):
@@ -125,7 +147,9 @@ class FreeList(httpx.AsyncBaseTransport):
                     if used.has_received:
                         raise
             await self._make_room()
-            return await self._send(_Connection(self._make()), request)
+            connection = _Connection(self._make())
+            request.extensions |= {"trace": connection.note_socket}
+            return await self._send(connection, request)
         except BaseException:
             self._busy -= 1
             raise
@@ -135,7 +159,7 @@ class FreeList(httpx.AsyncBaseTransport):
         try:
             response = await connection.transport.handle_async_request(request)
         except BaseException:
-            await connection.transport.aclose()
+            await connection.aclose()
             raise
         if "network_stream" not in response.extensions:  # a mock's
             await self.release(connection, is_whole=False)
@@ -167,7 +191,7 @@ class FreeList(httpx.AsyncBaseTransport):
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
         self._busy -= 1
-        if is_whole:
+        if is_whole and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self._idle.append(connection)
         else:
@@ -196,10 +220,12 @@ class _Body(httpx.AsyncByteStream):
         self._is_whole = True
 
     async def aclose(self) -> None:
+        is_whole = False  # also if this is cancelled: httpcore would count its request for ever
         try:
             await self._stream.aclose()
+            is_whole = self._is_whole
         finally:
-            await self._owner.release(self._connection, is_whole=self._is_whole)
+            await self._owner.release(self._connection, is_whole=is_whole)
 
 
 def read_variables() -> tuple[str | None, ...]:

@@ -2,7 +2,7 @@
 
 A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
 checked as usual; its approvals would replace the person's.
-Source: D-48, D-81; docs/recordings.md "What is recorded".
+Source: D-48, D-81, docs/recordings.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cassette: the recorded exchanges of a notebook or a test in one text file.
 
-Source: product.md "Cassettes"; D-59, D-61, D-68.
+Source: D-59, D-61, D-68.
 """
 
 from __future__ import annotations

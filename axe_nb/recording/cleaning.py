@@ -1,6 +1,6 @@
 """Texts as they are kept: without secrets, and without paths of the machine.
 
-Source: D-60; product.md "Cassettes" (no path of a machine).
+Source: D-60.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decisions of a person among the records of a cassette: which one answers which question.
 
-Source: D-48, D-56; product.md "Step by step".
+Source: D-48, D-56.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finds the exchange at a place in a tree of runs.
 
-Source: D-59; product.md "Runs are recordings".
+Source: D-59.
 """
 
 from __future__ import annotations

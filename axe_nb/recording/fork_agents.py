@@ -2,7 +2,7 @@
 
 A saved run may come from a stranger. Its agents are data: one that differs from the user's own runs
 restricted, as an agent file of a project without trust does.
-Source: D-53, D-81, D-60, D-66; docs/safety.md "Trust".
+Source: D-53, D-81, D-60, D-66, docs/safety.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The place at which a run is forked, the changes there, and the runs of its recorded tree.
 
-Source: D-59, D-60, D-66; product.md "Runs are recordings" (Fork).
+Source: D-59, D-60, D-66.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The history as it is read: a list of runs, and the result of each.
 
-Source: product.md "Runs are recordings" (History); D-61, D-69.
+Source: D-61, D-69.
 """
 
 from __future__ import annotations

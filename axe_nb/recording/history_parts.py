@@ -2,7 +2,7 @@
 
 A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
 end of a run leaves out what follows from its other rows.
-Source: D-59, D-60, D-61; product.md "Runs are recordings".
+Source: D-59, D-60, D-61.
 """
 
 from __future__ import annotations

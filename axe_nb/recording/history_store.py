@@ -1,7 +1,7 @@
 """The SQLite file of the history: its tables, versions and limits.
 
 Imported on first use, since sqlite3 is.
-Source: D-61; product.md "Runs are recordings" (History).
+Source: D-61.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The thread that writes the history: it makes rows of events, and writes them in batches.
 
-Source: product.md "Runs are recordings" (History); D-60.
+Source: D-60.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The recorded answers that a failed or interrupted run may not displace.
-
-Source: product.md "Cassettes".
-"""
+"""The recorded answers that a failed or interrupted run may not displace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The error for a request that a cassette cannot answer: what changed, and how to record it.
-
-Source: product.md "Cassettes".
-"""
+"""The error for a request that a cassette cannot answer: what changed, and how to record it."""
 
 from __future__ import annotations
 

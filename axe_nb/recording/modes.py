@@ -1,6 +1,6 @@
 """The modes of a cassette: which one applies, and how a person changes it.
 
-Source: product.md "Cassettes"; D-68.
+Source: D-68.
 """
 
 from __future__ import annotations

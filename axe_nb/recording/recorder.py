@@ -1,6 +1,6 @@
 """The recorder of a root run that is kept: enqueues references to its events, on the event loop.
 
-Source: product.md "Runs are recordings" (History); D-68.
+Source: D-68.
 """
 
 from __future__ import annotations

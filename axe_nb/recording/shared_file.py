@@ -2,7 +2,7 @@
 
 What it held when it was last read or written is the base of a three-way merge: what others have
 changed since is taken over, unless it was changed here too.
-Source: D-59, D-61; product.md "Cassettes".
+Source: D-59, D-61.
 """
 
 from __future__ import annotations

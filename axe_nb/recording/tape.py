@@ -1,6 +1,6 @@
 """The tape of one root run: plays what its cassette has for the tree, and records the rest.
 
-Source: product.md "Cassettes"; D-48, D-59.
+Source: D-48, D-59.
 """
 
 from __future__ import annotations

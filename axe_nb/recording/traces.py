@@ -4,7 +4,7 @@ A run is `invoke_agent`, a turn `chat`, a call `execute_tool`; they are nested a
 the span that is current where the run was started. Texts are left out unless the environment allows
 them, and pass the filter for secrets. Names are literals because the constants of OpenTelemetry's
 own package are private, deprecated and behind the published text.
-Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/, as of 2026-11 (Development); D-60.
+Source: D-60.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Level `full`, by bubblewrap.
 
-Source: D-82; safety-facts §1, §5.
+Source: D-82.
 """
 
 from __future__ import annotations

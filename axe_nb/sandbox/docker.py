@@ -1,6 +1,6 @@
 """Level `docker:IMAGE`: each command in a container of its own.
 
-Source: D-82; safety-facts §6. Its command line is tested; it has not been run with a daemon.
+Source: D-82.
 """
 
 from __future__ import annotations

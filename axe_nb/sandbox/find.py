@@ -1,6 +1,6 @@
 """The strongest level of the sandbox that works here, tried before it is trusted.
 
-Source: D-82; safety-facts §5 (only the real flags prove anything).
+Source: D-82.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Level `files`: Landlock by a launcher of our own, where there is no bubblewrap.
 
-Source: D-82; safety-facts §2.
+Source: D-82.
 """
 
 from __future__ import annotations

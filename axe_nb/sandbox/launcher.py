@@ -2,7 +2,7 @@
 
 Its arguments are the words of the command after a plan: a dict, marshalled, in hexadecimal, which
 `landlock.py` makes. It imports little, as it starts with every command.
-Source: D-82; safety-facts §2, §4.
+Source: D-82.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Programs in a sandbox: how each is started, with its variables and limits, and how it ends.
 
 No process and no placeholder is left behind.
-Source: D-43, D-53, D-82; safety-facts §4 (a sandbox dies with the thread that started it).
+Source: D-43, D-53, D-82.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Level `full` on macOS: sandbox-exec of macOS, with a generated profile.
 
 Of its rules, the last that matches holds. A rule is about a path, whether it exists or not.
-Source: D-82; safety-facts §6. Written from its documentation; it has not been run.
+Source: D-82.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Keyrings belong to no namespace, nor do sockets to the host of a virtual machine (AF_VSOCK). A
 command with the machine's network reaches abstract sockets, such as those of a desktop; one in the
 home folder those of docker and agents of keys; one without namespaces all of them, and sends UDP.
-Source: D-82; safety-facts §1 (unix sockets), §2 (seccomp).
+Source: D-82.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ before the command, as an empty placeholder, and removed with the last command t
 the kernel is killed meanwhile, the next command removes it: it is known by its time. No link is
 followed: a command may have put one in the place of a folder above it. What no mount prevents is
 seen, not undone.
-Source: D-82; safety-facts §1 (protected paths, toolchains).
+Source: D-82.
 """
 
 from __future__ import annotations

@@ -5,6 +5,4 @@
 - `provider` is the provider `script`, which answers in process.
 - `server` answers over loopback: `connection` speaks HTTP, `wire_requests` and `wire` the four
   protocols.
-
-Source: product.md "Providers".
 """

@@ -2,7 +2,7 @@
 
 Uses h11, which httpx depends on; sans-io, so that a disconnect is noticed while the reply is still
 pending.
-Source: product.md "Providers"; D-8.
+Source: D-8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scripts by name: functions of this process, then files of rules.
-
-Source: product.md "Providers".
-"""
+"""Scripts by name: functions of this process, then files of rules."""
 
 from __future__ import annotations
 

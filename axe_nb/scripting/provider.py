@@ -2,7 +2,7 @@
 
 It is how lessons, demos and tests say what a model answers; its failures are read by the code that
 reads those of real servers, so that they are the same in process and over a socket.
-Source: product.md "Providers"; D-24, D-36.
+Source: D-24, D-36.
 """
 
 from __future__ import annotations

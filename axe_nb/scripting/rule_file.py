@@ -1,6 +1,6 @@
 """Parses and validates a script model's TOML text; every error names its line.
 
-Source: product.md "Providers"; D-27.
+Source: D-27.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
 requests, so that parallel runs stay deterministic.
-Source: product.md "Providers"; D-27, D-36.
+Source: D-27, D-36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
 For tests and lessons about what lies between axe_nb and a model: connections, statuses, timeouts.
-Source: product.md "Providers"; B-3, B-4, B-5, D-8.
+Source: B-3, B-4, B-5, D-8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Server side of the four protocols: replies as the real servers send them, whole and streamed.
 
 The inverse of what the providers do.
-Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*), A-1.9, B-4, B-5; D-24,
-D-31, D-73.
+Source: A-2.*, A-3.*, A-4.*, A-1.9, B-4, B-5, D-24, D-31, D-73.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parses the request bodies of the four protocols to a `Request`.
 
-Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*); D-73.
+Source: A-2.*, A-3.*, A-4.*, D-73.
 """
 
 from __future__ import annotations

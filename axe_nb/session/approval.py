@@ -1,6 +1,6 @@
 """Approval prompts: runs ask on the event loop, and the user answers in the caller's thread.
 
-Source: D-19, D-48; product.md "Cassettes" (decisions of a person).
+Source: D-19, D-48.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs a handle with a view, which receives every event, regular ticks and the result.
 
-Source: product.md "Notebook", "Python"; house style §4, §8; D-58.
+Source: D-58.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the request of a fork to its root: agents as they were, changes at the place.
 
-Source: D-53, D-66; product.md "Runs are recordings" (Fork).
+Source: D-53, D-66.
 """
 
 from __future__ import annotations

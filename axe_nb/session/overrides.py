@@ -1,7 +1,7 @@
 """Options that change an agent for one run.
 
 All interfaces make their `Overrides` here: from keywords, an option line or a command line.
-Source: B-9, product.md "Python"; D-10.
+Source: B-9, D-10.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Bridge from blocking code to the event loop: one daemon thread for all blocking callers.
 
 Events are delivered in the caller's thread, so that only it touches a display.
-Source: jupyter-facts §0.1, §0.2, §1; house style §4, §7; product.md "Interrupt".
 """
 
 from __future__ import annotations

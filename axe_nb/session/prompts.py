@@ -3,7 +3,7 @@
 A person decides by them, so nothing in them may be invisible, look like part of the prompt, or be
 left out without being counted. The letters of answers come from constants: nothing of a model can
 add one or rename it.
-Source: D-48, D-50, D-56; issues 9, 14; product.md "Step by step"; design README.
+Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations

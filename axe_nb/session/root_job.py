@@ -1,6 +1,6 @@
 """From the request of a run to its agent and its job: names, overrides, variables of the tree.
 
-Source: product.md "Notebook" (AGENT may be left out; `--var`); D-27.
+Source: D-27.
 """
 
 from __future__ import annotations

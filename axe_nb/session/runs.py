@@ -1,7 +1,7 @@
 """Run requests, and handles of runs with their events, result and cancellation.
 
 Every front end makes a `RunRequest`, passes it to `Session.start`, and shows the run with `drive`.
-Source: product.md "Python", "Notebook" (`--bg`); D-2, D-8, D-58.
+Source: D-2, D-8, D-58.
 """
 
 from __future__ import annotations

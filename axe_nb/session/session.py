@@ -1,6 +1,6 @@
 """Sessions: build runs from agents, settings and connections, and remember their results.
 
-Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
+Source: A-7.3-9, A-7.3-10, D-25.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The agents of one tree of runs, read once, when its root starts, and kept for later forks.
 
 A tool may change files during the run: that changes no agent, skill, context file or script of it.
-Source: D-53, D-66; docs/threat-model.md "What a run is made of".
+Source: D-53, D-66, docs/threat-model.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`axe-nb check`: notebooks as tests, compared with what is saved as strict nbval does.
 
-Source: product.md "Cassettes"; D-68; jupyter-facts §3, §9.
+Source: D-68.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Notebook files: found, read and written; the marks of their cells, as nbval has them.
 
-Source: product.md "Cassettes" (`axe-nb freeze`, `axe-nb check`); D-68.
+Source: D-68.
 """
 
 from __future__ import annotations

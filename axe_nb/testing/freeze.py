@@ -1,6 +1,6 @@
 """`axe-nb freeze`: a notebook becomes its own test, with the cassette beside it.
 
-Source: product.md "Cassettes"; D-68.
+Source: D-68.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs a notebook from top to bottom in a kernel of its own, without a person to prompt.
 
-Source: product.md "Cassettes"; D-68; jupyter-facts §9.
+Source: D-68.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Conversion of tool results to bounded text for the model.
 
-Source: D-6, D-7; X-30, X-38; product.md "Python" (`@axe_nb.tool`).
+Source: D-6, D-7, X-30, X-38.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The form of an answer: a JSON Schema, and the Python value that the answer becomes.
 
-Source: product.md "Models can do more than text", "Python" (`output=`); D-65.
+Source: D-65.
 """
 
 from __future__ import annotations

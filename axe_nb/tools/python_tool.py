@@ -4,7 +4,7 @@ Printed output of a call goes into its result, so that it appears in no other ce
 through `sys.stdout`, which all threads and tasks share: a reader in front of it tells them apart by
 their context, which threads of `in_thread` and tasks inherit.
 
-Source: product.md "Python"; D-11, D-19; X-30, X-38.
+Source: D-11, D-19, X-30, X-38.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sources of tools, and the registry that looks a name up in all of them.
 
 A source holds no connection and no process yet, so that nothing has to be opened or closed.
-Source: D-20 (names, toolsets, aliases).
+Source: D-20.
 """
 
 from __future__ import annotations

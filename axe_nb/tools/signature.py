@@ -1,6 +1,6 @@
 """Parameters of a function from its signature, and checks of a model's arguments.
 
-Source: product.md "Python" (`@axe_nb.tool`), A-2.2, D-11, X-38.
+Source: A-2.2, D-11, X-38.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools, and the context that one call receives.
 
-Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
+Source: A-D1, A-1.1, D-7, D-19, D-20, X-37.
 """
 
 from __future__ import annotations

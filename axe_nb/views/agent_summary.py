@@ -1,8 +1,7 @@
 """An agent on one page: settings, abilities, delegation graph; its card in a cell; all tools.
 
 Styles are those that JupyterLab keeps in an untrusted notebook, as in `views/html.py`.
-Source: A-5.7, A-E2.4; D-3, D-19, D-20, D-44; product.md "Notebook" (`%%axe_agent`, `%axe show`,
-`%axe tools`).
+Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
 """
 
 from __future__ import annotations

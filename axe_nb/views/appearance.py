@@ -3,7 +3,6 @@
 Rows and texts have them as inline styles; what the live tree adds to them has the custom properties
 of `css_rules`. The colours have enough contrast on white and on black; lines, tracks and shades are
 half transparent grey, so that both kinds of theme can have them.
-Source: product.md "Notebook"; design README.
 """
 
 from __future__ import annotations

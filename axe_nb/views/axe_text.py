@@ -1,6 +1,6 @@
 """A run as plain text, to the letter of the Axe command line: dry run and verbose lines.
 
-Source: seed 000 §8.5-8.8, §7.5 (A-8.5..A-8.8, A-7.5), B-10, B-11; D-10, D-14, D-49.
+Source: A-8.5..A-8.8, A-7.5, B-10, B-11, D-10, D-14, D-49.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A strict policy lets a page load and run nothing, whatever a model or a tool wrote. In Markdown,
 their texts stand in fences only: no viewer renders or loads any of it; the titles of cited pages
 are escaped instead, beside their links.
-Source: product.md "Traces" (`axe_nb.export`); goals.md "Safety"; D-59, D-60.
+Source: D-59, D-60.
 """
 
 from __future__ import annotations

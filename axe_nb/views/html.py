@@ -4,7 +4,6 @@ Rows and texts are drawn by the same functions in both, so that the live tree an
 differ. Styles are inline, short and without theme variables: what survives JupyterLab's sanitizer
 in an untrusted notebook. All values are those of `views/appearance.py`; everything that comes from
 a model or a tool is escaped.
-Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved notebook", "Safety".
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 It is fragments of HTML, which `cell_display/static/live.js` puts in place. The bar has segments for
 the model, tools, and waits before retries or for the person; where it is still growing, it ends at
 the time `--now` of its row.
-Source: design README "Second generation" (a real timeline while running); goals.md "live view".
 """
 
 from __future__ import annotations

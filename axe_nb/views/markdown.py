@@ -1,7 +1,6 @@
 """An answer as Markdown: rendered by a library, with nothing in it that acts or loads.
 
 A link says where it leads: if its text looks like another address, the true host stands beside it.
-Source: product.md "Notebook"; jupyter-facts §5 (raw HTML and images off).
 """
 
 from __future__ import annotations

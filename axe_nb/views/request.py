@@ -3,7 +3,7 @@
 All that is shown has passed the filter for secrets: plain text for terminals, HTML without scripts
 for notebooks, always the same for the same request. Tokens are estimated for each source as UTF-8
 bytes / 4; where the reply says how many the input had, the estimates are scaled to add up to them.
-Source: product.md "Runs are recordings"; D-18, D-59, D-60, D-62.
+Source: D-18, D-59, D-60, D-62.
 """
 
 from __future__ import annotations

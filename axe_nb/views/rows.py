@@ -3,7 +3,7 @@
 A row has a name, the work of a run, a turn or a call (`asked`), and its cost. Rows and texts are
 drawn by `views/html.py`, saved and live, and written by `views/text.py`; signs, colours and sizes
 are in `views/appearance.py`.
-Source: product.md "Notebook"; design README (rows, the head, "was told"); D-6, D-11, D-34.
+Source: D-6, D-11, D-34.
 """
 
 from __future__ import annotations

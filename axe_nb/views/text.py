@@ -1,7 +1,4 @@
-"""The text twin of a tree: its answer, the cited pages, then the rows. Pure.
-
-Source: product.md "Notebook" (deterministic); design README (rows).
-"""
+"""The text twin of a tree: its answer, the cited pages, then the rows. Pure."""
 
 from __future__ import annotations
 

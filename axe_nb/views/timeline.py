@@ -1,7 +1,6 @@
 """The timeline of a finished run: a row for each run, turn and call, with its seconds. Pure.
 
 It is the one view of a finished run that is not the same twice; the static twin has steps.
-Source: product.md "Notebook" (`%axe time R`); design README "Second generation".
 """
 
 from __future__ import annotations

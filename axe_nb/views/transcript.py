@@ -3,7 +3,7 @@
 A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
 Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
 are shown alike.
-Source: product.md "Notebook"; D-6, D-24; goals.md "live view", "Safety"; docs/safety.md.
+Source: D-6, D-24, docs/safety.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `views/transcript.py` makes it from events. A reply that is being written is a `Draft`, whose pieces
 cost the same however much has arrived: views read its end, at most once for each frame.
-Source: D-1, D-23, D-24, D-34; design README (the bar); goals.md "live view", "streaming".
+Source: D-1, D-23, D-24, D-34.
 """
 
 from __future__ import annotations

@@ -569,3 +569,42 @@ def test_the_end_of_a_process_is_silent(end: str, scheme: str, own_ca: OwnCA) ->
 
 def void(_: object) -> None:
     """Drops what a function returns."""
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    "more", [b"\r\n", reply(b'{"error": {"message": "not yours"}}')], ids=["a line", "a reply"]
+)
+def test_what_a_server_sends_after_its_reply_is_not_taken_for_the_next_one(more: bytes) -> None:
+    with raw_server(always(reply() + more)) as server:
+        assert send_in_turn(server.url, 3) == ["hello"] * 3
+        assert [request.connection for request in server.requests] == [0, 1, 2]
+
+
+@pytest.mark.req("D-8")
+def test_a_request_that_is_cancelled_during_the_tls_handshake_closes_its_connection() -> None:
+    gone: list[bool] = []
+
+    def answer(peer: Peer) -> None:
+        while peer.sock.recv(65536):  # the client's part of the handshake
+            pass
+        gone.append(True)
+
+    async def cancel(url: str) -> None:
+        async with client_of(url, 20) as client:
+            sending = asyncio.create_task(client.post(url, content=b"x"))
+            await asyncio.sleep(0.2)
+            sending.cancel()
+            await asyncio.wait({sending})
+            for _ in range(100):
+                if gone:
+                    return
+                await asyncio.sleep(0.02)
+
+    gc.disable()
+    try:
+        with raw_server(answer) as server:
+            asyncio.run(cancel(server.url.replace("http:", "https:")))
+    finally:
+        gc.enable()
+    assert gone == [True]

@@ -3,7 +3,7 @@
 What follows from a change in the same step is not told again: the prompt of a child from the
 arguments of its call, the result of that call from the child's answer, the last turn from the
 answer. Texts are compared without secrets, since a saved run has none.
-Source: product.md "Runs are recordings"; D-6, D-59, D-60.
+Source: D-6, D-59, D-60.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`a.diff(b)`: the difference of two trees of runs.
-
-Source: product.md "Runs are recordings".
-"""
+"""`a.diff(b)`: the difference of two trees of runs."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ All texts have passed the filter for secrets before they are compared word by wo
 depends on time, so that a saved notebook is the same again. HTML has no script and no style
 element: without any style, `del` and `ins` still show what changed. Text has `[-gone-]{+new+}`, as
 `git diff --word-diff`.
-Source: product.md "Notebook", "Runs are recordings"; design README; D-60.
+Source: D-60.
 """
 
 from __future__ import annotations

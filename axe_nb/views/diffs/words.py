@@ -3,7 +3,6 @@
 Lines are aligned first, then the words of changed lines. A text of one long line, as JSON often is,
 is compared by words alone. What is shown are the parts around what changed, as far as there is
 room.
-Source: design README.
 """
 
 from __future__ import annotations
