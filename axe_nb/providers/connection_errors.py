@@ -161,13 +161,18 @@ def _describe_failure(
 
 
 def _find_reason(server: Server, error: Exception) -> str:
+    import h11
     import httpx
 
     said = next(filter(None, map(str, _list_causes(error))), "")
     if not said:
         is_lost = isinstance(error, httpx.NetworkError)
         return "the connection was lost" if is_lost else type(error).__name__
-    said = next((words for part, words in WORDS.items() if part in said), said)
+    for part, words in WORDS.items():
+        if part in said:
+            return words
+    if _is_due_to(error, h11.RemoteProtocolError):
+        return "the reply is not valid HTTP"
     return masked_line(said, Secrets.of(server))
 
 

@@ -114,6 +114,26 @@ def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
     assert error.retryable
 
 
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        reply(b"x", "x-a: a\0b"),
+        reply(b"x", "content-length: 5"),
+        reply(b"x", "x-a: " + "b" * 200_000),
+        reply(b"", "upgrade: x", "connection: upgrade", status="101 Switching Protocols"),
+        b"\0\0\x12\x04\0\0\0\0\0",
+    ],
+    ids=["control", "two lengths", "long", "upgrade", "http2"],
+)
+def test_a_reply_that_is_no_http_is_told_in_one_sentence(sent: bytes) -> None:
+    with raw_server(always(sent)) as server:
+        error = failure(server.url)
+        where = server.url
+    assert error.detail == f"the connection to {where} failed: the reply is not valid HTTP"
+    assert error.retryable
+
+
 @pytest.mark.req("B-4", "B-5")
 @pytest.mark.parametrize("via_proxy", [False, True])
 def test_a_handshake_without_an_answer_is_a_timeout(
