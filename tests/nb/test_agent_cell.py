@@ -78,7 +78,7 @@ MISTAKES = {
         "sub_agents_config.budget.timeout_ms must be at least 5000", "line 4",
     ),
     'model = "script/echo"\nworkdir = "C:\\Users\\x"': (
-        "Invalid hex value (at line 3, column", r"use single quotes: 'C:\Users\x'",
+        "Invalid hex value (at line 3, column", r"use single quotes",
     ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
         'mode must be plan, ask or auto, not "atuo"', "line 4",
