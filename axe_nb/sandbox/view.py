@@ -183,11 +183,15 @@ def _check_place(workdir: Path) -> None:
 def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
     """Yields the places in the workdir that the links among the paths lead over, and to.
 
-    The last one need not exist.
+    The last one need not exist. A command could make a folder of a cycle, wherever it likes.
     """
     for path in filter(Path.is_symlink, paths):
-        with suppress(OSError):  # a cycle
-            yield from (place for place in follow_links(path)[1:] if is_inside(place, workdir))
+        try:
+            passed = follow_links(path)
+        except OSError:
+            problem = f"the protected name {path.name} is a link that leads to itself"
+            raise ConfigError(problem, hint=f"remove {path} and run again") from None
+        yield from (place for place in passed[1:] if is_inside(place, workdir))
 
 
 def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:

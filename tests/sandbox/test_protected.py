@@ -169,6 +169,20 @@ def test_placeholders_of_a_killed_kernel_go_with_the_next_command(cage: Cage) ->
     assert not (cage.work / ".git" / "commondir").exists()
 
 
+@pytest.mark.parametrize(
+    "links", [{"axe": "b", "b": "axe"}, {".vscode": "x/v", "x/v": "../.vscode"}], ids=str
+)
+def test_a_protected_name_that_is_a_loop_of_links_is_an_error(
+    tmp_path: Path, links: dict[str, str]
+) -> None:
+    """Git stores them; a command could put a folder in the place of the far one."""
+    (tmp_path / "x").mkdir()
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    with pytest.raises(ConfigError, match="is a link that leads to itself"):
+        fill_view(make_view(tmp_path))
+
+
 def test_a_link_leads_to_protected_files_and_its_replacement_is_seen(cage: Cage) -> None:
     target = write(cage, "shared/agents/lead.toml", "mine")
     (cage.work / "axe").symlink_to("shared")
