@@ -480,9 +480,9 @@ def test_a_connection_is_probed_while_the_model_thinks() -> None:
 
     def answer(peer: Peer) -> None:
         peer.read()
-        mine = f"{peer.sock.getpeername()[1]:04X}"
+        ends = [f":{name[1]:04X}" for name in (peer.sock.getpeername(), peer.sock.getsockname())]
         rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
-        timers.extend(row[5] for row in rows if row[1].endswith(f":{mine}"))
+        timers.extend(row[5] for row in rows if [row[1][-5:], row[2][-5:]] == ends)
         peer.send(reply())
 
     with raw_server(answer) as server:
