@@ -157,14 +157,14 @@ class TreeFeed:
     def _draw(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
         """Draws rows, and returns the fields of each that have changed."""
         news = []
-        for key, thing in {**changed, **self._widen(changed)}.items():
+        for key, thing in _add_above({**changed, **self._widen(changed)}).items():
             above = parent_row(thing)
             column = self._columns.get(above.key, 0) if above else 0
             row = draw_row(thing, self._outline, self._drawing, column, self._keep)
             old = self._rows.get(key, {})
             self._rows[key] = row
-            fresh = {name: value for name, value in row.items() if old.get(name) != value}
-            news.append({"key": key, **fresh})
+            if fresh := {name: value for name, value in row.items() if old.get(name) != value}:
+                news.append({"key": key, **fresh})
         return news
 
     def _widen(self, changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
@@ -182,6 +182,17 @@ class TreeFeed:
 
     def _keep(self, text: str) -> int:
         return self._wholes.setdefault(text, len(self._wholes) + 1)
+
+
+def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
+    """Returns the rows with those above them, which sum up what is below."""
+    found = dict(changed)
+    for thing in changed.values():
+        above = parent_row(thing)
+        while above and above.key not in found:
+            found[above.key] = above
+            above = parent_row(above)
+    return found
 
 
 class LiveTree:
@@ -236,8 +247,6 @@ class LiveTree:
             row = row_of(thing)
             self._changed[row.key] = row
             self._newest = row.key
-        if self._group:
-            self._changed[self._group.key] = self._group
 
     def _add(self, transcript: Transcript) -> None:
         self._transcripts.append(transcript)

@@ -80,6 +80,8 @@ def clusters() -> Iterator[Clusters]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as ends, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
+        # distributed sets it whenever it starts a worker again, also in the middle of a later test
+        patch.setenv("__DASK_PARENT_PID", str(os.getpid()))
         yield Clusters(ends)
 
 

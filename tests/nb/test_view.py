@@ -286,6 +286,35 @@ def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:
     assert {row["name"].split()[0] for row in told[-1]["rows"]} == {"completed"}
 
 
+FAILING = """
+@axe_nb.tool
+async def look():
+    await asyncio.sleep(0.4)
+    raise ValueError("nothing there")
+
+@axe_nb.script("child")
+async def child(request):
+    if request.turn == 1:
+        return call("look")
+    await asyncio.sleep(0.8)
+    return "done"
+
+axe_nb.define(Agent("child", "script/child", tools=("look",)))
+"""
+
+
+def test_a_failure_is_in_the_rows_above_it_before_anything_else_happens(cells: Kernel) -> None:
+    """The line of the root sums up what is below it."""
+    cells.run(FAILING)
+    rows: dict[str, Any] = {}
+    lines = []
+    for told in told_by(cells.run(RUN, live=True)):
+        for row in told.get("rows", ()):
+            rows[row["key"]] = {**rows.get(row["key"], {}), **row}
+        lines.append(re.sub("<[^>]*>", "", rows["0"]["line"]))
+    assert any("3 running · 3 tool calls (3 failed)" in line for line in lines), lines
+
+
 def test_what_rows_cut_is_sent_whole_once_up_to_a_bound(cells: Kernel) -> None:
     cells.run("PAUSE, PAD = 2, ' word' * 5_000")
     outputs = cells.run(RUN, live=True)
