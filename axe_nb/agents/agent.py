@@ -274,12 +274,12 @@ class Agent:
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
-        trust_new_folder(path)
         if self.is_restricted and restrict(parse_toml(self.text), Path(self.path)):
             raise ConfigError(
                 f"agent {quote(self.name)} was loaded without all that its file contains",
                 hint=f"trust its project before you save it: {NEXT_STEP}",
             )
+        trust_new_folder(path)
         parse = partial(self.from_toml, name=self.name, path=str(path))
         table, text = make_table(self), ""
         with suppress(OSError, ConfigError, ValueError, RecursionError):  # or it is written anew

@@ -21,7 +21,11 @@ SYSTEM_CALLS = {
     "request_key": (249, 218),
     "keyctl": (250, 219),
     "socket": (41, 198),
+    "socketpair": (53, 199),
     "io_uring_setup": (425, 425),
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semop": (65, 193),
@@ -37,7 +41,8 @@ SYSTEM_CALLS = {
 """Name → its numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
-"""System call → the values that its first argument may have; without any, it is refused."""
+"""System call → the values that its first argument may have, of `socketpair` the second; without
+any, it is refused."""
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
@@ -45,13 +50,17 @@ OTHER_PROGRAMS: Rules = {
     **dict.fromkeys(
         ("shmat", "shmctl", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"), ()
     ),
-    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
+    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl", "shmget", "semget", "msgget"), ()),
     "prlimit64": (0,),
 }
 """For a command without namespaces: what others share, and limits that would end them."""
 
 UNIX, INTERNET = 1, (2, 10, 16)
 """Families of sockets: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
+
+PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
+"""Types of pairs of sockets that stay pairs, SOCK_STREAM and SOCK_SEQPACKET, with their flags; one
+of SOCK_DGRAM can send to any socket."""
 
 X32 = 0x40000000
 """Set in the system calls of a second table of x86-64."""
@@ -63,8 +72,8 @@ KILL, ALLOW = 0x80000000, 0x7FFF0000
 
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 
-MACHINE, NUMBER, ARGUMENT = 4, 0, 16
-"""Offsets of what is loaded; of the first argument, the kernel reads only the lower half here."""
+MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24
+"""Offsets of what is loaded; of an argument, the kernel reads only the lower half here."""
 
 Step: TypeAlias = tuple[int, int, int, int]
 """Code, steps to skip if it is true, if it is not, and the value that it is about."""
@@ -77,7 +86,10 @@ def is_supported() -> bool:
 
 def allow_sockets(families: Collection[int]) -> Rules:
     """Returns the rules that refuse sockets of other families; io_uring makes sockets, too."""
-    return {"socket": families, "io_uring_setup": ()}
+    rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
+    if UNIX not in families:
+        rules["socketpair"] = PAIRS
+    return rules
 
 
 def make_filter(rules: Rules) -> bytes:
@@ -98,7 +110,7 @@ def make_filter(rules: Rules) -> bytes:
     ]
     for name, values in rules.items():
         steps.append((EQUAL, 0, len(values) + 3, SYSTEM_CALLS[name][column]))
-        steps.append((LOAD, 0, 0, ARGUMENT))
+        steps.append((LOAD, 0, 0, SECOND if name == "socketpair" else ARGUMENT))
         steps += ((EQUAL, len(values) - at, 0, value) for at, value in enumerate(values))
         steps += (RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)
     steps.append((RETURN, 0, 0, ALLOW))

@@ -15,6 +15,7 @@ from axe_nb import Request, call
 from axe_nb.agents import agent_files, trust
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.trust import is_trusted
 from axe_nb.cli import main
 from axe_nb.commands import actions
 from axe_nb.engine.toolbox import BUILT_IN
@@ -281,12 +282,14 @@ def test_ci_trusts_every_folder(clone: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert left_out() == ""
 
 
-def test_a_restricted_agent_is_not_saved_over_its_file(clone: Path) -> None:
+def test_a_restricted_agent_is_not_saved_over_its_file(clone: Path, tmp_path: Path) -> None:
     path = put_agent(mode="auto", description="old")
-    before = path.read_text()
-    with pytest.raises(ConfigError, match="was loaded without all that its file contains"):
-        Agent.load("worker").but(description="new").save()
+    before, other = path.read_text(), tmp_path / "other" / "axe" / "agents"
+    for folder in (None, other):
+        with pytest.raises(ConfigError, match="was loaded without all that its file contains"):
+            Agent.load("worker").but(description="new").save(folder)
     assert path.read_text() == before
+    assert not is_trusted(other / "worker.toml"), "nothing was made there"
     accept()
     Agent.load("worker").but(description="new").save()
     assert 'mode = "auto"' in path.read_text()

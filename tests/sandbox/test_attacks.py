@@ -140,6 +140,26 @@ def test_no_socket_of_another_program_is_reached_outside_the_workdir(
     assert codes == ["=1=", "=1=", f"={last}="], ended.output
 
 
+PAIR = (
+    "import socket, sys; s, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); "
+    "s.sendto(b'x', sys.argv[1].replace('@', chr(0))); print('sent')"
+)
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_no_socket_is_reached_from_a_pair_of_sockets(cage: Cage, network: bool) -> None:
+    """A pair of datagram sockets can send to any other."""
+    addresses = [unix_address(cage, "file"), unix_address(cage, "abstract")]
+    with contextlib.ExitStack() as opened:
+        for address in addresses:
+            own = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            own.bind(address.replace("@", chr(0)))
+        script = "".join(f'{PYTHON} "{PAIR}" {address}\n' for address in addresses)
+        assert "sent" not in cage.run(script, network=network).output
+    streams = f"{PYTHON} 'import socket; print(len(socket.socketpair()))'"
+    assert cage.run(streams, network=network).output == "2\n"
+
+
 @pytest.mark.parametrize("method", FULL)
 def test_no_socket_in_the_home_folder_is_reached_where_the_workdir_is_home(cage: Cage) -> None:
     """Docker and agents that hold keys listen there."""

@@ -122,7 +122,7 @@ def test_memory_of_other_processes_is_not_reached(cage: Cage) -> None:
 
 def test_memory_that_programs_share_is_not_reached(cage: Cage, shared: int) -> None:
     [of_others, made, own] = run_script(cage, SHARED, str(shared))
-    assert made[1] >= 0
+    assert (made[1] >= 0) == (cage.method in FULL)
     if cage.method in FULL:
         assert of_others == ("shmat", -22)
         assert own[1] >= 0, "what it makes is its own"
@@ -213,7 +213,9 @@ def test_other_calls_and_values_are_allowed(machine: str, rules: seccomp.Rules) 
     for number in range(600):
         for value in range(20):
             is_right = value in known.get(number, (value,))
-            decision = decide(filter_, audit, number, value, 2, 3)
+            is_pair = number == seccomp.SYSTEM_CALLS["socketpair"][column]
+            arguments = (1, value, 3) if is_pair else (value, 2, 3)
+            decision = decide(filter_, audit, number, *arguments)
             assert decision == (seccomp.ALLOW if is_right else seccomp.REFUSE), (number, value)
 
 
