@@ -23,9 +23,6 @@ SYSTEM_CALLS = {
     "socket": (41, 198),
     "socketpair": (53, 199),
     "io_uring_setup": (425, 425),
-    "shmget": (29, 194),
-    "semget": (64, 190),
-    "msgget": (68, 186),
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semop": (65, 193),
@@ -50,7 +47,7 @@ OTHER_PROGRAMS: Rules = {
     **dict.fromkeys(
         ("shmat", "shmctl", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"), ()
     ),
-    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl", "shmget", "semget", "msgget"), ()),
+    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
     "prlimit64": (0,),
 }
 """For a command without namespaces: what others share, and limits that would end them."""

@@ -122,7 +122,7 @@ def test_memory_of_other_processes_is_not_reached(cage: Cage) -> None:
 
 def test_memory_that_programs_share_is_not_reached(cage: Cage, shared: int) -> None:
     [of_others, made, own] = run_script(cage, SHARED, str(shared))
-    assert (made[1] >= 0) == (cage.method in FULL)
+    assert made[1] >= 0
     if cage.method in FULL:
         assert of_others == ("shmat", -22)
         assert own[1] >= 0, "what it makes is its own"
