@@ -17,7 +17,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -152,18 +152,20 @@ def fill_view(view: View) -> View:
         workdir / name for name in _list_names(there, is_home=workdir == home)
     )
     named = [*absent, *view.sources]
-    if repository := _find_repository(workdir / ".git", workdir):
+    repositories = _find_repositories(workdir / ".git", workdir)
+    for repository in repositories:
         absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
         named += (repository / name for name in GIT_SETTINGS)
     every = dict.fromkeys([*named, *_follow(named, workdir)])
-    names = tuple(path for path in every if path != repository)
+    names = tuple(path for path in every if not _holds(path, repositories))
     inner = [*there, *(KEY_PATHS if workdir == home else ())]
     hidden = (p for p in [*names, *(workdir / name for name in inner)] if is_hidden(p, workdir))
     keys = {  # axe's own folders are among them, wherever in the workdir they are
         path: None if path.is_dir() else NOTHING
         for path in _find_real([config_dir(), state_dir(), *hidden], workdir)
     }
-    found = (path for path in _find_real([*names, sys.prefix], workdir) if path != repository)
+    real = _find_real([*names, sys.prefix], workdir)
+    found = (path for path in real if not _holds(path, repositories))
     missing = {path: text for path, text in absent.items() if not os.path.lexists(path)}
     closed = {**{path: path for path in found if path not in keys}, **keys}
     above = {folder for path in (*closed, *missing) for folder in path.parents}
@@ -221,14 +223,27 @@ def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
     return found
 
 
-def _find_repository(path: Path, workdir: Path) -> Path | None:
-    """Returns the folder of a repository that `.git` is, or leads to, if it lies in the workdir."""
-    found = Path(os.path.realpath(path))
-    if found.is_file():
-        with found.open("rb") as file:
-            line = LINE_OF_GIT.fullmatch(file.read(4096).decode("utf-8", "replace"))
-        found = Path(os.path.realpath(found.parent / line[1])) if line else found
-    return found if is_inside(found, workdir) and os.path.lexists(found / "HEAD") else None
+def _find_repositories(path: Path, workdir: Path) -> list[Path]:
+    """Returns the folders in the workdir that `.git` is, or leads to.
+
+    Of a worktree there are two; its hooks and settings are in the second, which holds the first.
+    """
+    found = [Path(os.path.realpath(path))]
+    if found[0].is_file() and (line := LINE_OF_GIT.fullmatch(_read_line(found[0]))):
+        found = [Path(os.path.realpath(found[0].parent / line[1]))]
+    if (common := found[0] / "commondir").is_file():
+        found.append(Path(os.path.realpath(found[0] / _read_line(common).rstrip("\r\n"))))
+    return [one for one in found if is_inside(one, workdir) and os.path.lexists(one / "HEAD")]
+
+
+def _holds(path: Path, repositories: Sequence[Path]) -> bool:
+    """True for folders in which git writes when it commits."""
+    return any(one.is_relative_to(path) for one in repositories)
+
+
+def _read_line(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.read(4096).decode("utf-8", "replace")
 
 
 def is_inside(path: Path, folder: Path) -> bool:

@@ -214,6 +214,32 @@ def test_a_repository_elsewhere_in_the_workdir_is_protected(cage: Cage, kind: st
     assert not (cage.work / "store" / "commondir").exists()
 
 
+@pytest.mark.parametrize("method", FULL)
+def test_hooks_and_settings_of_a_worktree_whose_repository_is_beside_it_are_protected(
+    cage: Cage,
+) -> None:
+    """They are in the folder that `commondir` leads to; a commit still writes there."""
+    git = ["git", "-C", str(cage.work), "-c", "safe.directory=*"]
+    subprocess.run([*git, "worktree", "add", "-q", "tree"], check=True, capture_output=True)
+    main = cage.work / "main"
+    main.mkdir()
+    (cage.work / ".git").rename(main / ".git")
+    (cage.work / "tree" / ".git").unlink()
+    (cage.work / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
+    (main / ".git" / "worktrees" / "tree" / "gitdir").write_text(f"{cage.work}/.git\n")
+    for folder, folders, files in os.walk(cage.work):
+        for name in (".", *folders, *files):
+            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+    config = (main / ".git" / "config").read_text()
+    ended = cage.run(
+        "echo evil >> main/.git/config; echo evil > main/.git/hooks/pre-commit; "
+        "git commit -q --allow-empty -m two; git log --oneline"
+    )
+    assert "two" in ended.output, ended.output
+    assert (main / ".git" / "config").read_text() == config
+    assert not (main / ".git" / "hooks" / "pre-commit").exists()
+
+
 def test_a_command_has_limits(cage: Cage) -> None:
     ended = cage.run("ulimit -c; ulimit -n; ulimit -f; ulimit -u; ulimit -d")
     core, files, size, processes, memory = ended.output.split()
