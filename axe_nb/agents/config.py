@@ -142,6 +142,8 @@ def format_path_or_name(path: Path) -> str:
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
     """Returns the folders to search for agents, in order; they need not exist."""
     given = [expand_home(agents_dir)] if agents_dir else []
+    # what `..` after a link leads to depends on the link, and trust is given to a place
+    given = [Path(os.path.realpath(one)) if ".." in one.parts else one for one in given]
     return [*given, PROJECT_AGENTS, config_dir() / "agents"]
 
 

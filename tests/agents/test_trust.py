@@ -282,6 +282,20 @@ def test_ci_trusts_every_folder(clone: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert left_out() == ""
 
 
+def test_a_folder_after_a_link_and_two_dots_is_not_that_of_the_links_project(
+    clone: Path, tmp_path: Path
+) -> None:
+    put_agent()
+    accept()
+    other = tmp_path / "other"
+    (other / "below").mkdir(parents=True)
+    (clone / "link").symlink_to(other / "below")
+    (other / "axe" / "agents").mkdir(parents=True)
+    text = 'name = "worker"\nmodel = "script/x"\nmode = "auto"\n'
+    (other / "axe" / "agents" / "worker.toml").write_text(text)
+    assert Agent.load("worker", clone / "link" / ".." / "axe" / "agents").is_restricted
+
+
 def test_a_restricted_agent_is_not_saved_over_its_file(clone: Path, tmp_path: Path) -> None:
     path = put_agent(mode="auto", description="old")
     before, other = path.read_text(), tmp_path / "other" / "axe" / "agents"
