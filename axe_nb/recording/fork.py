@@ -20,8 +20,7 @@ from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outco
 from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.fork_point import ForkPoint, RecordedRun
-from axe_nb.recording.same_request import Describer, Description, is_same
-from axe_nb.recording.shared_file import digest
+from axe_nb.recording.same_request import Describer, Description, digest, is_same
 from axe_nb.results import RunResult, Status
 from axe_nb.secrets import MASK, find_filter
 from axe_nb.text import quote

@@ -7,6 +7,8 @@ Source: D-59, D-60.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -107,6 +109,11 @@ class AskedRun:
         self.model = model
         if request.attempt == 1 and self.place != request.place:
             self.asked, self.place = self.describer.describe(request, model), request.place
+
+
+def digest(asked: Any) -> str:
+    """Returns a short text that is the same for equal descriptions only."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:

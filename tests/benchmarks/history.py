@@ -33,9 +33,7 @@ import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.recording.history_store import Row, Store
-from axe_nb.recording.history_writer import Writer
-from axe_nb.recording.recorder import Recorder, history_path
-from axe_nb.recording.run_locks import RunLocks
+from axe_nb.recording.recorder import Recorder, Writer, history_path
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 
@@ -178,7 +176,7 @@ def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
     for _ in range(rounds):  # in turns, so that what disturbs one disturbs the others
         for how, flushed in FLUSHED.items():
             taken[how].append(keep(writer, events, flushed))
-    writer.close()
+    writer.flush()
     parts = []
     for how, found in taken.items():
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
@@ -201,8 +199,8 @@ def measure_form(protocol: Protocol, name: str, rounds: int, folder: Path) -> st
         writer = Writer(path)
         for _ in range(10):
             keep(writer, events, flushed)
-        writer.close()
-        with closing(Store(path, None)) as store:
+        writer.flush()
+        with closing(Store(path)) as store:
             parts = sum(len(part) for part in store.list_parts(1))
         file = path.stat().st_size / 10
         shares.append(f"{parts / text:.2f} ({file / text:.2f})")  # in each state
@@ -225,7 +223,7 @@ def measure_loading(protocol: Protocol, rounds: int) -> str:
         recorder.event(replace(turn, turn=number + 1, exchanges=tuple(again)))
         recorder.event(result)
         writer.flush(5)
-    writer.close()
+    writer.flush()
     found = []
     for _ in range(rounds):
         began = time.thread_time()
@@ -238,7 +236,7 @@ def measure_loading(protocol: Protocol, rounds: int) -> str:
 def measure_transaction(rounds: int, folder: Path) -> float:
     """Seconds of CPU of a transaction that adds a part and updates the row of its run."""
     path = folder / "bare.sqlite"
-    store, row, found = Store(path, RunLocks(path.with_suffix(".lock"))), Row(), []
+    store, row, found = Store(path, writes=True), Row(), []
     for _ in range(rounds):
         began = time.thread_time()
         for _ in range(CHAIN):

@@ -19,9 +19,8 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.modes import Mode
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.recording.records import Record, from_data, to_data
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
@@ -343,7 +342,7 @@ def test_the_history_has_the_bytes_of_a_picture_once_and_no_filter_changes_them(
         again = axe_nb.run(Agent("a", "script/look"), "more", continue_from=loaded)
         assert axe_nb.load(2).messages == again.messages
     finally:
-        find_writer(path).close()
+        find_writer(path).flush()
 
 
 def test_the_tree_shows_each_picture_small_and_once(project: Path) -> None:

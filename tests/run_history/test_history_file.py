@@ -17,11 +17,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
-from axe_nb.recording.history_parts import Tree, compress, decompress
 from axe_nb.recording.history_store import Store, is_on_network
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import Recorder, history_path
-from axe_nb.recording.run_locks import RunLocks
+from axe_nb.recording.history_tree import Tree, compress, decompress
+from axe_nb.recording.recorder import Recorder, find_writer, history_path
 from tests.run_history.rows import read_rows
 
 NOT_WRITTEN = "history cannot be written: "
@@ -89,7 +87,7 @@ def wait_for_parts(path: Path, number: int) -> None:
 
 def count_parts(path: Path) -> int:
     try:
-        with closing(Store(path, None)) as store:
+        with closing(Store(path)) as store:
             return len(store.list_parts(1)) if store.has_tables else 0
     except sqlite3.OperationalError:  # the file is not there yet, or about to be made
         return 0
@@ -262,7 +260,7 @@ def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
 def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: Path) -> None:
     run_echo()
     axe_nb.history()
-    find_writer(kept).close()
+    find_writer(kept).flush()
     major, _, minor = version.partition(".")
     with closing(sqlite3.connect(kept)) as connection:
         connection.execute(f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
@@ -337,7 +335,7 @@ def test_a_later_minor_version_is_used(kept: Path) -> None:
         later = pack(start.replace("history 4.0\n{", 'history 4.7\n{"mood":"good",'))
         connection.execute(f"UPDATE parts SET content = {later} WHERE id = 1")
         connection.commit()
-    find_writer(kept).close()
+    find_writer(kept).flush()
     assert problems(run_echo("Second")) == []
     assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
     assert axe_nb.load(1).text == "You said: First"
@@ -426,7 +424,7 @@ def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
     for number in range(6):
         run_echo(f"Run {number}")
     axe_nb.history()
-    with closing(Store(kept, RunLocks(kept.with_suffix(".test")))) as store:
+    with closing(Store(kept, writes=True)) as store:
         store._connection.execute("UPDATE runs SET started = started - 100 WHERE id <= 2")
         size = sum(row.bytes for row in store.list_rows(None, 2))
         store.prune(max_age=50)

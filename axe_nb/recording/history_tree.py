@@ -33,9 +33,6 @@ Known = Literal[
 
 KNOWN: tuple[Known, ...] = get_args(Known)
 
-LEVEL = 1
-"""Compression level: higher ones gain little."""
-
 WORDS = (
     b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
     b'"pictures","task","messages","log","exchanges"],"children":["0.1","times":[{"kind":"run",'
@@ -64,17 +61,12 @@ _LEFT_OUT: dict[str, Any] = {
 
 
 def compress(text: str) -> bytes:
-    """Returns the text of a row as it is kept."""
-    packer = zlib.compressobj(LEVEL, zdict=WORDS)
+    packer = zlib.compressobj(1, zdict=WORDS)
     return packer.compress(text.encode("utf-8", "surrogatepass")) + packer.flush()
 
 
 def decompress(row: bytes) -> str:
-    """Reverses `compress`.
-
-    Raises:
-        zlib.error, TypeError, ValueError: the row is damaged.
-    """
+    """Reverses `compress`. Raises zlib.error, TypeError or ValueError for a damaged row."""
     reader = zlib.decompressobj(zdict=WORDS)
     text = reader.decompress(row).decode("utf-8", "surrogatepass")
     if not reader.eof:
@@ -119,7 +111,6 @@ class RunSoFar:
     exchanges: list[Exchange] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
-        """Adds an event of the run."""
         self.latest = part.at
         self.exchanges += part.exchanges
         if part.turn is not None:
@@ -129,7 +120,7 @@ class RunSoFar:
             self.results[part.result.call_id] = part.result
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the result of the run if it were stopped after the latest event."""
+        """Returns the result that the run has if it is stopped now."""
         start = self.start
         result = RunResult(
             status="cancelled", error=why, id=start.run, origin=start.origin,
