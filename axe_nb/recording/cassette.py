@@ -224,10 +224,10 @@ class Cassette:
                 self._is_changed = False  # what comes from now on is written next time
                 self._read_changes()
                 with self._lock:
-                    kept = [Root(root.number, root.records) for root in self._roots]
-                    base = {root.number: (root, root.records) for root in self._roots}
-                write_data(self.path, "cassette", to_data(kept))
-                self._base, self._stamp = base, _find_stamp(self.path)
+                    kept = [(root, Root(root.number, root.records)) for root in self._roots]
+                write_data(self.path, "cassette", to_data(one for _, one in kept))
+                self._base = {one.number: (root, one.records) for root, one in kept}
+                self._stamp = _find_stamp(self.path)
             except BaseException:
                 self._is_changed = True
                 raise

@@ -309,6 +309,7 @@ class RootTape:
                 record.is_used = True
             places = {record.place for record in old.values()}
             added = [one for one in new.values() if self._plays and one.place not in places]
+            added = [one for one in added if one.kind != "end"]
             shown = self.cassette.shown
             kept = f"{shown} keeps its earlier recording of this run, which failed now"
             problem = self.cassette.commit(self._target, added, ())
