@@ -25,7 +25,7 @@ import pandas as pd
 import polars as pl
 import pydantic
 
-from axe_nb.conversion.bounded_json import encode, to_data
+from axe_nb.conversion.value_text import encode, to_data
 from axe_nb.results import RunResult
 
 

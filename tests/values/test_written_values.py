@@ -19,8 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from axe_nb.conversion.bounded_json import to_data
-from axe_nb.conversion.value_text import NoText, write_json, write_text
+from axe_nb.conversion.value_text import NoText, to_data, write_json, write_text
 from tests.values.samples import (
     WORDS,
     Address,
