@@ -13,7 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
-from axe_nb.recording.fork_point import make_point
+from axe_nb.recording.fork import make_point
 from axe_nb.session.drive import NullView, drive
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest

@@ -245,7 +245,7 @@ def test_runs_that_are_taken_over_are_told_as_events() -> None:
     run = axe_nb.run(boss, "go", display=False)
 
     async def collect() -> list[Any]:
-        from axe_nb.recording.fork_point import make_point
+        from axe_nb.recording.fork import make_point
         from axe_nb.session.runs import RunRequest
         from axe_nb.session.session import session
 

@@ -238,7 +238,7 @@ def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
 
 @pytest.mark.req("D-66")
 def test_a_named_agent_takes_the_place() -> None:
-    from axe_nb.recording.fork_point import make_point
+    from axe_nb.recording.fork import make_point
     from axe_nb.session.drive import NullView, drive
     from axe_nb.session.runs import RunRequest
 
