@@ -14,7 +14,7 @@ from itertools import count, takewhile
 from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
-from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
 from axe_nb.engine import replay
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
@@ -66,22 +66,18 @@ class RecordedRun:
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
         """Returns an exchange that brought an answer or an error; None = there is none."""
-        exchange = self.exchanges.get((turn, attempt))
-        if exchange is None or exchange.cut:
-            return None
-        return exchange if exchange.response or exchange.error else None
+        found = self.exchanges.get((turn, attempt))
+        return found if found and not found.cut and (found.response or found.error) else None
 
-    def list_attempts(self, turn: int) -> Sequence[Exchange]:
-        """Returns the attempts of a turn, up to the first that was cut."""
-        attempts = (self.find(turn, number) for number in count(1))
-        return [one for one in takewhile(bool, attempts) if one]
-
-    def keep(self, exchange: Exchange) -> Exchange:
-        """Returns an exchange for a fork: the ids of its calls are those of the run."""
-        response = exchange.response
-        if response is not None:
-            response = replace(response, seconds=0.0, tool_calls=self.list_calls(exchange.turn))
-        return replace(exchange, response=response, source="recorded")
+    def list_attempts(self, turn: int) -> list[Exchange]:
+        """Returns the attempts of a turn up to the first that was cut, with the run's call ids."""
+        kept = []
+        for one in takewhile(bool, (self.find(turn, number) for number in count(1))):
+            assert one
+            response, calls = one.response, self.list_calls(turn)
+            response = response and replace(response, seconds=0.0, tool_calls=calls)
+            kept.append(replace(one, response=response, source="recorded"))
+        return kept
 
     def get_asked(self, turn: int) -> Description:
         """Returns what a turn added to the one before it, as `Describer` describes it."""
@@ -130,55 +126,34 @@ class RecordedRun:
 
     def count_calls_before(self, turn: int) -> int:
         """Returns the number of calls that were made in the turns before one."""
-        count = 0
-        for number in self.sent:
-            if number < turn:
-                results = self.find_results(number).values()
-                count += len(self.list_calls(number)) - sum(map(is_refused, results))
-        return count
+        before = [number for number in self.sent if number < turn]
+        refused = (is_refused(one) for n in before for one in self.find_results(n).values())
+        return sum(len(self.list_calls(number)) for number in before) - sum(refused)
 
     @cached_property
-    def _children(self) -> Mapping[str, Sequence[RunResult]]:
+    def children(self) -> Mapping[str, Sequence[RunResult]]:
         """Id of a call → the runs that it started."""
         found: dict[str, list[RunResult]] = {}
         for child in self.result.children:
             found.setdefault(child.call_id, []).append(child)
         return found
 
-    def list_children(self, call_id: str) -> Sequence[RunResult]:
-        """Returns the runs that a call started."""
-        return self._children.get(call_id, ())
-
     def open_turn(self, turn: int) -> Opening:
         """Returns the conversation before a turn, also before the one after the last."""
-        if turn > self.last:
-            return Opening(messages=self._close(self.last))
-        logged = self.log.get(turn)
-        said = logged.question if logged and not logged.asked else ""
-        return Opening(messages=self.result.messages[: self.sent.get(turn, 0)], said=said)
-
-    def _close(self, turn: int) -> Sequence[Message]:
-        """Returns the conversation up to the results of a turn; open calls are interrupted."""
-        sent, reply = self._find_reply(turn)
+        messages = self.result.messages
+        if turn <= self.last:
+            logged = self.log.get(turn)
+            said = logged.question if logged and not logged.asked else ""
+            return Opening(messages=messages[: self.sent.get(turn, 0)], said=said)
+        sent, reply = self._find_reply(self.last)
         if reply is None:
-            return self.result.messages[:sent]
-        results = tuple(self.find_results(turn).values())
-        return close_open_calls(
-            [*self.result.messages[:sent], reply, Message("tool", tool_results=results)]
-        )
+            return Opening(messages=messages[:sent])
+        results = Message("tool", tool_results=tuple(self.find_results(self.last).values()))
+        return Opening(messages=close_open_calls([*messages[:sent], reply, results]))
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
 """Keywords of a fork beside the options of a run."""
-
-MAX_LISTED = 8
-"""Calls that an error names."""
-
-MAX_SHOWN = 60
-"""Characters of a wrong key that an error quotes."""
-
-STOPPED = ("cancelled", "timeout")
-"""Statuses of runs that may have been stopped while their tools ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +250,8 @@ def _check_goes_on(recorded: RecordedRun) -> None:
             f"{who} was the final answer: no turn follows it",
             hint="continue after it with -c, in Python with continue_from=",
         )
-    if run.status.startswith("max_") or not (recorded.find_results(last) or run.status in STOPPED):
+    may_go_on = recorded.find_results(last) or run.status in ("cancelled", "timeout")
+    if run.status.startswith("max_") or not may_go_on:
         raise ConfigError(
             f"the calls of {who} were not run: {run.error or run.status}",
             hint=f"fork at {run.id}/{last}",
@@ -317,9 +293,9 @@ def _read_results(
             names = [f"{n} ({one.name}, {one.id})" for n, one in enumerate(calls, first)]
             raise ConfigError(
                 f"no call {quote(cut_chars(str(key), MAX_SHOWN, '…'))} in turn {place}; "
-                f"its calls are {list_some(names, MAX_LISTED)}"
+                f"its calls are {list_some(names, 8)}"
             )
-        output = _read_output(value, call)
+        output = _read_result(value, call)
         result = ToolResult(
             call.id, cut_output(output.content), output.is_error, call.name, "given",
             pictures=output.pictures,
@@ -328,7 +304,7 @@ def _read_results(
     return found
 
 
-def _read_output(value: Any, call: ToolCall) -> ToolOutput:
+def _read_result(value: Any, call: ToolCall) -> ToolOutput:
     """Returns what a tool would make of a value that it returns or raises."""
     if isinstance(value, ToolError):
         return ToolOutput(f"Error: {words(value)}", is_error=True)
@@ -534,7 +510,7 @@ class Fork:
             run.is_live = True
             return None
         run.kept.add(turn)
-        return KeptTurn(list(map(recorded.keep, recorded.list_attempts(turn))))
+        return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
@@ -605,7 +581,7 @@ class Fork:
         """Returns the runs that a call which is not made again had started; given, it has none."""
         if self._is_place(run.result.id, turn) and call_id in self._point.results:
             return ()
-        return run.list_children(call_id)
+        return run.children.get(call_id, ())
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""
