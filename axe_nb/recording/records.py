@@ -19,8 +19,8 @@ from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import Decision
 from axe_nb.engine.place import Order, is_place, order_of
 from axe_nb.errors import ConfigError
+from axe_nb.messages import WireReply
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.messages.wire_log import WireReply
 from axe_nb.providers.wire import check_nesting
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.tools.tool import ToolOutput
