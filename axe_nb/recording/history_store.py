@@ -26,7 +26,10 @@ else:
 VERSION = 2000
 """Major version × 1000 + minor."""
 
-SCHEMA = """
+APPLICATION = 0x41584548
+"""Marks the file as a history of axe_nb."""
+
+SCHEMA = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     started REAL NOT NULL,
@@ -47,16 +50,22 @@ CREATE TABLE parts (
     run INTEGER NOT NULL,
     content BLOB NOT NULL
 );
-CREATE INDEX parts_by_run ON parts (run)
+CREATE INDEX parts_by_run ON parts (run);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION}
 """
-
-APPLICATION = 0x41584548
-"""Marks the file as a history of axe_nb."""
 
 COLUMNS = (
     "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
     "cost",
 )  # fmt: skip
+
+INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+UPDATE = (
+    f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
+)
+"""The time of the start tells a run from one of another file at the same path."""
 
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
@@ -123,7 +132,10 @@ class Store:
             self.has_tables = self._check_version()
             """False if the file is empty: another process is about to make its tables."""
             if writes and not self.has_tables:
-                self._make_tables()
+                with self._transaction():
+                    if not self._check_version():  # another process may have been first
+                        for statement in SCHEMA.split(";"):
+                            self._connection.execute(statement)
         except BaseException:
             self._connection.close()
             raise
@@ -150,14 +162,6 @@ class Store:
             )
         return True
 
-    def _make_tables(self) -> None:
-        with self._transaction():
-            if not self._check_version():  # another process may have been first
-                for statement in SCHEMA.split(";"):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                self._connection.execute(f"PRAGMA user_version = {VERSION}")
-
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -180,11 +184,14 @@ class Store:
         try:
             with self._transaction():
                 for row in rows:
-                    number = row.id
+                    number, values = row.id, [getattr(row, name) for name in COLUMNS]
                     if number is None:
-                        number = self._insert(row)
+                        number = self._connection.execute(INSERT, values).lastrowid
+                        assert number is not None
                         new[number] = row
-                    elif not self._update(row):
+                        row.lock = os.open(self._find_lock(number), os.O_RDWR | os.O_CREAT, 0o600)
+                        _try_lock(row.lock)
+                    elif not self._connection.execute(UPDATE, (*values, number)).rowcount:
                         lost.append(row)
                         continue
                     self._connection.executemany(
@@ -200,25 +207,6 @@ class Store:
         for row in rows:
             row.parts.clear()
         return lost
-
-    def _insert(self, row: Row) -> int:
-        number = self._connection.execute(
-            f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",
-            [getattr(row, name) for name in COLUMNS],
-        ).lastrowid
-        assert number is not None
-        row.lock = os.open(self._find_lock(number), os.O_RDWR | os.O_CREAT, 0o600)
-        _try_lock(row.lock)
-        return number
-
-    def _update(self, row: Row) -> bool:
-        """Returns False if the row is not there any more, or is that of another file."""
-        changes = ", ".join(f"{name} = ?" for name in COLUMNS)
-        values = [*(getattr(row, name) for name in COLUMNS), row.id, row.started]
-        found = self._connection.execute(
-            f"UPDATE runs SET {changes} WHERE id = ? AND started = ?", values
-        )
-        return found.rowcount == 1
 
     def list_rows(self, agent: str | None, limit: int) -> list[Row]:
         """Returns the latest rows, newest first."""
