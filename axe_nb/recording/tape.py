@@ -287,47 +287,18 @@ class RootTape:
         return {"tool": asked.tool, "arguments": self._clean.json(jsonable(asked.arguments))}
 
     async def _wait_until_quiet(self, run: str) -> None:
-        steps, since = -1, 0.0
-        while steps != self._steps or (self._has_more(run) and since < PATIENCE):
+        steps, since, has_more = -1, 0.0, True
+        while steps != self._steps or (has_more and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0
             steps = self._steps
             await asyncio.sleep(QUIET)
-
-    def _has_more(self, run: str) -> bool:
-        """True if an exchange that was recorded of a run has not been played yet."""
-        left = self._records.keys() - self._played.keys()
-        return any(kind == "model" and is_below(place, run) for kind, place, _ in left)
+            left = self._records.keys() - self._played.keys()  # recorded, and not asked for yet
+            has_more = any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""
         if self._target is None or not self.may_ask:
             return ()
-        self._finish_records(status)
-        old, new = self._target.records, self._new
-        if self._loses_answers(status, old):  # what has no answer yet is kept all the same
-            for record in old.values():
-                record.is_used = True
-            places = {record.place for record in old.values()}
-            added = [one for one in new.values() if self._plays and one.place not in places]
-            added = [one for one in added if one.kind != "end"]
-            shown = self.cassette.shown
-            kept = f"{shown} keeps its earlier recording of this run, which failed now"
-            problem = self.cassette.commit(self._target, added, ())
-            return [problem or ("" if self._plays else kept)]
-        stale = [one for one in old.values() if self._is_stale(one)]
-        if self._source is not self._target:
-            new = {**self._played, **new}
-        return [self.cassette.commit(self._target, new.values(), stale)]
-
-    def _loses_answers(self, status: Status, old: Mapping[Key, Record]) -> bool:
-        """True if a run that failed, somewhere or as a whole, would displace recorded answers."""
-        failed, had = list_failed(self._new.values()), list_failed(old.values())
-        answered = {one.place for one in old.values() if one.kind == "model"} - had
-        was_whole = bool(old) and not had and END not in old
-        return bool(failed & answered) or (status in FAILED and was_whole and bool(self._new))
-
-    def _finish_records(self, status: Status) -> None:
-        """Completes the new records, now that it is known how the tree ended."""
         clean = self.cassette.make_cleaner()  # a tool may have set a secret
         cuts = set()
         for key, record in self._new.items():
@@ -341,6 +312,25 @@ class RootTape:
             record.asked = self._clean.clean_again(record.asked)
         if status in ("timeout", "cancelled") and status not in cuts and self._new:
             self._add(END, "", None, {"cut": status})
+        old, new = self._target.records, self._new
+        failed, had = list_failed(new.values()), list_failed(old.values())
+        answered = {one.place for one in old.values() if one.kind == "model"} - had
+        was_whole = bool(old) and not had and END not in old
+        if failed & answered or (new and was_whole and status in FAILED):
+            # no failure displaces an answer; what has none yet is kept all the same
+            for record in old.values():
+                record.is_used = True
+            places = {record.place for record in old.values()}
+            added = [one for one in new.values() if self._plays and one.place not in places]
+            added = [one for one in added if one.kind != "end"]
+            shown = self.cassette.shown
+            kept = f"{shown} keeps its earlier recording of this run, which failed now"
+            problem = self.cassette.commit(self._target, added, ())
+            return [problem or ("" if self._plays else kept)]
+        stale = [one for one in old.values() if self._is_stale(one)]
+        if self._source is not self._target:
+            new = {**self._played, **new}
+        return [self.cassette.commit(self._target, new.values(), stale)]
 
     def _is_stale(self, record: Record) -> bool:
         """True if a record belongs to a run that has been asked otherwise since."""
