@@ -418,7 +418,6 @@ def _make_record(kind: type) -> Form:
     )
 
 
-@cache
 def _list_arguments(kind: Any) -> tuple[Field, ...]:
     """Returns what the constructor takes, and the place, which is set later."""
     hints = typing.get_type_hints(kind.__init__)

@@ -33,36 +33,39 @@ from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.recording.same_request import Describer, Description, digest, is_same
-from axe_nb.results import RunResult, Status, Turn, name_run
+from axe_nb.results import RunResult, Status, name_run
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
 from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, fault_text
 
 
-@dataclass(eq=False)
 class RecordedRun:
     """One run, as its result has kept it."""
 
-    result: RunResult
-    clean: Filter
-    """Removes secrets before requests are compared."""
-    _asked: dict[int, Description] = field(default_factory=dict)
+    def __init__(self, result: RunResult, clean: Filter) -> None:
+        """Sorts what the result has.
 
-    @cached_property
-    def exchanges(self) -> Mapping[tuple[int, int], Exchange]:
+        Args:
+            result: the result.
+            clean: removes secrets before requests are compared.
+        """
+        self.result = result
+        self.clean = clean
+        self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
         """(turn, attempt) → exchange."""
-        return {(one.turn, one.attempt): one for one in self.result.exchanges}
-
-    @cached_property
-    def log(self) -> Mapping[int, Turn]:
-        """Number of a turn → the turn; the latest may be missing, if the run was broken off."""
-        return {turn.number: turn for turn in self.result.log}
+        self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
+        """Turn → number of messages in its request."""
+        self.children: dict[str, list[RunResult]] = {}
+        """Id of a call → the runs that it started."""
+        for child in result.children:
+            self.children.setdefault(child.call_id, []).append(child)
+        self._asked: dict[int, Description] = {}
 
     @property
     def last(self) -> int:
         """The latest turn that was asked."""
-        return max((one.turn for one in self.result.exchanges), default=0)
+        return max(self.sent, default=0)
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
         """Returns an exchange that brought an answer or an error; None = there is none."""
@@ -90,11 +93,6 @@ class RecordedRun:
                     model = f"{provider}/{exchange.model}"
                     self._asked[number] = describer.describe(request, model)
         return self._asked[turn]
-
-    @cached_property
-    def sent(self) -> Mapping[int, int]:
-        """Turn → number of messages in its request."""
-        return {one.turn: one.sent for one in reversed(self.result.exchanges)}
 
     def _find_reply(self, turn: int) -> tuple[int, Message | None]:
         """Returns the position of a turn's reply among the messages; None = it has no message."""
@@ -130,20 +128,12 @@ class RecordedRun:
         refused = (is_refused(one) for n in before for one in self.find_results(n).values())
         return sum(len(self.list_calls(number)) for number in before) - sum(refused)
 
-    @cached_property
-    def children(self) -> Mapping[str, Sequence[RunResult]]:
-        """Id of a call → the runs that it started."""
-        found: dict[str, list[RunResult]] = {}
-        for child in self.result.children:
-            found.setdefault(child.call_id, []).append(child)
-        return found
-
     def open_turn(self, turn: int) -> Opening:
         """Returns the conversation before a turn, also before the one after the last."""
         messages = self.result.messages
         if turn <= self.last:
-            logged = self.log.get(turn)
-            said = logged.question if logged and not logged.asked else ""
+            logged = (one for one in self.result.log if one.number == turn and not one.asked)
+            said = next((one.question for one in logged), "")
             return Opening(messages=messages[: self.sent.get(turn, 0)], said=said)
         sent, reply = self._find_reply(self.last)
         if reply is None:

@@ -34,9 +34,6 @@ PATIENCE = 1.0
 
 GOES_ON = "the run has not ended yet; what was answered so far is kept"
 
-MAX_SHOWN = 60
-"""Maximum characters of a prompt in a table."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
@@ -65,7 +62,7 @@ class HistoryRow:
         """The fields as people read them."""
         return (
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
-            one_line(self.prompt, MAX_SHOWN), self.status, f"{self.runs:,}", f"{self.turns:,}",
+            one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
             f"{self.tokens:,}", "" if self.cost is None else format_dollars(self.cost),
             format_seconds(self.seconds),
         )  # fmt: skip

@@ -49,9 +49,6 @@ REST = 0.3
 """Seconds that events are collected: a turn and the results of its calls are one transaction, and
 neither a burst of children nor a chain of quick turns is slowed down."""
 
-MAX_PROMPT = 200
-"""Maximum characters of a prompt in the list."""
-
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
 
 
@@ -133,7 +130,7 @@ class Recorder:
             prompt = clean.text(event.task).strip().partition("\n")[0]
             self.row = Row(
                 started=self._began, agent=clean.text(event.agent), model=clean.text(event.model),
-                prompt=one_line(prompt, MAX_PROMPT),
+                prompt=one_line(prompt, 200),
             )  # fmt: skip
         row = self.row
         if row is None or self.is_over:

@@ -48,9 +48,6 @@ COST = "axe_nb.cost"
 MAX_TEXT = 10_000
 """Characters of one text."""
 
-MAX_NAME = 200
-"""Characters of a name or id, which a model may have made up."""
-
 MAX_MESSAGES = 100_000
 """Bytes of the messages of one request as JSON; the latest ones stay."""
 
@@ -268,8 +265,8 @@ def _write_text(text: str) -> str:
 
 
 def _write_name(name: str) -> str:
-    """Returns a name or id without secrets on one line, cut."""
-    return one_line(find_filter().text(name), MAX_NAME)
+    """Returns a name or id, which a model may have made up, without secrets on one line, cut."""
+    return one_line(find_filter().text(name), 200)
 
 
 def _make_text(text: str) -> dict[str, Any]:
