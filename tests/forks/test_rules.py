@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import reduce
@@ -17,7 +14,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request, RunResult, TreeLimits, call, script, tool
-from axe_nb.agents import trust
 from axe_nb.agents.config import config_path
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
@@ -104,15 +100,6 @@ def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
     with counted_tree(None) as (run, _), pytest.raises(ConfigError) as error:
         fork(run.children[0], 2)
     assert error.value.hint == 'fork the root run with the whole place: .fork("0.2/2")'
-
-
-@pytest.mark.req("D-66")
-def test_calls_that_were_not_run_are_not_gone_on_from() -> None:
-    script("m")(lambda request: call("find_files", pattern="*"))
-    run = axe_nb.run(Agent("m", "script/m", tools=("find_files",)), "go", display=False)
-    assert run.status == "max_turns"
-    with pytest.raises(ConfigError, match="were not run: agent exceeded maximum"):
-        fork(run, f"0/{run.turns + 1}")
 
 
 @pytest.mark.req("D-66")
@@ -208,11 +195,11 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
     axe_nb.define(Agent("a", "script/m"))
     run = axe_nb.run("a", "go", display=False)
     run.save("run.axe")
-    text = Path("run.axe").read_text()
-    line = '"values": {"name": "a", "model": "script/m"}'
-    assert text.count(line) == 2
-    forged = json.dumps({"name": "a", "model": "script/m", **fields})
-    Path("run.axe").write_text(text.replace(line, f'"values": {forged}'))
+    header, _, text = Path("run.axe").read_text().partition("\n")
+    forged = json.loads(text)
+    for one in (forged["definitions"]["root"], forged["definitions"]["agents"]["a"]):
+        one["values"].update(fields)
+    Path("run.axe").write_text(f"{header}\n{json.dumps(forged)}")
     again = fork(axe_nb.load("./run.axe"))
     left_out = {"mode": 'mode = "auto", run_command', "sandbox": "sandbox", "server": "mcp_servers"}
     assert again.ok
@@ -343,24 +330,6 @@ def test_the_tree_marks_what_was_taken_over() -> None:
 
 
 @pytest.mark.req("D-66")
-def test_a_child_without_rows_of_turns_is_marked_where_it_was_forked() -> None:
-    script("lead")(lambda r: call("call_agent", agent="w", task="x") if r.turn == 1 else r.last)
-    script("w")(lambda request: f"heard {request.last}")
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
-    rows = [line.strip() for line in as_text(fork(run, "0.1/1", prompt="y")).split("\n")]
-    assert any(row.startswith("✓ w · → heard Task: y · forked here · 1 turn") for row in rows)
-
-
-@pytest.mark.req("D-66")
-def test_what_was_said_before_a_turn_comes_before_its_answer_in_a_diff() -> None:
-    script("m")(lambda request: call("grep", pattern="x") if request.turn == 1 else request.last)
-    run = axe_nb.run(Agent("a", "script/m", tools=("grep",)), "go", display=False)
-    changes = run.diff(fork(run, "0/2", prompt="Be quick")).changes
-    assert [change.kind for change in changes] == ["asked", "answer"]
-
-
-@pytest.mark.req("D-66")
 def test_a_place_that_is_not_reached_is_a_warning() -> None:
     went: list[int] = []
 
@@ -379,25 +348,6 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
         'tool "survey" was run again because it starts 0.1, on the way to 0.1/1',
         "the fork did not reach 0.1/1: the calls that lead there took a different path",
     )
-
-
-@pytest.mark.req("D-66")
-def test_a_fork_that_was_stopped_before_its_place_does_not_blame_the_calls() -> None:
-    went: list[int] = []
-
-    @tool(read_only=True)
-    async def survey(ctx: axe_nb.ToolContext) -> str:
-        went.append(1)
-        await asyncio.sleep(60 if len(went) == 2 else 0)
-        return (await ctx.delegate("x", agent="w")).text
-
-    script("m")(lambda request: call("survey") if request.turn == 1 else request.last)
-    script("w")(lambda request: "w")
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/m", tools=(survey,)), "go", display=False)
-    again = fork(run, "0.1/1", timeout=0.2)
-    assert again.status == "timeout"
-    assert not any("another path" in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-48")
@@ -474,18 +424,6 @@ def test_another_model_for_the_whole_tree() -> None:
     assert again.text == "other"
 
 
-@pytest.mark.req("D-66", "D-81")
-def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
-    trust.trust_file().unlink()
-    script("m")(lambda request: "x")
-    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
-    run = axe_nb.run(agent, "go", display=False)
-    run.save("run.axe")
-    Path("axe/agents/a.toml").write_text(agent.to_toml())
-    again = fork(axe_nb.load("./run.axe"))
-    assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
-
-
 @pytest.mark.req("D-66", "D-53", "D-81")
 def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(project: Path) -> None:
     for folder in ("data", "docs"):
@@ -505,21 +443,8 @@ def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(proje
 @pytest.mark.req("D-66", "D-61")
 def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
     values = [
-        None,
-        0,
-        -1,
-        1.5,
-        "",
-        "x",
-        "0.x",
-        "0.2-1",
-        "../..",
-        [],
-        {},
-        [1],
-        {"schema": "f"},
-        True,
-    ]
+        None, 0, -1, 1.5, "", "x", "0.x", "0.2-1", "../..", [], {}, [1], {"schema": "f"}, True,
+    ]  # fmt: skip
     chance = random.Random(1)
     with counted_tree(None) as (run, _):
         data = json.loads(json.dumps(fork(run, "0.2/2", reply="x").to_dict(full=True)))
@@ -586,46 +511,3 @@ def test_a_mistake_in_a_fork_is_an_error_before_anything_is_sent(mistake: str, p
     with pytest.raises(axe_nb.ConfigError, match=told):
         run.fork(place, display=False, **changes)
     assert asked == []
-
-
-@pytest.mark.req("D-66")
-def test_a_mistake_in_a_fork_of_a_copy_is_an_error_too() -> None:
-    @script("lead")
-    def lead(request: Request) -> Any:
-        if request.turn > 1 or "part" in request.last:
-            return "done"
-        return call("delegate_task", plan="p", subtasks=[{"task": "part"}])
-
-    run = axe_nb.run(Agent("a", "script/lead", tools=["delegate_task"]), "go", display=False)
-    with pytest.raises(axe_nb.ConfigError, match='invalid model format "nomodel"'):
-        run.fork("0.1/1", model="nomodel", display=False)
-    assert run.fork("0.1/1", prompt="another part", display=False).ok
-
-
-DEEP = """
-import axe_nb
-from axe_nb import Agent, call, script
-
-script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", agent="w", task="x"))
-script("w")(lambda request: "did it")
-axe_nb.define(Agent("w", "script/w"))
-axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False).save("run.axe")
-text = open("run.axe").read()
-for depth in range(474, 492):
-    deep = '"task": "x", "more": ' + "[" * depth + "]" * depth + "}"
-    open("deep.axe", "w").write(text.replace('"task": "x"}', deep))
-    try:
-        print(axe_nb.load("deep.axe").fork("0.1/1", prompt="y", display=False).error)
-    except axe_nb.ConfigError as error:
-        print(error.message)
-"""
-
-
-def test_a_fork_of_a_file_with_values_that_are_nested_too_deeply_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DEEP], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    told = set(done.stdout.splitlines())
-    assert {"None", "a value of this run is nested too deeply"} < told, done.stderr
-    assert "RecursionError" not in done.stdout + done.stderr
