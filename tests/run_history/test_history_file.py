@@ -244,7 +244,9 @@ def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: 
     with pytest.raises(ConfigError, match=rf"its version is {version}, expected 2\.x") as refused:
         axe_nb.history()
     assert refused.value.hint == hint
-    (problem,) = problems(run_echo())
+    run_echo()
+    find_writer(kept).flush()
+    (problem,) = problems(run_echo())  # at the latest
     assert f"its version is {version}" in problem
     assert problem.endswith(hint)
 
@@ -334,6 +336,7 @@ def run_filler(at_the_end: Callable[[], object]) -> RunResult:
 def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
     (problem,) = problems(run_filler(lambda: None))
     assert "full" in problem or "disk I/O error" in problem
+    find_writer(history_path()).flush(5)
     full_disk()
     assert problems(run_echo("Last")) == []
     assert [(row.prompt, row.status) for row in axe_nb.history()] == [

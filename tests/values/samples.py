@@ -137,7 +137,7 @@ def make_samples() -> list[Any]:
         np.int8(3), np.float32(0.1), np.float64("nan"), np.bool_(True), np.str_("a"),
         np.bytes_(b"a"), np.datetime64("2024-01-02"), np.datetime64("NaT", "s"),
         np.timedelta64(5, "D"), np.complex64(1j), np.arange(6).reshape(2, 3),
-        np.array([0.1, np.nan], "f4"), np.array(5), np.array([]), np.matrix([[1, 2]]),
+        np.array([0.1, np.nan], "f4"), np.array(5), np.array([]),
         np.array(["2024", "NaT"], "M8[ns]"), np.array([(1, "a")], [("x", "i4"), ("y", "U3")]),
         np.ma.masked_array([1, 2], [0, 1]), np.array([plain, None, {2, 1}]),
         pd.DataFrame({
