@@ -18,7 +18,7 @@ from axe_nb.exploring.grid_statistics import (
     find_sign_chance,
 )
 from axe_nb.exploring.grid_variants import MAX_RUNS, Row, Variant, label_inputs
-from axe_nb.messages.usage import add_costs
+from axe_nb.messages import add_costs
 from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, list_some, one_line, plural, quote, suggestion
