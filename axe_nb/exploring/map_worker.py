@@ -27,7 +27,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Asking, Batch, Keep, MapSession, Task
+from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Task
 from axe_nb.exploring.map_driver import Driver, Prompts, Runs
 from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.providers.prices import Prices
@@ -146,7 +146,6 @@ class Parcel:
 
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
     """Agents, with the options of their runs."""
-    keep: Keep
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
@@ -171,7 +170,7 @@ class Parcel:
             agents=dict(self.defined), handed=self.tools, keeps_history=False,
             settings=(config, snapshot),
         )  # fmt: skip
-        return Batch(askings=askings, keep=self.keep, session=session, tally=Tally(""))
+        return Batch(askings=askings, session=session, tally=Tally(""))
 
     def _merge(self, own: Config) -> Config:
         """The settings of the parcel, with the keys and secret headers of this machine."""
@@ -212,7 +211,6 @@ def make_parcel(batch: Batch) -> Parcel:
     providers, lacks = _clean(config)
     return Parcel(
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
-        keep=batch.keep,
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
         read=snapshot.list_read(),
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,

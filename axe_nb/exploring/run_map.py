@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import aclosing, closing
-from typing import Any, Literal, ParamSpec, Unpack
+from contextlib import aclosing, closing, contextmanager
+from typing import Any, ParamSpec, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.libraries import as_count
@@ -141,7 +141,8 @@ class RunMap:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._make_line = make_line
         self._driver: Driver | None = None
-        self._state: Literal["new", "running", "over"] = "new"
+        """None = it was not started."""
+        self._is_over = False
 
     def check(self) -> None:
         """Checks the configuration that all runs share. Blocks.
@@ -169,7 +170,7 @@ class RunMap:
     @property
     def done(self) -> bool:
         """True if no run is in progress and none will start."""
-        return self._state == "over"
+        return self._is_over
 
     @property
     def stopped(self) -> str:
@@ -178,17 +179,16 @@ class RunMap:
 
     def __repr__(self) -> str:
         new = "not started: iterate over it, or await it"
-        state = {"new": new, "running": "running", "over": ""}
-        parts = (self._batch.tally.format_end(), state[self._state])
-        return f"<map of {'; '.join(filter(None, parts))}>"
+        state = "" if self._is_over else f"; {'running' if self._driver else new}"
+        return f"<map of {self._batch.tally.format_end()}{state}>"
 
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""
         self._batch.stop_for("cancelled")
         if self._driver is not None:
             self._driver.cancel()
-        elif self._state == "new":
-            self._end()
+        else:
+            self._close()
 
     def __iter__(self) -> Iterator[RunResult]:
         """Yields the results in the order of the prompts; those that are kept, after the end."""
@@ -203,32 +203,19 @@ class RunMap:
         return self._gather().__await__()
 
     def _iterate(self) -> Iterator[RunResult]:
-        driver = self._begin()
         most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
-        try:
-            with closing(driver.iterate()) as ended:
-                yield from in_order(ended, driver.receive, most)
-        except GeneratorExit:
-            self._batch.stop_for(LEFT)
-            raise
-        finally:
-            self._end()
+        with self._run() as driver, closing(driver.iterate()) as ended:
+            yield from in_order(ended, driver.receive, most)
 
     async def _iterate_later(self) -> AsyncIterator[RunResult]:
         if self.done:
             for result in self._list_kept():
                 yield result
             return
-        driver = self._begin()
-        try:
+        with self._run() as driver:
             async with aclosing(driver.iterate_later()) as ended:
                 async for one in ended:
                     yield one.result
-        except GeneratorExit:
-            self._batch.stop_for(LEFT)
-            raise
-        finally:
-            self._end()
 
     async def _gather(self) -> list[RunResult]:
         if self._batch.keep == "nothing":
@@ -239,22 +226,27 @@ class RunMap:
                     pass
         return self.results
 
-    def _begin(self) -> Driver:
-        if self._state == "running":
-            raise AxeError("this map is already being iterated over", hint="create another one")
-        if self._state == "over":
+    @contextmanager
+    def _run(self) -> Iterator[Driver]:
+        if self._is_over:
             raise self._make_gone()
-        self._state = "running"
-        self._progress = Progress(self._batch.tally, self._make_line())
-        self._driver = Driver(self._batch, self._prompts, self._runs, self._progress)
-        return self._driver
+        if self._driver is not None:
+            raise AxeError("this map is already being iterated over", hint="create another one")
+        progress = Progress(self._batch.tally, self._make_line())
+        self._driver = Driver(self._batch, self._prompts, self._runs, progress)
+        try:
+            yield self._driver
+        except GeneratorExit:
+            self._batch.stop_for(LEFT)
+            raise
+        finally:
+            self._close()
+            progress.finish()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._runs.close()
         self._batch.close()
-        if self._state == "running":
-            self._progress.finish()
-        self._state = "over"
+        self._is_over = True
 
     def _list_kept(self) -> Iterator[RunResult]:
         if self._batch.keep == "nothing":

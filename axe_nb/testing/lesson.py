@@ -68,7 +68,11 @@ PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")'
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 """The next step for a lesson without exercises."""
 
-_MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
+_MARK = re.compile(r"^[ \t]*#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$", re.MULTILINE)
+_SOLUTION = re.compile(
+    r"^([ \t]*)#+[ \t]*BEGIN SOLUTION[ \t]*$.*?^[ \t]*#+[ \t]*END SOLUTION[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
 
 REMOVING = 60.0
 """Seconds that the removal of a submission's files may take; then the rest stays."""
@@ -144,28 +148,14 @@ def make_student_copy(book: Book, name: str) -> Book:
 
 def _strip(source: str, place: str) -> str:
     """Returns the source of a cell with placeholder lines for each solution."""
-    lines: list[str] = []
-    is_inside = False
-    placeholder = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
-    for line in source.split("\n"):
-        mark = _MARK.match(line)
-        if mark is None:
-            lines += [] if is_inside else [line]
-            continue
-        if is_inside == (mark[2] == "BEGIN"):
-            other = "END" if is_inside else "BEGIN"
-            raise ConfigError(
-                f"{place}: a line ### {mark[2]} SOLUTION without ### {other} SOLUTION before it",
-                hint="put each solution between these two lines",
-            )
-        is_inside = not is_inside
-        lines += [f"{mark[1]}{one}" for one in placeholder] if is_inside else []
-    if is_inside:
+    marks = _MARK.findall(source)
+    if marks != ["BEGIN", "END"] * (len(marks) // 2):
         raise ConfigError(
-            f"{place}: ### END SOLUTION is missing",
-            hint="put each solution between ### BEGIN SOLUTION and ### END SOLUTION",
+            f"{place}: ### BEGIN SOLUTION and ### END SOLUTION do not match",
+            hint="put each solution between these two lines",
         )
-    return "\n".join(lines)
+    lines = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
+    return _SOLUTION.sub(lambda found: "\n".join(found[1] + line for line in lines), source)
 
 
 def tags_of(cell: Any) -> list[str]:
@@ -193,24 +183,13 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
         exercise = exercise_of(cell)
         if exercise is None:
             continue
-        for fault in _find_faults(cell, exercise, found):
+        if not exercise or exercise in found or cell.source.lstrip().startswith("%%"):
             raise ConfigError(
-                f"{name}, cell {number}: {fault}",
+                f"{name}, cell {number}: it cannot be a check",
                 hint="a check is a Python cell with a tag like exercise:NAME; use each name once",
             )
         found[exercise] = cell
     return found
-
-
-def _find_faults(cell: Any, exercise: str, found: dict[str, Any]) -> Iterator[str]:
-    if not exercise:
-        yield "its exercise tag has no name"
-    if exercise in found:
-        yield f"the exercise {quote(exercise)} is already checked by another cell"
-    if cell.source.lstrip().startswith("%%"):
-        yield "a cell magic cannot be a check"
-    if not id_of(cell):
-        yield "it has no id, which is needed to find its copies; open the notebook and save it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,23 +101,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
     assert asked == [1, 2, 2]
 
 
-@pytest.mark.req("D-66", "D-36")
-def test_virtual_seconds_of_the_recording_take_nothing_of_the_deadline(project: Path) -> None:
-    calls = '[{ tool = "call_agent", arguments = { agent = "w", task = "x" } }]'
-    scripts = project / "axe" / "scripts"
-    scripts.mkdir(parents=True)
-    (scripts / "m.toml").write_text(
-        'clock = "virtual"\n[[rule]]\nwhen = { turn = 1 }\ndelay = 40\n'
-        f'calls = {calls}\n[[rule]]\ndelay = 40\ntext = "done"\n'
-    )
-    (scripts / "w.toml").write_text('clock = "virtual"\n[[rule]]\ndelay = 5\ntext = "w"\n')
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/m", sub_agents=("w",)), "go", timeout=60, display=False)
-    assert run.status == "timeout"
-    again = fork(run, "0/2", timeout=60)
-    assert (again.status, again.text) == ("completed", "done")
-
-
 async def interrupt(agent: Agent, when: Callable[[], bool]) -> RunResult:
     handle = session.start(RunRequest(agent=agent, prompt="go"))
     task = asyncio.create_task(handle.execute(lambda _: None))
@@ -267,36 +250,6 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
         assert "You are Riga." in fourth.text
         assert "You end." in fourth.text
         assert counted.take()[0] == ["lead 2", "lead 3"]
-
-
-@pytest.mark.req("D-66")
-@pytest.mark.parametrize("saved", [False, True])
-def test_what_an_earlier_fork_replaced_goes_where_its_run_goes(saved: bool, tmp_path: Path) -> None:
-    asked: list[str] = []
-    tasks = [call("call_agent", agent="w", task=town) for town in ("Rome", "Oslo")]
-    say("boss", tasks, lambda r: r.last)
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(f"{request.last[6:]} {request.system}")
-        return asked[-1]
-
-    axe_nb.define(Agent("w", "script/w", system_prompt="old"))
-    axe_nb.define(Agent("boss", "script/boss", sub_agents=("w",)))
-    run = axe_nb.run("boss", "go", display=False)
-    first = fork(run, "0.1/1", system_prompt="new")
-    if saved:
-        first.save(tmp_path / "first.axe")
-        first = axe_nb.load(tmp_path / "first.axe")
-    asked.clear()
-    second = fork(first, "0/1", reply=tasks[::-1])
-    assert asked == [], "both are asked as they were, in the places of one another"
-    assert [(one.id, one.text) for one in second.children] == [
-        ("0.1", "Oslo old"), ("0.2", "Rome new"),
-    ]  # fmt: skip
-    fork(second, "0.1/1")
-    fork(second, "0.2/1")
-    assert asked == ["Oslo old", "Rome new"]
 
 
 @pytest.mark.req("D-66")

@@ -59,29 +59,6 @@ def test_children_that_are_asked_the_same_are_what_they_were_wherever_they_are_n
     assert kept == len(tasks) - len(live)
 
 
-@pytest.mark.req("D-66")
-def test_a_child_whose_result_is_given_is_what_it_was_when_it_is_asked_again() -> None:
-    asked: list[str] = []
-
-    @script("boss")
-    def boss(request: Request) -> Any:
-        if request.turn == 1 or request.last == "try again":
-            return call("call_agent", agent="w", task="x")
-        return request.last
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(request.last)
-        return "w"
-
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("boss", "script/boss", sub_agents=("w",)), "go", display=False)
-    again = fork(run, "0/1", results={1: "try again"})
-    assert again.text == "w"
-    assert [child.id for child in again.children] == ["0.2"]
-    assert len(asked) == 1
-
-
 @pytest.mark.req("D-66", "D-57")
 def test_the_tree_below_a_child_moves_with_it() -> None:
     asked: list[str] = []

@@ -55,6 +55,9 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a result without text": (
         "0/1", {"results": {1: Wordless()}}, "the result of note: LookupError: no words",
     ),
+    "no such model of a child": ("0.2/1", {"model": "nomodel"}, "invalid model format"),
+    "no such script": ("0.2/1", {"model": "script/none"}, "script not found: none"),
+    "no such skill": ("0/1", {"skill": "no/such.md"}, "skill not found: no/such.md"),
     "no such tool": ("0/3", {"tools": ["nope"]}, 'unknown tool "nope" in agent "lead"'),
 }  # fmt: skip
 
@@ -69,15 +72,6 @@ def test_a_mistake_is_one_line_before_anything_is_sent(mistake: str) -> None:
         assert counted.take() == ([], [])
     assert error.value.message.startswith(message)
     assert "\n" not in error.value.message
-
-
-@pytest.mark.req("D-66", "D-12", "D-32")
-@pytest.mark.parametrize("blank", ["", " \n", []])
-def test_a_blank_prompt_is_none(blank: Any) -> None:
-    with counted_tree(None) as (run, counted):
-        assert fork(run, "0/2", prompt=blank).messages == run.messages
-        counted.clear()
-        assert fork(run, "0/1", prompt=blank).text == run.text
 
 
 @pytest.mark.req("D-66")
@@ -113,24 +107,6 @@ def test_results_are_what_tools_return_or_raise() -> None:
     assert contents == [
         ('{"a": [1]}', False), ("Error: no Rome", True), ("Error: ValueError: no Oslo", True),
     ]  # fmt: skip
-
-
-@pytest.mark.req("D-66")
-def test_a_tool_does_not_fork() -> None:
-    caught: list[AxeError] = []
-
-    @tool(read_only=True)
-    def forks() -> str:
-        try:
-            fork(earlier[0])
-        except AxeError as error:
-            caught.append(error)
-        return "done"
-
-    script("m")(lambda request: call("forks") if request.turn == 1 and request.tools else "x")
-    earlier = [axe_nb.run(Agent("a", "script/m"), "go", display=False)]
-    axe_nb.run(Agent("b", "script/m", tools=(forks,)), "go", display=False).raise_for_status()
-    assert caught[0].message == "runs cannot be forked inside a tool"
 
 
 @pytest.mark.req("D-66", "D-53")
@@ -357,18 +333,6 @@ def _define_counted(asked: list[str]) -> Callable[[], RunResult]:
     return lambda: axe_nb.run(agent, "go", display=False)
 
 
-@pytest.mark.req("D-66")
-def test_another_model_for_the_whole_tree() -> None:
-    with counted_tree(None) as (run, counted):
-        script("other")(lambda request: "other")
-        again = fork(run, "0.2/1", model_all="script/other")
-        assert counted.take() == ([], [])
-    assert [one.model for one in again.walk()] == [
-        "script/other", "script/other", "script/town",
-    ]  # fmt: skip
-    assert again.text == "other"
-
-
 @pytest.mark.req("D-66", "D-81")
 def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
     trust.trust_file().unlink()
@@ -444,57 +408,3 @@ def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
     for key in keys:
         yield from _list_places(data[key], (*above, key))
-
-
-WRONG_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
-    "no model": ({"model": "nomodel"}, 'invalid model format "nomodel"'),
-    "no provider": ({"model": "nosuch/x"}, 'unsupported provider "nosuch"'),
-    "no script": ({"model": "script/none"}, "script not found: none"),
-    "no tool": ({"tools": ["nothing"]}, 'unknown tool "nothing" in agent'),
-    "no skill": ({"skill": "no/such.md"}, "skill not found: no/such.md"),
-    "no folder": ({"workdir": "/nonexistent"}, "workdir.*/nonexistent"),
-}
-
-
-@pytest.mark.req("D-66")
-@pytest.mark.parametrize("place", ["0/1", "0.1/1"])
-@pytest.mark.parametrize("mistake", WRONG_AGENTS)
-def test_a_mistake_in_a_fork_is_an_error_before_anything_is_sent(mistake: str, place: str) -> None:
-    asked: list[str] = []
-
-    @script("lead")
-    def lead(request: Request) -> Any:
-        asked.append(request.agent)
-        return "done" if request.turn > 1 else call("call_agent", agent="w", task="x")
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(request.agent)
-        return "did it"
-
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
-    asked.clear()
-    changes, told = WRONG_AGENTS[mistake]
-    with pytest.raises(axe_nb.ConfigError, match=told):
-        run.fork(place, display=False, **changes)
-    assert asked == []
-
-
-DEEP = """
-import axe_nb
-from axe_nb import Agent, call, script
-
-script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", agent="w", task="x"))
-script("w")(lambda request: "did it")
-axe_nb.define(Agent("w", "script/w"))
-axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False).save("run.axe")
-text = open("run.axe").read()
-for depth in range(474, 492):
-    deep = '"task": "x", "more": ' + "[" * depth + "]" * depth + "}"
-    open("deep.axe", "w").write(text.replace('"task": "x"}', deep))
-    try:
-        print(axe_nb.load("deep.axe").fork("0.1/1", prompt="y", display=False).error)
-    except axe_nb.ConfigError as error:
-        print(error.message)
-"""

@@ -106,22 +106,14 @@ def test_the_cassette_comes_along(project: Path, capsys: pytest.CaptureFixture[s
 
 
 CHECK = ("b", "assert a", "exercise:b")
+NO_MATCH = "### BEGIN SOLUTION and ### END SOLUTION do not match"
 FAULTS = {
-    "no end": ([("a", "### BEGIN SOLUTION\n1")], "cell 1: ### END SOLUTION is missing"),
-    "no beginning": (
-        [("a", "1"), ("b", "### END SOLUTION")],
-        "cell 2: a line ### END SOLUTION without ### BEGIN SOLUTION before it",
-    ),
-    "nested": (
-        [("a", "### BEGIN SOLUTION\n### BEGIN SOLUTION")],
-        "cell 1: a line ### BEGIN SOLUTION without ### END SOLUTION before it",
-    ),
-    "a name twice": (
-        [CHECK, ("c", "assert a", "exercise:b")],
-        'cell 2: the exercise "b" is already checked by another cell',
-    ),
-    "no name": ([("b", "assert a", "exercise:")], "cell 1: its exercise tag has no name"),
-    "a magic": ([("b", "%%axe a", "exercise:b")], "cell 1: a cell magic cannot be a check"),
+    "no end": ([("a", "### BEGIN SOLUTION\n1")], f"cell 1: {NO_MATCH}"),
+    "no beginning": ([("a", "1"), ("b", "### END SOLUTION")], f"cell 2: {NO_MATCH}"),
+    "nested": ([("a", "### BEGIN SOLUTION\n" * 2)], f"cell 1: {NO_MATCH}"),
+    "a name twice": ([CHECK, ("c", "assert a", "exercise:b")], "cell 2: it cannot be a check"),
+    "no name": ([("b", "assert a", "exercise:")], "cell 1: it cannot be a check"),
+    "a magic": ([("b", "%%axe a", "exercise:b")], "cell 1: it cannot be a check"),
 }
 
 
