@@ -1,4 +1,4 @@
-"""What a grid compares: variants (agents × models × parameters × prompts) and inputs as rows."""
+"""The variants of a grid (agents × models × parameters × prompts), and its inputs as rows."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _read_csv(text: str, name: str) -> list[Any]:
                 raise csv.Error(f"expected {plural(len(columns), 'value')}")
             rows.append(row)
     except csv.Error as error:
-        raise ConfigError(f"inputs {quote(name)}, line {lines.line_num}: {error}") from None
+        raise ConfigError(f"inputs {quote(name)}, line {lines.reader.line_num}: {error}") from None
     return rows
 
 

@@ -170,7 +170,7 @@ class _Turns:
     """Lets runs begin in the order of their positions, each as soon as the one before has begun.
 
     A cassette gives equal requests their answers in the order in which they come: so they are the
-    same in any timing (D-59). Without one nobody waits.
+    same in any timing (D-59). Without one none waits.
     """
 
     def __init__(self, is_used: bool) -> None:

@@ -170,7 +170,8 @@ def test_a_figure_is_drawn_of_shares_or_of_scores_if_every_run_passed(grid: Grid
     )  # fmt: skip
     assert [text.get_text() for text in squares.get_xticklabels()] == ["old", "new"]
     assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
-    scored = make_grid({"$\\bad{$": [RIGHT], "_hidden": [RIGHT]}, ["$x_$"])
+    scored = make_grid({"one": [RIGHT], "two": [RIGHT]}, ["$x_$"])
+    scored.variants = ("$\\bad{$", "_hidden")
     for column, score in enumerate((0.9, 0.25)):
         scored.add(0, column, replace(scored[0, column][0], score=score))
     figure = scored.plot()

@@ -30,17 +30,17 @@ def test_the_live_line_has_rate_and_forecast_and_the_line_that_is_kept_neither(
     results = list(axe_nb.map(echo.agent, ["a", "fail"]))
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    tally = Tally("evil\x1b[2J\nname" * 50, 1000)
+    tally = Tally("evil\x1b[2J\nname" * 50, 1000, began=now)
     for number in range(100):
         tally.add(results[number > 97], is_from_file=number < 20)
     tally.notes.append("stopped: enough")
     now += 20
     line = tally.format_live()
     assert line.endswith(" · 20 from the file · 4.0/s · about 3 min 45 s left"), "80 in 20 s"
-    assert re.search("100 of 1,000 runs, 2 errors · 196 tokens", line)
+    assert re.search("100 of 1,000 runs, 2 errors", line)
     assert line.isprintable()
     assert len(line) < 200
-    assert tally.format_end().endswith("100 of 1,000 runs, 2 errors · 196 tokens · stopped: enough")
+    assert tally.format_end().endswith("100 of 1,000 runs, 2 errors · stopped: enough")
 
 
 def test_a_terminal_has_one_line_that_is_rewritten(
