@@ -253,51 +253,12 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
 
 
 @pytest.mark.req("D-66")
-@pytest.mark.parametrize("saved", [False, True])
-def test_what_an_earlier_fork_replaced_goes_where_its_run_goes(saved: bool, tmp_path: Path) -> None:
-    asked: list[str] = []
-    tasks = [call("call_agent", agent="w", task=town) for town in ("Rome", "Oslo")]
-    say("boss", tasks, lambda r: r.last)
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(f"{request.last[6:]} {request.system}")
-        return asked[-1]
-
-    axe_nb.define(Agent("w", "script/w", system_prompt="old"))
-    axe_nb.define(Agent("boss", "script/boss", sub_agents=("w",)))
-    run = axe_nb.run("boss", "go", display=False)
-    first = fork(run, "0.1/1", system_prompt="new")
-    if saved:
-        first.save(tmp_path / "first.axe")
-        first = axe_nb.load(tmp_path / "first.axe")
-    asked.clear()
-    second = fork(first, "0/1", reply=tasks[::-1])
-    assert asked == [], "both are asked as they were, in the places of one another"
-    assert [(one.id, one.text) for one in second.children] == [
-        ("0.1", "Oslo old"), ("0.2", "Rome new"),
+def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
+    say("m", "one", lambda r: f"two of {len(r.messages)}")
+    agent = Agent("a", "script/m")
+    first = axe_nb.run(agent, "first", display=False)
+    second = axe_nb.run(agent, "second", continue_from=first, display=False)
+    again = fork(second, "0/1", prompt="instead")
+    assert [message.content for message in again.messages] == [
+        "first", "one", "instead", "two of 3",
     ]  # fmt: skip
-    fork(second, "0.1/1")
-    fork(second, "0.2/1")
-    assert asked == ["Oslo old", "Rome new"]
-
-
-@pytest.mark.req("D-66")
-def test_a_message_of_an_earlier_fork_stays_said() -> None:
-    with counted_tree(None) as (run, counted):
-        first = fork(run, "0/2", prompt="Be quick")
-        counted.clear()
-        second = fork(first, "0/3")
-        assert counted.take() == (["lead 3"], [])
-    assert second.messages[3].content == "Be quick"
-    assert second.log[1].question == "Be quick"
-    assert second.messages == first.messages
-
-
-@pytest.mark.req("D-66")
-def test_a_run_without_an_agent_is_forked() -> None:
-    asked = say("m", lambda r: f"to {r.last}")
-    run = axe_nb.run(None, "one", model="script/m", display=False)
-    again = fork(run, prompt="two")
-    assert (again.agent, again.model, again.text) == ("", "script/m", "to two")
-    assert asked == [1, 1]

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request, RunResult, TreeLimits, call, script, tool
-from axe_nb.agents.config import config_path
+from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.views.text import as_text
@@ -33,14 +33,12 @@ class Wordless:
 MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; nearest: 0.'),
     "no such turn": ("0/7", {}, 'no turn "7" of lead; its turns are 0/1, 0/2, 0/3'),
-    "no turn": ("0/x", {}, 'no turn "x" of lead; its turns are 0/1, 0/2, 0/3'),
     "after its answer": ("0/4", {}, "turn 0/3 of lead was the final answer: no turn follows it"),
     "no such call": (
         "0/1", {"results": {7: "x"}},
         'no call "7" in turn 0/1; its calls are 1 (note, ',
     ),
     "a call of another turn": ("0/1", {"results": {4: "x"}}, 'no call "4" in turn 0/1'),
-    "a key that is none": ("0/1", {"results": {1.0: "x"}}, 'no call "1.0" in turn 0/1'),
     "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
     "no dict": ("0/1", {"results": ["x"]}, "results takes a dict from call to result, not ['x']"),
     "no result": (
@@ -54,12 +52,13 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
     "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),
     "no place": (1.5, {}, "a place is a string such as 0.2/3 or the number of a turn, not float"),
-    "no text of its own": ("0/1", {"reply": Wordless()}, "reply takes text, calls or a Response"),
     "a result without text": (
         "0/1", {"results": {1: Wordless()}}, "the result of note: LookupError: no words",
     ),
+    "no such model of a child": ("0.2/1", {"model": "nomodel"}, "invalid model format"),
+    "no such script": ("0.2/1", {"model": "script/none"}, "script not found: none"),
+    "no such skill": ("0/1", {"skill": "no/such.md"}, "skill not found: no/such.md"),
     "no such tool": ("0/3", {"tools": ["nope"]}, 'unknown tool "nope" in agent "lead"'),
-    "no such model": ("0/3", {"model": "script/nope"}, "script not found: nope"),
 }  # fmt: skip
 
 
@@ -76,26 +75,6 @@ def test_a_mistake_is_one_line_before_anything_is_sent(mistake: str) -> None:
 
 
 @pytest.mark.req("D-66")
-def test_an_unknown_option_of_a_fork_is_told_what_there_is() -> None:
-    with counted_tree(None) as (run, _):
-        with pytest.raises(ConfigError) as error:
-            fork(run, "0/1", sytem_prompt="x")
-        assert error.value.hint == 'did you mean "system_prompt"?'
-        with pytest.raises(ConfigError) as error:
-            fork(run, "0/1", zzz="x")
-    assert "known options: prompt, system_prompt, reply, results, model, " in error.value.hint
-
-
-@pytest.mark.req("D-66", "D-12", "D-32")
-@pytest.mark.parametrize("blank", ["", " \n", []])
-def test_a_blank_prompt_is_none(blank: Any) -> None:
-    with counted_tree(None) as (run, counted):
-        assert fork(run, "0/2", prompt=blank).messages == run.messages
-        counted.clear()
-        assert fork(run, "0/1", prompt=blank).text == run.text
-
-
-@pytest.mark.req("D-66")
 def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
     with counted_tree(None) as (run, _), pytest.raises(ConfigError) as error:
         fork(run.children[0], 2)
@@ -103,10 +82,19 @@ def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
 
 
 @pytest.mark.req("D-66")
+def test_calls_that_were_not_run_are_not_gone_on_from() -> None:
+    script("m")(lambda request: call("find_files", pattern="*"))
+    run = axe_nb.run(Agent("m", "script/m", tools=("find_files",)), "go", display=False)
+    assert run.status == "max_turns"
+    with pytest.raises(ConfigError, match="were not run: agent exceeded maximum"):
+        fork(run, f"0/{run.turns + 1}")
+
+
+@pytest.mark.req("D-66")
 @pytest.mark.parametrize("place", [None, "0", "0/3", "@0/3", 3])
 def test_a_place_is_written_as_for_requests(place: Any) -> None:
     with counted_tree(None) as (run, counted):
-        assert fork(run, place).origin == "0/3"
+        assert run_and_wait(run.afork(place, display=False)).origin == "0/3"
         assert counted.take()[0] == ["lead 3"]
 
 
@@ -119,31 +107,6 @@ def test_results_are_what_tools_return_or_raise() -> None:
     assert contents == [
         ('{"a": [1]}', False), ("Error: no Rome", True), ("Error: ValueError: no Oslo", True),
     ]  # fmt: skip
-
-
-@pytest.mark.req("D-66")
-def test_afork_runs_on_the_loop_of_its_caller() -> None:
-    with counted_tree(None) as (run, _):
-        again = run_and_wait(run.afork("0/3", system_prompt="You end.", display=False))
-    assert "You end." in again.text
-
-
-@pytest.mark.req("D-66")
-def test_a_tool_does_not_fork() -> None:
-    caught: list[AxeError] = []
-
-    @tool(read_only=True)
-    def forks() -> str:
-        try:
-            fork(earlier[0])
-        except AxeError as error:
-            caught.append(error)
-        return "done"
-
-    script("m")(lambda request: call("forks") if request.turn == 1 and request.tools else "x")
-    earlier = [axe_nb.run(Agent("a", "script/m"), "go", display=False)]
-    axe_nb.run(Agent("b", "script/m", tools=(forks,)), "go", display=False).raise_for_status()
-    assert caught[0].message == "runs cannot be forked inside a tool"
 
 
 @pytest.mark.req("D-66", "D-53")
@@ -221,21 +184,6 @@ def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
     assert Path("x").read_text() == "y"
     assert again.files_modified == ("x",)
     assert fork(again, "0/2").files_modified == ("x",)
-
-
-@pytest.mark.req("D-66")
-def test_a_named_agent_takes_the_place() -> None:
-    from axe_nb.recording.fork import make_point
-    from axe_nb.session.drive import NullView, drive
-    from axe_nb.session.runs import RunRequest
-
-    with counted_tree(None) as (run, counted):
-        axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))
-        request = RunRequest(agent="city", fork=make_point(run, "0.2/2"))
-        again = drive(session.start(request), NullView())
-        assert counted.take()[0] == ["lead 2", "lead 3", "town 2"]
-    assert again.children[0].agent == "city"
-    assert "You are a city." in again.text
 
 
 @pytest.mark.req("D-66", "D-64")
@@ -385,18 +333,16 @@ def _define_counted(asked: list[str]) -> Callable[[], RunResult]:
     return lambda: axe_nb.run(agent, "go", display=False)
 
 
-@pytest.mark.req("D-66", "D-64")
-def test_the_budget_of_the_notebook_pays_for_what_is_sent(own_config: None) -> None:
-    path = config_path()
-    path.parent.mkdir(parents=True)
-    names = ("lead", "town")
-    path.write_text("".join(f'[prices."openai/{n}"]\ninput = 1e6\noutput = 1e6\n' for n in names))
-    with counted_tree("openai") as (run, _):
-        before = session.budget.spent
-        again = fork(run, "0/3")
-    assert run.total_cost
-    assert again.total_cost == pytest.approx(run.total_cost)
-    assert session.budget.spent - before == pytest.approx(again.log[2].usage.cost)
+@pytest.mark.req("D-66", "D-81")
+def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
+    trust.trust_file().unlink()
+    script("m")(lambda request: "x")
+    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
+    run = axe_nb.run(agent, "go", display=False)
+    run.save("run.axe")
+    Path("axe/agents/a.toml").write_text(agent.to_toml())
+    again = fork(axe_nb.load("./run.axe"))
+    assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-81")
@@ -410,18 +356,6 @@ def test_a_run_of_the_users_own_history_keeps_its_rights(
     assert fork(kept).ok
     kept.save("run.axe")
     assert 'left out mode = "auto", sandbox;' in fork(axe_nb.load("./run.axe")).warnings[0]
-
-
-@pytest.mark.req("D-66")
-def test_another_model_for_the_whole_tree() -> None:
-    with counted_tree(None) as (run, counted):
-        script("other")(lambda request: "other")
-        again = fork(run, "0.2/1", model_all="script/other")
-        assert counted.take() == ([], [])
-    assert [one.model for one in again.walk()] == [
-        "script/other", "script/other", "script/town",
-    ]  # fmt: skip
-    assert again.text == "other"
 
 
 @pytest.mark.req("D-66", "D-53", "D-81")
@@ -442,9 +376,7 @@ def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(proje
 
 @pytest.mark.req("D-66", "D-61")
 def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
-    values = [
-        None, 0, -1, 1.5, "", "x", "0.x", "0.2-1", "../..", [], {}, [1], {"schema": "f"}, True,
-    ]  # fmt: skip
+    values = [None, 0, -1, 1.5, "", "x", "0.x", "../..", [], {}, [1], {"schema": "f"}, True]
     chance = random.Random(1)
     with counted_tree(None) as (run, _):
         data = json.loads(json.dumps(fork(run, "0.2/2", reply="x").to_dict(full=True)))
@@ -476,38 +408,3 @@ def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
     for key in keys:
         yield from _list_places(data[key], (*above, key))
-
-
-WRONG_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
-    "no model": ({"model": "nomodel"}, 'invalid model format "nomodel"'),
-    "no provider": ({"model": "nosuch/x"}, 'unsupported provider "nosuch"'),
-    "no script": ({"model": "script/none"}, "script not found: none"),
-    "no tool": ({"tools": ["nothing"]}, 'unknown tool "nothing" in agent'),
-    "no skill": ({"skill": "no/such.md"}, "skill not found: no/such.md"),
-    "no folder": ({"workdir": "/nonexistent"}, "workdir.*/nonexistent"),
-}
-
-
-@pytest.mark.req("D-66")
-@pytest.mark.parametrize("place", ["0/1", "0.1/1"])
-@pytest.mark.parametrize("mistake", WRONG_AGENTS)
-def test_a_mistake_in_a_fork_is_an_error_before_anything_is_sent(mistake: str, place: str) -> None:
-    asked: list[str] = []
-
-    @script("lead")
-    def lead(request: Request) -> Any:
-        asked.append(request.agent)
-        return "done" if request.turn > 1 else call("call_agent", agent="w", task="x")
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(request.agent)
-        return "did it"
-
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
-    asked.clear()
-    changes, told = WRONG_AGENTS[mistake]
-    with pytest.raises(axe_nb.ConfigError, match=told):
-        run.fork(place, display=False, **changes)
-    assert asked == []
