@@ -68,15 +68,10 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a path in the workdir; the path need not exist.
+    """Returns the names of a model's path in the workdir, a real path; it need not exist.
 
-    Args:
-        workdir: its real path, as the run began; another folder may have taken its place.
-        path: path from the model. An absolute one may name the workdir through links.
-
-    Raises:
-        ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
-            of the workdir or of a folder above it.
+    Raises ToolError if the path is not valid, or leads out of the workdir; or a link has taken the
+    place of the workdir or of a folder above it.
     """
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
@@ -103,10 +98,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the place of a path while its folder is held open; `create` makes missing folders.
-
-    Other arguments and errors as for `locate`.
-    """
+    """Yields the place of a path while its folder is held open; `create` makes missing folders."""
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent
@@ -117,7 +109,6 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 
 def _check_form(path: str) -> str:
-    """Returns the reason to reject a path; empty if it is well-formed."""
     names = [name for name in path.split("/") if name not in ("", ".", "..")]
     of_windows = (":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names)
     problems = {

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
@@ -131,14 +131,6 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
     return tuple(found)
 
 
-def _check_permissions(agent: Agent, server: str, offered: Sequence[str]) -> None:
-    for name in agent.permissions:
-        if name.startswith(f"{server}__") and name not in offered:
-            listed = f"`%axe tools NAME` lists the tools of MCP server {quote(server)}"
-            step = suggestion(name, offered) or listed
-            raise _make_error(agent, "unknown tool", "permissions", name, step)
-
-
 def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> ConfigError:
     where = "files of agent" if key == "files" else "agent"
     error = ConfigError(f"{problem} {quote(entry)} in {where} {quote(agent.name)}", hint=step)
@@ -165,12 +157,8 @@ class Servers:
     ) -> ServerTools:
         """Starts the servers of an agent that do not run yet; returns what they offer.
 
-        Raises ConfigError if a server is unknown or did not start, a resource cannot be read, or a
-        permission names no tool of its server.
-
-        Args:
-            workdir: real folder that their programs work in.
-            sources: real files and folders that the agents were loaded from.
+        Their programs work in `workdir`, a real folder. Raises ConfigError if a server is unknown
+        or did not start, a resource cannot be read, or a permission names no tool of its server.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
@@ -188,7 +176,12 @@ class Servers:
         tools: list[Tool] = []
         for name, connection in connections.items():
             offered = self._make_tools(connection)
-            _check_permissions(agent, name, [tool.name for tool in offered])
+            known = [tool.name for tool in offered]
+            for entry in agent.permissions:
+                if entry.startswith(f"{name}__") and entry not in known:
+                    listed = f"`%axe tools NAME` lists the tools of MCP server {quote(name)}"
+                    step = suggestion(entry, known) or listed
+                    raise _make_error(agent, "unknown tool", "permissions", entry, step)
             named = [tool for tool in offered if tool.name in agent.tools]
             tools += named or offered[:MAX_TOOLS]
             warnings += (f"MCP server {name}: {words}" for words in connection.listing.warnings)
@@ -205,20 +198,14 @@ class Servers:
     async def get_prompt(
         self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
     ) -> str:
-        """Returns the text of a prompt that a server offers.
-
-        Raises ConfigError if the server did not start, or has no such prompt.
-        """
-        from axe_nb.mcp_servers.tools import format_blocks
+        """Returns the text of a prompt that a server offers, or raises ConfigError."""
+        from axe_nb.mcp_servers.tools import format_block
 
         connection = self._find(name, server, workdir)
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
-        answer = await self._ask(asked, what)
-        return "\n\n".join(
-            text for message in answer.messages for text in format_blocks([message.content])
-        )
+        answer = await self._ask(asked, f"prompt {quote(prompt)} of MCP server {quote(name)}")
+        return "\n\n".join(format_block(message.content) for message in answer.messages)
 
     def list_running(self) -> list[Tool]:
         """Returns the tools of the servers that run, each tool once."""
@@ -281,9 +268,8 @@ class Servers:
 
 async def _start_all(connections: Iterable[Connection]) -> None:
     outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
+    for outcome in filter(None, outcomes):
+        raise outcome
 
 
 async def _close_all(connections: Iterable[Connection]) -> None:
