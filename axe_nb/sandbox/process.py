@@ -148,10 +148,8 @@ class Process:
     ) -> None:
         """Starts the program and returns at once.
 
-        Args:
-            words: program and arguments.
-            environment: all of its environment variables.
-            files: numbers of the files for its input, output and errors; closed here.
+        It has no environment variables but these. `files` are the numbers of the files for its
+        input, output and errors; they are closed here.
         """
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = it runs or did not start."""

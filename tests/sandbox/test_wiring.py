@@ -22,7 +22,7 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, find, landlock, process, seatbelt
+from axe_nb.sandbox import find, full, landlock, process
 from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
 from axe_nb.sandbox.process import Launch
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
@@ -237,7 +237,7 @@ def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: P
 def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
     (workdir / ".env").write_text("KEY=1")
     (workdir / "axe").mkdir()
-    launch = docker.wrap("docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir)))
+    launch = full.wrap_docker("docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir)))
     words = list(launch.words)
     assert words[-4:] == ["debian:12", "sh", "-c", "true"]
     for flags in (["--cap-drop", "ALL"], ["--network", "none"], ["--pull", "never"]):
@@ -257,7 +257,7 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     (workdir / ".git" / "HEAD").touch()
     (workdir / ".env").touch()
     view = fill_view(View(workdir=workdir, home=tmp_path))
-    profile = seatbelt.make_profile(view)
+    profile = full.make_profile(view)
     path = f'{tmp_path}/a \\"quoted\\" folder'
     assert profile.count("(") == profile.count(")")
     assert f'(subpath "{path}")' in profile
@@ -266,7 +266,7 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     for name in (".vscode", "axe", ".git/hooks", ".git/config"):
         assert f'(subpath "{path}/{name}")' in after
     assert "network" not in profile
-    assert "(allow network*)" in seatbelt.make_profile(
+    assert "(allow network*)" in full.make_profile(
         View(workdir=workdir, home=tmp_path, network=True)
     )
 
@@ -277,7 +277,7 @@ def test_a_profile_of_macos_follows_the_links_of_a_workdir(tmp_path: Path) -> No
     (workdir / "store" / "HEAD").touch()
     (workdir / ".git").write_text("gitdir: store\n")
     (workdir / "axe").symlink_to("shared/agents")
-    profile = seatbelt.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
+    profile = full.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
     after = profile[profile.index("(deny file-write*") :]
     for name in ("store/hooks", "store/config", ".git", "axe", "shared/agents"):
         assert f'(subpath "{workdir}/{name}")' in after
