@@ -39,11 +39,8 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
-MAX_DIFF = 4096
-"""Bytes of a diff shown in a result."""
-
-MAX_COMPARED = 2000
-"""Lines of the longer text up to which the shortest diff is computed."""
+MAX_DIFF, MAX_COMPARED = 4096, 2000
+"""Bytes of a diff in a result; lines of the longer text up to which it is the shortest one."""
 
 BOM = "\ufeff"
 

@@ -187,23 +187,10 @@ def errors_for_model(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = PROBLEMS.get(error.errno or 0, (error.strerror or str(error), ""))
-        raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
-
-
-DENIED = ("Permission denied", "choose another path")
-FULL = ("No space left to write", "nothing was changed; free some space, or write less")
-PROBLEMS = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), DENIED),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
-    errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
-    errno.EROFS: ("Permission denied (read-only file system)", "choose another path"),
-    errno.ENOTDIR: ("A parent of this path is not a folder", "use list_dir to see what exists"),
-    errno.EISDIR: ("Path is a folder", "use list_dir to list it"),
-    errno.ELOOP: ("Path contains a link", "it was created during the call, or is part of a cycle"),
-    errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
-}
-"""Number of a system error → (problem, next step)."""
+        is_missing = error.errno == errno.ENOENT
+        what = "File not found" if is_missing else error.strerror or str(error)
+        step = "use list_dir or find_files to see what exists, or choose another path"
+        raise ToolError(f"{what}: {path}; {step}") from None
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:

@@ -29,27 +29,16 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SECONDS = 10.0
-"""Time limit of a search."""
-
 TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
 
-MAX_VISITED = 100_000
-"""Maximum number of files per search."""
+MAX_VISITED, MAX_DEPTH = 100_000, 64
+"""Files and nested folders that a search looks at."""
 
-MAX_FOUND = 500
-"""Maximum number of files that find_files lists."""
+MAX_FOUND, MAX_MATCHES = 500, 200
+"""Files that find_files lists; matching lines that grep shows."""
 
-MAX_MATCHES = 200
-"""Maximum number of matching lines that grep shows."""
-
-MAX_CONTEXT = 20
-"""Maximum number of lines that grep shows before and after a match."""
-
-MAX_LINE = 300
-"""Characters that grep shows of a line."""
-
-MAX_DEPTH = 64
-"""Maximum nesting of folders to search."""
+MAX_CONTEXT, MAX_LINE = 20, 300
+"""Lines that grep shows before and after a match; characters of a line, and of a bad pattern."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}

@@ -30,11 +30,8 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
-SECONDS = 60.0
-"""Default timeout of a command."""
-
-MAX_SECONDS = 600.0
-"""Maximum timeout of a command."""
+SECONDS, MAX_SECONDS = 60.0, 600.0
+"""Default and maximum timeout of a command."""
 
 KEPT = 30_000
 """Bytes of output kept from its start, and again from its end."""
@@ -49,11 +46,9 @@ SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PR
 """Variables that keep programs from waiting for input."""
 
 OFFLINE = {
-    "PIP_RETRIES": "0",
-    "NPM_CONFIG_FETCH_RETRIES": "0",
-    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "CARGO_NET_RETRY": "0",
-}
+}  # fmt: skip
 """Variables that keep programs from looking for a network again, or unasked."""
 
 LIMITS = re.compile(

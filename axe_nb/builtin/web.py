@@ -38,16 +38,11 @@ SPECIAL = ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/2
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
 
-MAX_URL = 2000
-"""Characters of a URL."""
-
-MAX_REDIRECTS = 5
+MAX_URL, MAX_REDIRECTS, MAX_TRIED = 2000, 5, 3
+"""Characters of a URL; redirects; addresses of a host to try."""
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
-
-MAX_TRIED = 3
-"""Addresses of a host to try."""
 
 MAX_BYTES = 2 * 1024 * 1024
 """Size limit of a decompressed page."""

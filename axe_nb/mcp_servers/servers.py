@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import json
 import os
 import threading
@@ -36,51 +35,30 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a daemon thread, started on first use."""
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="axe-nb-mcp", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._over.wait())
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts a coroutine on the loop; cancelling its future cancels it."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="axe-nb-mcp", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop, for a caller on another one."""
         return await asyncio.wrap_future(self.begin(work))
 
     def close(self) -> None:
-        """Stops the thread; the next use starts a new one."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None and thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(1.0)
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=0.5))
-        with contextlib.suppress(RuntimeError):
-            loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+        """Cancels what is left, and stops the thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(1.0)
 
 
 MAX_TOOLS = 128
@@ -144,9 +122,9 @@ class Servers:
 
     _connections: dict[str, Connection] = field(default_factory=dict)
     """Key of name, table and workdir → connection."""
-    _thread: LoopThread = field(default_factory=LoopThread)
+    _thread: LoopThread = field(init=False)
     _owner: int = 0
-    """The process whose threads serve them; 0 if there are none."""
+    """The process whose thread serves them; 0 if there is none."""
 
     async def open(
         self,
@@ -224,7 +202,7 @@ class Servers:
             with suppress(Late):
                 ending.result(CLOSING + 1)
             self._thread.close()
-        self._connections.clear()
+        self._connections, self._owner = {}, 0
 
     def _find(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()

@@ -29,11 +29,9 @@ from axe_nb.text import one_line, printable
 METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
 
-MAX_PARTS = 100
-"""Entries of a list in which pictures are looked for."""
-
-MAX_FILE = 50_000_000
-"""Bytes of a picture's file; a larger one is not even scaled down."""
+MAX_PARTS, MAX_FILE = 100, 50_000_000
+"""Entries of a list in which pictures are looked for; bytes of a picture's file, of which a larger
+one is not even scaled down."""
 
 
 def find_picture(value: object) -> Picture | None:

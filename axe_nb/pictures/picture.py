@@ -82,22 +82,13 @@ MEDIA_TYPES = {
 }  # fmt: skip
 """Format → its media type."""
 
-MAX_PIXELS = 80_000_000
-"""A picture with more is refused unseen: a kilobyte can hold a billion of them."""
+MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
+"""A picture with more pixels is refused unseen, a kilobyte can hold a billion of them; so is one
+with more on a side, as only PNG can have: rows take time to unpack, however short they are."""
 
-MAX_LENGTH = 65_535
-"""Pixels of a side; only PNG can have more. Rows take time to unpack, however short they are."""
-
-_CONVERT = "convert it to PNG or JPEG"
-
-PIXELS_OF_TOKEN = 750
-"""Pixels of a token, in the middle of what servers count."""
-
-MAX_TOKENS = 1600
-"""Tokens of one picture, which servers scale down to a size like this."""
-
-TOKENS_OF_PDF = 2000
-"""Tokens of a document, roughly: a page or two."""
+PIXELS_OF_TOKEN, MAX_TOKENS, TOKENS_OF_PDF = 750, 1600, 2000
+"""Pixels of a token, in the middle of what servers count; tokens of one picture, which servers
+scale down; of a document, roughly: a page or two."""
 
 
 class NoPicture(ConfigError):
@@ -130,7 +121,9 @@ class Picture:
             )
         width, height, is_whole = _read_header(self.data, name)
         if not is_whole or (name != "PDF" and not (width and height)):
-            raise NoPicture(f"the {name} is damaged: part of it is missing", hint=_CONVERT)
+            raise NoPicture(
+                f"the {name} is damaged: part of it is missing", hint="convert it to PNG or JPEG"
+            )
         if width * height > MAX_PIXELS or max(width, height) > MAX_LENGTH:
             raise NoPicture(
                 f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are "

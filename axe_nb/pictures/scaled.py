@@ -19,24 +19,15 @@ MAX_SIDE = 8000
 SHRINK = 0.8
 """Of each side, if a picture is still too large."""
 
-THUMBNAIL = 96
-"""Height of a thumbnail in pixels of a style sheet."""
+THUMBNAIL, SHARP = 96, 2
+"""Height of a thumbnail in pixels of a style sheet; pixels of a good screen for one of these."""
 
-SHARP = 2
-"""Pixels of a good screen for one of these."""
+SMALL, FEW_PIXELS = 20_000, 4_000_000
+"""Bytes of a picture that is its own thumbnail; its pixels, which a browser has to unpack."""
 
-SMALL = 20_000
-"""Bytes of a picture that is its own thumbnail."""
-
-FEW_PIXELS = 4_000_000
-"""Pixels of such a picture, which a browser has to unpack."""
-
-ROOM = 250_000
-"""Bytes of the thumbnails of one page."""
-
-PIXELS_PER_BYTE = 1000
-"""Pixels that are unpacked for a page as long as there is room for a byte: a picture that takes
-almost none may take a second."""
+ROOM, PIXELS_PER_BYTE = 250_000, 1000
+"""Bytes of the thumbnails of one page; pixels that are unpacked for it as long as there is room for
+a byte: a picture that takes almost none may take a second."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:

@@ -67,7 +67,6 @@ class Sandbox:
 
     @property
     def promises(self) -> tuple[str, ...]:
-        """Short sentences about what a command cannot do."""
         network = () if self.view.network or self.level == "none" else ("reaches no network",)
         return (*self.method.promises, *network)
 

@@ -39,7 +39,6 @@ def check(name: str, result: int) -> int:
 
 
 def prctl(*arguments: int) -> int:
-    """Calls prctl, whose arguments are all long."""
     padded = (*arguments, 0, 0, 0, 0)[:5]
     return int(LIBC.prctl(*(ctypes.c_ulong(argument) for argument in padded)))
 
@@ -81,7 +80,6 @@ def refuse_calls(program: bytes) -> None:
 
 
 def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
-    """Restricts this process for good and becomes the command."""
     restrict(plan["handled"], plan["rules"])
     refuse_calls(plan["filter"])
     os.execvp(words[0], words)
@@ -104,7 +102,6 @@ def end_all(*, is_confined: bool) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kills a process, unless it has ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except OSError:
