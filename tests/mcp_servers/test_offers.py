@@ -14,7 +14,7 @@ from axe_nb import Agent, ConfigError, Request, call, mcp_prompt
 from axe_nb.agents.config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
-from axe_nb.mcp_servers.listing import ListedTool, Listing
+from axe_nb.mcp_servers.connection import ListedTool, Listing
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
 from tests.engine.in_process import agent, heard, texts
