@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from itertools import islice
 
 from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
@@ -121,19 +120,14 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
             open_folder(spot) as folder,
             os.scandir(spot.name if folder is None else folder) as found,
         ):
-            shown = _format_entries(found)
-    return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
-
-
-def _format_entries(found: Iterator[os.DirEntry[str]]) -> list[str]:
-    """Formats the first entries, folders before files, and a note if there are more."""
-    entries = list(islice(found, MAX_SCANNED))
-    entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
-    shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
+            entries = list(islice(found, MAX_SCANNED))
+            is_cut = next(found, None) is not None
+        entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
+        shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
-        count = f"more than {MAX_SCANNED}" if next(found, None) else f"{len(entries)}"
+        count = f"more than {MAX_SCANNED}" if is_cut else f"{len(entries)}"
         shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")
-    return shown
+    return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
 def _format_entry(entry: os.DirEntry[str]) -> str:

@@ -124,17 +124,6 @@ class Fetcher:
         Args:
             url: the URL of the page, starting with https:// or http://
         """
-        self._check_rate()
-        try:
-            async with asyncio.timeout(self.seconds):
-                return await self._follow(check_url(url), ctx)
-        except TimeoutError:
-            raise ToolError(
-                f"{url}: no response after {format_seconds(self.seconds)}s. Try again later, or "
-                "try another page"
-            ) from None
-
-    def _check_rate(self) -> None:
         now = time.monotonic()
         self._times = [at for at in self._times if at > now - 60]
         if len(self._times) >= self.per_minute:
@@ -144,6 +133,14 @@ class Fetcher:
                 "or continue with what you have"
             )
         self._times.append(now)
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._follow(check_url(url), ctx)
+        except TimeoutError:
+            raise ToolError(
+                f"{url}: no response after {format_seconds(self.seconds)}s. Try again later, or "
+                "try another page"
+            ) from None
 
     async def _follow(self, url: httpx.URL, ctx: ToolContext) -> str:
         """Returns the page at a URL after following redirects."""

@@ -185,7 +185,16 @@ class Connection:
         """
         async with self._lock:
             if not self.is_running:
-                await self._restart()
+                if self._deaths >= MAX_DEATHS:
+                    raise ToolError(
+                        f"MCP server {quote(self.name)} died {self._deaths} times in a row and is "
+                        "not restarted in this run"
+                    )
+                try:
+                    await self._start()
+                except ConfigError as error:
+                    self._deaths += 1
+                    raise ToolError("; ".join(error.lines())) from None
         life = self._life
         answer = await self._put(question, life)
         self._deaths = 0
@@ -226,18 +235,6 @@ class Connection:
             f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
             "taken effect. The next call starts it again"
         )
-
-    async def _restart(self) -> None:
-        if self._deaths >= MAX_DEATHS:
-            raise ToolError(
-                f"MCP server {quote(self.name)} died {self._deaths} times in a row and is not "
-                "restarted in this run"
-            )
-        try:
-            await self._start()
-        except ConfigError as error:
-            self._deaths += 1
-            raise ToolError("; ".join(error.lines())) from None
 
     async def _start(self) -> None:
         await self._end()

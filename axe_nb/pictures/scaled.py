@@ -72,16 +72,14 @@ class Thumbnails:
     def find(self, picture: Picture) -> str:
         """Returns a small copy as a data URL; empty if there is none, or no room for it."""
         if picture not in self:
-            self._urls[picture.digest] = self._make(picture)
+            effort = picture.width * picture.height // PIXELS_PER_BYTE
+            url = make_thumbnail(picture) if effort <= self._room else ""
+            if len(url) > self._room:
+                url = ""
+            else:
+                self._room -= max(len(url), effort)
+            self._urls[picture.digest] = url
         return self._urls[picture.digest]
-
-    def _make(self, picture: Picture) -> str:
-        effort = picture.width * picture.height // PIXELS_PER_BYTE
-        url = make_thumbnail(picture) if effort <= self._room else ""
-        if len(url) > self._room:
-            return ""
-        self._room -= max(len(url), effort)
-        return url
 
 
 @lru_cache(maxsize=256)

@@ -270,8 +270,12 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
     finally:
         if _lock(folder, fcntl.LOCK_EX):
             for path in view.names:
-                with suppress(OSError):
-                    _remove(path)
+                with suppress(OSError), hold_real_folder(path.parent) as above:
+                    its = os.stat(path.name, dir_fd=above, follow_symlinks=False)
+                    if int(its.st_mtime) == TIME and stat.S_ISDIR(its.st_mode):
+                        os.rmdir(path.name, dir_fd=above)
+                    elif int(its.st_mtime) == TIME and its.st_size <= LONGEST:
+                        os.unlink(path.name, dir_fd=above)
         _lock(folder, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open, too
         os.close(folder)
 
@@ -295,15 +299,6 @@ def _make(path: Path, text: str | None) -> bool:
             raise
         return False  # the command could not make the name either
     return True
-
-
-def _remove(path: Path) -> None:
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
-            os.rmdir(path.name, dir_fd=folder)
-        elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
-            os.unlink(path.name, dir_fd=folder)
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
