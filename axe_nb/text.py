@@ -194,7 +194,6 @@ def _width_of(character: str) -> int:
 
 
 def count_bytes(text: str) -> int:
-    """Counts the bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

@@ -72,12 +72,10 @@ def contents(spot: Spot) -> bytes:
 
 
 def is_text(data: bytes) -> bool:
-    """True if the bytes of a file look like text."""
     return b"\0" not in data[:PEEK]
 
 
 def lines_of(text: str) -> list[str]:
-    """Returns the lines of a text without their line ends."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

@@ -231,7 +231,6 @@ def check_read(names: Names) -> None:
 
 
 def may_read(names: Names) -> bool:
-    """True if a file may be read."""
     return not _find_reason(names, find_read_protection)
 
 

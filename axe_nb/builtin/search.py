@@ -94,7 +94,6 @@ class Search:
             self.unread += 1
 
     def notes(self) -> list[str]:
-        """Returns notes about skipped files, one line each."""
         notes = {
             f"({self.unread} files or folders could not be read)": self.unread,
             f"(not searched: {plural(self.hidden, 'file')} that may hold keys)": self.hidden,
@@ -123,7 +122,6 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
 
 
 def _parse_pattern(pattern: str) -> tuple[str, ...]:
-    """Parses a glob into its names."""
     try:
         return parse_glob(pattern)
     except ConfigError as error:

@@ -119,7 +119,6 @@ class Output:
         self._size = 0
 
     def read(self, pipe: IO[bytes]) -> None:
-        """Reads a pipe to its end."""
         with pipe:
             while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
                 room = KEPT - len(self._start)

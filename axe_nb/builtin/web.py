@@ -92,7 +92,6 @@ def is_own(address: Address) -> bool:
 
 
 def literal(host: str) -> Address | None:
-    """Returns the address that a host spells out; None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -143,7 +142,6 @@ class Fetcher:
             ) from None
 
     async def _follow(self, url: httpx.URL, ctx: ToolContext) -> str:
-        """Returns the page at a URL after following redirects."""
         first = host_of(url)
         for _ in range(MAX_REDIRECTS + 1):
             async with self._open(url) as response:
@@ -313,7 +311,6 @@ def _too_large(url: str) -> ToolError:
 
 
 def _to_markdown(html: str) -> str:
-    """Converts a page to Markdown, title first, without scripts and styles."""
     from justhtml import JustHTML
 
     page = JustHTML(html)
@@ -324,7 +321,6 @@ def _to_markdown(html: str) -> str:
 
 
 def tool(fetcher: Fetcher) -> Tool:
-    """Returns the fetch tool with the limits of a fetcher."""
     return replace(make_tool(fetcher.fetch, "network"), guard=guard)
 
 

@@ -84,7 +84,6 @@ class Listing:
 
 
 async def list_tools(session: Any) -> Listing:
-    """Asks a server for its tools."""
     import mcp_types
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:
@@ -173,7 +172,6 @@ class Connection:
                 self.listing = await self._within(list_tools(self._life.session))
 
     async def close(self) -> None:
-        """Ends it."""
         async with self._lock:
             await self._end()
 

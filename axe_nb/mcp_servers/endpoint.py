@@ -65,7 +65,6 @@ class Endpoint:
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path]
     ) -> None:
-        """As for `Connection`."""
         self.sandbox: Sandbox | None = None
         """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
@@ -82,7 +81,6 @@ class Endpoint:
         return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
     async def prepare(self) -> None:
-        """Finds the sandbox. Raises ConfigError if it does not work here."""
         if self._server.command and self.sandbox is None:
             self.sandbox = await in_thread(self._choose_sandbox)
 
@@ -333,7 +331,6 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T 
 
 @asynccontextmanager
 async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Connects to a server; yields the streams of its messages."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client

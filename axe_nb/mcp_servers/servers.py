@@ -186,7 +186,6 @@ class Servers:
         return "\n\n".join(format_block(message.content) for message in answer.messages)
 
     def list_running(self) -> list[Tool]:
-        """Returns the tools of the servers that run, each tool once."""
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]

@@ -80,7 +80,6 @@ def read_result(result: Any) -> Illustrated:
 
 
 def _read_block(block: Any) -> str | Picture:
-    """Returns a picture, or the text of any other content."""
     if block.type == "image":
         with suppress(NoPicture, ValueError):
             return Picture(base64.b64decode(block.data, validate=True))
@@ -104,7 +103,6 @@ def format_block(block: Any) -> str:
 
 
 def format_resource(resource: Any) -> str:
-    """Returns the text of a resource; a note if it has none."""
     text = getattr(resource, "text", None)
     if isinstance(text, str):
         return text

@@ -130,7 +130,6 @@ PROFILE = """\
 
 
 def list_seatbelt() -> Iterator[Method]:
-    """Yields the method, if the system has the program."""
     if Path(SANDBOX_EXEC).is_file():
         yield Method(
             level="full",
@@ -213,7 +212,6 @@ def make_docker(image: str) -> Method:
 
 
 def wrap_docker(program: str, image: str, words: Sequence[str], view: View) -> Launch:
-    """Returns the command line for a command in a new container."""
     name = f"axe-nb-{os.urandom(8).hex()}"
     found = [program, *CONTAINER, "--name", name, "--workdir", str(view.workdir)]
     if not view.network:

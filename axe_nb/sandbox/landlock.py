@@ -47,7 +47,6 @@ def find_landlock_version() -> int:
 
 
 def list_methods() -> Iterator[Method]:
-    """Yields the method, if the kernel has it."""
     if not seccomp.is_supported():
         return
     version = find_landlock_version()

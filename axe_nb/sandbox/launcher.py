@@ -32,7 +32,6 @@ REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
 
 
 def check(name: str, result: int) -> int:
-    """Returns the result of a system call that has succeeded."""
     if result < 0:
         raise OSError(f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -109,7 +108,6 @@ def kill(pid: int) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """Returns the processes that the threads of one started."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208

@@ -292,7 +292,6 @@ def end_first(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and all that did not leave its group."""
     if os.name == "nt":
         if process.poll() is None:
             words = ["taskkill", "/T", "/F", "/PID", str(process.pid)]

@@ -66,7 +66,6 @@ Step: TypeAlias = tuple[int, int, int, int]
 
 
 def is_supported() -> bool:
-    """True if there is a filter for this machine."""
     return platform.machine() in MACHINES
 
 

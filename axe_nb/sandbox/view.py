@@ -224,7 +224,6 @@ def _find_repositories(path: Path, workdir: Path) -> list[Path]:
 
 
 def _holds(path: Path, repositories: Sequence[Path]) -> bool:
-    """True for folders in which git writes when it commits."""
     return any(one.is_relative_to(path) for one in repositories)
 
 
