@@ -120,8 +120,8 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
         ):
             entries = list(islice(found, MAX_SCANNED))
             is_cut = next(found, None) is not None
-        entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
-        shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
+            entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
+            shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         count = f"more than {MAX_SCANNED}" if is_cut else f"{len(entries)}"
         shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")

@@ -77,7 +77,7 @@ def test_question_and_row_name_the_level_and_its_promises(workdir: Path, level: 
     assert told(result) == "hi\n"
     assert f"in a sandbox ({level}), no network" in as_text(result)
     [answer] = result.messages[-2].tool_results
-    assert answer.note == f"in a sandbox ({level}), no network"
+    assert answer.note.endswith(f"in a sandbox ({level}), no network")
     assert "sandbox" not in answer.content, "the model is not told at each command"
 
 
