@@ -385,19 +385,6 @@ def test_what_is_no_cassette_is_refused_in_one_line(content: str, project: Path)
     assert Path("one.axe").read_text("utf-8") == content
 
 
-@pytest.mark.parametrize("path", ["~no.such.user/a.axe", "a\0b.axe", "a" * 300])
-def test_a_path_that_can_name_no_file_is_a_cassette_that_is_not_there(
-    path: str, project: Path
-) -> None:
-    @script("echo")
-    def echo(request: Request) -> str:
-        return request.last
-
-    with axe_nb.cassette(path, "replay"):
-        result = axe_nb.run(model="script/echo", prompt="hello")
-    assert (result.error or "").endswith("the file does not exist")
-
-
 def test_branches_that_both_recorded_may_be_merged(project: Path) -> None:
     @script("echo")
     def echo(request: Request) -> str:
