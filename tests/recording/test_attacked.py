@@ -38,16 +38,6 @@ def count_up(name: str = "one") -> None:
         return next(answers)
 
 
-def test_other_runs_in_front_do_not_shift_equal_ones() -> None:
-    count_up()
-    define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = [axe_nb.run("one", "go").text for _ in range(3)]
-    with axe_nb.cassette("a.axe", "replay"):
-        assert not axe_nb.run("one", "something else").ok
-        assert [axe_nb.run("one", "go").text for _ in range(3)] == first
-
-
 def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
     @axe_nb.tool(read_only=True)
     async def race(ctx: ToolContext) -> str:
