@@ -225,7 +225,7 @@ def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
 def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: Path) -> None:
     run_echo()
     axe_nb.history()
-    find_writer(kept).flush()
+    find_writer(kept).close()
     major, _, minor = version.partition(".")
     with closing(sqlite3.connect(kept)) as connection:
         connection.execute(f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
