@@ -1,4 +1,4 @@
-"""Execution of one tool call: its function, in a task of its own, and the children it starts.
+"""One tool call: its function, in a task of its own, and the children that it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
 child outlives the call that started it. Our own delegation tools end when they are cancelled, and
@@ -6,28 +6,33 @@ so do their children: they need no other task than that of the call.
 
 A tool may ignore its context; code that it calls, even in a thread that inherits its context
 variables, still belongs to the call: `axe_nb.run` there starts a child.
-Source: D-8, D-57, D-58.
+Source: D-1, D-5, D-8, D-57, D-58, D-59, A-11.*.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from itertools import count
+from typing import Any, Protocol
 
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.workdir import check_confined, confine
+from axe_nb.engine.meter import SlotPool
+from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.replay import LAST, CallOrder, order_child
 from axe_nb.engine.scope import Env
-from axe_nb.errors import AxeError
-from axe_nb.limits import SlotPool
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.events import Emit, events_of
 from axe_nb.messages import ToolCall
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, RunStopped, Status
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
-
-StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
-"""(job, dependencies of the child and its descendants) → the child's result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +42,9 @@ class Caller:
     context: ToolContext
     env: Env
     """Dependencies of its run."""
-    start: StartBelow
-    """Runs a child; may be awaited on any event loop."""
+    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
+    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
+    any event loop."""
 
 
 _caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
@@ -90,11 +96,6 @@ class InsideRun:
         _caller.reset(self._before)
 
 
-def enter_call(caller: Caller) -> None:
-    """Marks the rest of the current task as part of a tool call."""
-    _caller.set(caller)
-
-
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
 
@@ -106,22 +107,11 @@ LOOK_EVERY = 1.0
 
 ENDED = "this call has ended and can no longer start a sub-agent"
 
-_left_behind: set[asyncio.Task[None]] = set()
+KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
+"""A key that a tool may give a child; run ids use dots, dashes and slashes themselves."""
+
+_left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
-
-
-class CallSlot:
-    """The slot of one call in progress, given back once: at its end or when it starts a child."""
-
-    def __init__(self, slots: SlotPool) -> None:
-        """Creates the slot, which `slots` has given."""
-        self._slots: SlotPool | None = slots
-
-    def release(self, _: object = None) -> None:
-        """Gives the slot back, if it is still held."""
-        if self._slots is not None:
-            self._slots.release()
-            self._slots = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -139,11 +129,13 @@ class PendingCall:
     """Number of calls of the turn."""
     ahead: float
     """Virtual seconds already elapsed."""
-    slot: CallSlot
-    """Its own: children that need one must not wait for it."""
     arguments: Mapping[str, Any]
     """Those to run with."""
     tool: Tool = field(init=False)
+    slot: AsyncExitStack = field(init=False)
+    """Its slot of the calls in progress, closed when it starts a child: that may need one too."""
+    keys: set[str] = field(default_factory=set)
+    """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
     """The needs of the call with these arguments."""
     is_edited: bool = False
@@ -155,6 +147,21 @@ class PendingCall:
     is_skipped: bool = False
     has_begun: bool = False
     """True once its tool is run."""
+
+    def take_key(self, given: str | int | None) -> str:
+        """Reserves the key of a child."""
+        if given is None:
+            given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
+        if isinstance(given, str) and not KEY.fullmatch(given):
+            raise ToolError(f"{quote(given)} is not a valid key: use letters, digits and _")
+        if not isinstance(given, str) and (type(given) is not int or not 0 <= given < LAST):
+            expected = f"a key must be a string or an integer from 0 to {LAST - 1}"
+            raise ToolError(f"{expected}; got one of type {type(given).__name__}")
+        key = f"{given}"
+        if key in self.keys:
+            raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
+        self.keys.add(key)
+        return key
 
 
 class CallLink(Protocol):
@@ -169,18 +176,105 @@ class CallLink(Protocol):
         """
 
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
-"""(call, job, dependencies of the child; None = those of its run) → the child's result."""
+class Child(Protocol):
+    """A started run."""
+
+    result: RunResult | None
+
+    async def execute(self) -> RunResult:
+        """As `Run.execute`."""
+
+    def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
+        """As `Run.break_off`."""
+
+
+class Children:
+    """The children of one run: loaded, started one level deeper, and kept in call order."""
+
+    def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
+        """Creates an empty collection."""
+        self._scope = plan.scope
+        self._workdir = plan.briefing.workdir
+        self._begin = begin
+        self._runs: dict[CallOrder, Child | RunResult] = {}
+        """The children; a result is that of a run that a fork has taken from the one it forks."""
+        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
+
+    async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
+        """Runs a child to its end.
+
+        Raises:
+            ConfigError: the child cannot be started.
+            ToolError: the key is invalid, or another child of the call already uses it; or the tree
+                may not send another request.
+        """
+        env = env or self._scope.env
+        key = call.take_key(job.key)
+        id = f"{self._scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
+        async with self._slots.take():
+            try:
+                self._scope.admit(f"{id}/0")
+            except RunStopped as stop:
+                raise ToolError(f"not run: {stop}") from None
+            return await self._run(call, job, env, id)
+
+    async def _run(self, call: PendingCall, job: Job, env: Env, id: str) -> RunResult:
+        try:
+            found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
+        except ConfigError as error:
+            name = quote(f"{job.agent}")
+            raise ConfigError(f"failed to load agent {name}: {error}") from None
+        agent, job = env.adapt(id, env.as_child(found), job)
+        agent = confine(agent, self._workdir, env.workdir, env.defined)
+        try:
+            parse_model(agent.model)
+        except ConfigError as error:
+            name = quote(agent.name)
+            raise ConfigError(f"invalid model for agent {name}: {error}") from None
+        scope = self._scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
+        try:
+            scope.clock.check()
+            plan = await make_plan(scope, job)
+            workdir = plan.briefing.workdir
+            if workdir != self._workdir:
+                check_confined(agent, workdir, env.workdir, env.defined)
+            await asyncio.sleep(0)  # all that are parallel begin before one of them ends
+            child = self._runs[order_child(id)] = self._begin(plan)
+            return await child.execute()
+        finally:
+            call.ahead = max(call.ahead, scope.clock.ahead)
+            self._scope.clock.ahead = max(self._scope.clock.ahead, call.ahead)
+
+    def adopt(self, child: RunResult, depth: int) -> None:
+        """Takes a child of the run that this one forks, as it is, with all below it."""
+        self._runs[order_child(child.id)] = child
+        for event in events_of(child, self._scope.id, depth):
+            self._scope.env.emit(event)
+
+    def results(self) -> tuple[RunResult, ...]:
+        """Results of the children that have ended, in call order."""
+        ended = (run if isinstance(run, RunResult) else run.result for run in self._list_runs())
+        return tuple(result for result in ended if result is not None)
+
+    def break_off(self, status: Status, error: str, emit: Emit) -> tuple[RunResult, ...]:
+        """Results of all children, ending the unfinished ones; may be called from any thread."""
+        return tuple(
+            run if isinstance(run, RunResult) else run.result or run.break_off(status, error, emit)
+            for run in self._list_runs()
+        )
+
+    def _list_runs(self) -> list[Child | RunResult]:
+        runs = self._runs.copy()  # at once: this may be another thread
+        return [runs[order] for order in sorted(runs)]
 
 
 class CallChildren:
     """The children started by one call."""
 
-    def __init__(self, call: PendingCall, start_child: StartChild) -> None:
+    def __init__(self, call: PendingCall, children: Children) -> None:
         self._call = call
-        self._start_child = start_child
+        self._children = children
         self._loop = asyncio.get_running_loop()
-        self._process = os.getpid()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
 
@@ -197,12 +291,10 @@ class CallChildren:
         """
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
-        if os.getpid() != self._process:
-            raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
-        self._call.slot.release()
-        task = asyncio.create_task(self._start_child(self._call, job, env))
+        await self._call.slot.aclose()
+        task = asyncio.create_task(self._children.start(self._call, job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
@@ -228,11 +320,6 @@ class CallChildren:
             raise
         return waiting.result()
 
-    def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
-        """Runs a child to its end in the task of its call, for a tool that only awaits it."""
-        self._call.slot.release()
-        return self._start_child(self._call, job, None)
-
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
@@ -242,10 +329,9 @@ class CallChildren:
         """Cancels the children that are still running, and waits for them even if cancelled."""
         self._has_ended = True
         stop: asyncio.CancelledError | None = None
-        tasks = set(self._tasks)
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        while pending := {task for task in tasks if not task.done()}:
+        while pending := [task for task in self._tasks if not task.done()]:
             try:
                 await asyncio.wait(pending)
             except asyncio.CancelledError as cancelled:
@@ -271,24 +357,18 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.
     """
-    ended: asyncio.Future[tuple[object, BaseException | None]]
-    ended = asyncio.get_running_loop().create_future()
 
-    async def work() -> None:
-        enter_call(Caller(context=context, env=env, start=children.start))
-        answer: object = None
-        fault: BaseException | None = None
+    async def work() -> tuple[object, BaseException | None]:
+        _caller.set(Caller(context=context, env=env, start=children.start))
         try:
-            answer = await tool.fn(context, context.call.arguments)
+            return await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
-            fault = error
-        if not ended.done():
-            ended.set_result((answer, fault))
+            return None, error
 
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     task = asyncio.create_task(work(), name=name)
     try:
-        answer, fault = await ended  # the task itself would be cancelled, and waited for
+        await asyncio.wait({task})  # awaiting the task itself would cancel it, and wait for it
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -300,6 +380,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
                 task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
+    answer, fault = task.result()
     if fault is not None:
         raise fault
     return answer

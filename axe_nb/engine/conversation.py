@@ -1,6 +1,6 @@
 """One agent's conversation with its model: messages, responses, usage and the turn log.
 
-Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32.
+Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32, D-36.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import replace
 from operator import is_
 
 from axe_nb.agents.names import parse_model
-from axe_nb.engine.links import Arrival, Exchanges, Link, Money, Partial, Retries, Slots
+from axe_nb.engine.links import Attempts, Link, Partial, Retries
 from axe_nb.engine.plan import Plan
+from axe_nb.errors import ProviderError
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
 from axe_nb.messages import (
     CallIds,
@@ -40,13 +41,13 @@ class Conversation:
         """Continues the job's history, if it has one."""
         self._plan = plan
         self._scope = plan.scope
-        self._model = connect_model(plan)
+        emit = plan.scope.env.emit if plan.streams else discard
+        self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
+        self._model = connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
-        self._said = ""
-        """The text that a fork has added before the latest turn."""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         """The tools that may be offered."""
@@ -63,7 +64,7 @@ class Conversation:
     @property
     def text(self) -> str:
         """The model's latest text, including that of an incomplete reply."""
-        return self._model.partial.text or self._last_text
+        return self._partial.text or self._last_text
 
     @text.setter
     def text(self, text: str) -> None:
@@ -72,7 +73,7 @@ class Conversation:
     @property
     def exchanges(self) -> Sequence[Exchange]:
         """Every request so far, with its outcome."""
-        return self._model.partial.exchanges
+        return self._partial.exchanges
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
@@ -105,23 +106,20 @@ class Conversation:
             RunStopped: a cap of the tree has been reached.
             TimeoutError: the time is up.
         """
-        scope, number = self._scope, self.turns + 1
+        scope, plan, number = self._scope, self._plan, self.turns + 1
+        scope.env.halt.check()
         scope.clock.check()
-        opening = self._plan.job.open_turn(number)
-        self._said = opening.said if opening else ""
+        opening = plan.job.open_turn(number)
         if opening is not None and opening.messages:  # a file may be damaged
             self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
-        pending = len(self.messages[-1].tool_results)
         form: DataForm = ""
-        if output and self._plan.output is not None:
-            form = "value" if self._plan.output.is_wrapped else "object"
-        scope.env.emit(
-            TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
-        )
+        if output and plan.output is not None:
+            form = "value" if plan.output.is_wrapped else "object"
+        sent, pending = len(self.messages), len(self.messages[-1].tool_results)
+        scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
         before = len(self.exchanges)
-        response = await self._model.send(self.make_request(tools, output=output))
-        response = self._settle_calls(response)
+        response = self._settle_calls(await self._send(self.make_request(tools, output=output)))
         self._add(response, calls=with_calls and not response.is_cut)
         source = self.exchanges[-1].source
         if source in ASKED_NOW:
@@ -130,7 +128,8 @@ class Conversation:
         self.last = turn = Turn(
             number, response.content, () if closing else response.tool_calls, (),
             response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel, closing,
-            asked, question or self._said, source, response.server_calls, response.sources,
+            asked, question or (opening.said if opening else ""), source, response.server_calls,
+            response.sources,
         )  # fmt: skip
         scope.env.emit(
             TurnFinished(
@@ -139,6 +138,20 @@ class Conversation:
                 source, turn.server_calls, turn.sources,
             )
         )  # fmt: skip
+        return response
+
+    async def _send(self, request: Request) -> Response:
+        """Asks the links; keeps partial text, and lets a script's virtual time pass (D-36)."""
+        partial, clock = self._partial, self._scope.clock
+        partial.clear()
+        try:
+            response = await self._model.send(request)
+        except ProviderError as error:
+            partial.failed = error.partial_text
+            raise
+        partial.clear()  # also if the time was up before the virtual reply had arrived
+        if response.seconds:
+            clock.forward(clock.ahead + response.seconds)
         return response
 
     def _add(self, response: Response, *, calls: bool) -> None:
@@ -175,10 +188,9 @@ class Conversation:
         """Returns a response whose calls have ids of their own and the traits of their tools."""
         if not response.tool_calls:
             return response
-        watch = self._scope.clock.watch
         self._ids = self._ids or CallIds(self.messages)
-        calls = self._ids.settle(self._plan.provider.name, watch(response.tool_calls))
-        calls = tuple(map(self._plan.toolset.describe, watch(calls)))
+        settled = self._ids.settle(self._plan.provider.name, response.tool_calls)
+        calls = tuple(map(self._plan.toolset.describe, settled))
         if all(map(is_, calls, response.tool_calls)):
             return response
         return replace(response, tool_calls=calls)
@@ -215,26 +227,20 @@ class Conversation:
         return size // BYTES_OF_TOKEN
 
 
-def connect_model(plan: Plan) -> Arrival:
+def connect_model(plan: Plan, partial: Partial) -> Link:
     """Returns the links to the model of a run: only those that it needs."""
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
-    emit = env.emit if plan.streams else discard
-    partial = Partial(scope.id, emit, is_streamed=plan.is_streamed)
-    exchanges = Exchanges(scope, provider, partial, keeps_replies=env.cassette is not None)
-    paid = Money(scope, partial, provider.name == "script", exchanges)
-    link: Link = Retries(scope, is_virtual, Slots(scope, paid))
-    if env.cassette is not None:
-        from axe_nb.engine.replays import CassetteReplay
+    attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
+    link: Link = Retries(scope, is_virtual, attempts)
+    if env.cassette or env.stepper or env.fork:
+        from axe_nb.engine.replays import CassetteReplay, ForkReplay, Steps
 
-        link = CassetteReplay(scope, env.cassette, exchanges, is_virtual, link)
-    if env.stepper is not None:
-        from axe_nb.engine.stepping import Steps
-
-        link = Steps(scope, env.stepper, provider.name, partial, link)
-    if env.fork is not None:
-        from axe_nb.engine.replays import ForkReplay
-
-        link = ForkReplay(scope, env.fork, env.cassette, partial, link)
-    return Arrival(scope, partial, link)
+        if env.cassette:
+            link = CassetteReplay(scope, env.cassette, attempts, is_virtual, link)
+        if env.stepper:
+            link = Steps(scope, env.stepper, provider.name, partial, link)
+        if env.fork:
+            link = ForkReplay(scope, env.fork, env.cassette, partial, link)
+    return link

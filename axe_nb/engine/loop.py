@@ -1,6 +1,6 @@
 """The agent loop, shared by root runs and children (D-1).
 
-Source: A-7.*, A-8.*, A-10.*, A-13.*, D-2, D-8, D-10, D-15, D-17, D-31, D-35.
+Source: A-7.*, A-8.*, A-10.*, A-13.*, D-2, D-8, D-10, D-15, D-17, D-31, D-35, D-65.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.clock import TimeIsUp
-from axe_nb.engine.answer import format_cut, take_data, tell_incomplete
-from axe_nb.engine.call import InsideRun
-from axe_nb.engine.children import Children
+from axe_nb.engine.call import Children, InsideRun
+from axe_nb.engine.clock import TimeIsUp
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.plan import Plan
-from axe_nb.errors import AxeError, words
+from axe_nb.errors import AxeError, RunError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
-from axe_nb.limits import RunStopped
-from axe_nb.messages import Response, ToolResult
+from axe_nb.messages import Response, ToolResult, dump
 from axe_nb.messages.exchanges import Lap
-from axe_nb.results import RunResult, Status, make_metadata
-from axe_nb.text import one_line
+from axe_nb.results import RunResult, RunStopped, Status, make_metadata
+from axe_nb.text import cut_chars, one_line
+from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Output, WrongOutput
 
 MAX_ERROR = 2000
 """Maximum characters of a run's error, which models and people read."""
+
+MAX_SHOWN_SCHEMA = 8000
+"""Characters of the schema in a question; a provider that reads it has it beside the question."""
+
+MAX_REASON = 1000
+"""Characters of the mistakes of an answer in the error of a run."""
 
 _settling = threading.Lock()
 """Held while a run gets its result, possibly from another thread that abandons the run."""
@@ -48,6 +53,7 @@ class Run:
         self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.children)
+        connect_calls(self.dispatch)
         self.warnings = list(plan.warnings)
         self.data: Any = None
         """The answer as data."""
@@ -57,7 +63,7 @@ class Run:
         self._undo_id = self.scope.env.kept.id if is_root else ""
         self._task = plan.job.task or plan.prompt
         self.conversation.say(plan.prompt, plan.pictures)
-        self.dispatch.made.pictures.use(self.conversation.messages)
+        self.dispatch.pictures.use(self.conversation.messages)
 
     async def execute(self) -> RunResult:
         """Runs the agent and returns the result, whatever its status.
@@ -67,7 +73,7 @@ class Run:
             KeyboardInterrupt, SystemExit: raised by the provider; `result` is already set.
         """
         self._has_begun = True
-        scope, agent, clock = self.scope, self.plan.agent, self.scope.clock
+        scope, agent = self.scope, self.plan.agent
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
@@ -76,36 +82,47 @@ class Run:
         )  # fmt: skip
         try:
             with InsideRun():
-                async with clock.timeout:
+                async with scope.clock.timeout:
                     status, error = await self._converse()
-        except RunStopped as stop:
-            return self._end(stop.status, str(stop))
-        except TimeoutError as fault:
-            if isinstance(fault, TimeIsUp) or clock.is_late:
-                return self._end("timeout", str(clock.deadline))
-            return self._end("error", _format_fault(fault))
-        except AxeError as failure:
-            return self._end("error", one_line(words(failure), MAX_ERROR), failure)
-        except asyncio.CancelledError:
-            if clock.is_late:
-                self._end("timeout", str(clock.deadline))
-            else:
-                self._end("cancelled", "cancelled")
-            raise
-        except (KeyboardInterrupt, SystemExit) as stop:
-            self._end("cancelled", _format_fault(stop))
-            raise
         except BaseException as fault:
-            log.debug("%s ended with an unexpected exception", scope.id, exc_info=fault)
-            return self._end("error", _format_fault(fault))
+            status, error = self._judge(fault)
+            result = self._end(status, error, fault if isinstance(fault, AxeError) else None)
+            if isinstance(fault, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
+                raise
+            return result
         return self._end(status, error)
+
+    def _judge(self, fault: BaseException) -> tuple[Status, str]:
+        """Returns the status and the error of a run that an exception has ended."""
+        clock = self.scope.clock
+        match fault:
+            case RunStopped():
+                return fault.status, str(fault)
+            case TimeIsUp():
+                return "timeout", str(clock.deadline)
+            case asyncio.CancelledError() | TimeoutError() if clock.is_late:
+                return "timeout", str(clock.deadline)
+            case asyncio.CancelledError():
+                return "cancelled", "cancelled"
+            case AxeError():
+                return "error", one_line(words(fault), MAX_ERROR)
+            case RecursionError():
+                return "error", "a value of this run is nested too deeply"
+        status: Status = "cancelled"
+        if not isinstance(fault, KeyboardInterrupt | SystemExit):
+            status = "error"
+            log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
+        return status, one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
 
     async def _converse(self) -> tuple[Status, str | None]:
         """Runs turns until the end, then asks the closing question if the job has one (D-17)."""
         status: Status = "completed"
         error: str | None = None
         talk, closing = self.conversation, self.plan.job.closing
-        await self._permit_server_tools()
+        for tool in self.plan.to_permit:
+            if reason := await self.dispatch.permit_server_tool(tool):
+                self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
+                talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
         try:
             while await self._run_turn():
                 pass
@@ -116,18 +133,8 @@ class Run:
         if closing:
             await talk.ask(closing, closing=True)
         elif self.plan.output:
-            answer = await take_data(talk, self.plan, self.plan.output)
-            talk.text, self.data = answer.text, answer.value
-            self._warn_about(talk.response)
+            await self._take_data(self.plan.output)
         return status, error
-
-    async def _permit_server_tools(self) -> None:
-        """Withholds the tools of the model's server that are not permitted, with a warning."""
-        talk = self.conversation
-        for tool in self.plan.to_permit:
-            if reason := await self.dispatch.permit_server_tool(tool):
-                self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
-                talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
 
     async def _run_turn(self) -> bool:
         """Runs one turn: request, response, tool calls; returns True to continue (A-8.1)."""
@@ -168,6 +175,45 @@ class Run:
         if reason := tell_incomplete(response):
             self.warnings.append(reason)
 
+    async def _take_data(self, output: Output) -> None:
+        """Takes the last answer as data; asks again, once, if it does not fit (D-35, D-65).
+
+        Raises:
+            RunError: it is not whole, still does not fit, or may not be asked for again.
+            ProviderError, RunStopped, TimeoutError: as `Conversation.turn`.
+        """
+        talk = self.conversation
+        schema = cut_chars(dump(dict(output.sent)).decode(), MAX_SHOWN_SCHEMA, "…")
+        mistakes = await self._read_answer(output)
+        if mistakes and self.plan.asks_at_end:
+            question = f"Now give your final answer as JSON that fits this JSON Schema:\n{schema}"
+            await talk.ask(question, asked="output")
+            mistakes = await self._read_answer(output)
+        if mistakes and talk.turns >= self.scope.limits.turns:
+            raise _make_output_error(mistakes, "no turn was left to repair it")
+        if mistakes:
+            question = (
+                f"Your answer does not fit its JSON Schema:\n{mistakes}\nGive the whole answer "
+                f"again, as JSON only, without these mistakes. The schema:\n{schema}"
+            )
+            await talk.ask(question, asked="repair")
+            mistakes = await self._read_answer(output)
+        if mistakes:
+            raise _make_output_error(mistakes, "even after one repair")
+        self._warn_about(talk.response)
+
+    async def _read_answer(self, output: Output) -> str:
+        """Reads the latest reply as data, in a thread: a check may take long; returns mistakes."""
+        talk = self.conversation
+        try:
+            answer = await in_thread(output.read, talk.response.content)
+        except WrongOutput as wrong:
+            if reason := tell_incomplete(talk.response):
+                raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
+            return str(wrong)
+        talk.text, self.data = answer.text, answer.value
+        return ""
+
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """Ends a run that cannot end on its own; may be called from any thread.
 
@@ -185,7 +231,7 @@ class Run:
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         env = self.scope.env
         self.warnings += self.dispatch.describe_denials()
-        self.warnings += self.dispatch.made.file_log.warnings
+        self.warnings += self.dispatch.file_log.warnings
         if status == "completed":  # else the error names the cap
             self.warnings += self.scope.meter.describe_overshoots()
         if not self.scope.parent:
@@ -210,20 +256,20 @@ class Run:
         cause: AxeError | None,
         children: tuple[RunResult, ...],
     ) -> RunResult:
-        scope, talk, made = self.scope, self.conversation, self.dispatch.made
+        scope, talk, files = self.scope, self.conversation, self.dispatch.file_log
         own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
-            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=made.count,
+            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=self.dispatch.count,
             retries=sum(one.attempt > 1 for one in talk.exchanges), children=children,
             usage=talk.usage, stop_reason=talk.response.stop_reason,
             duration_ms=round(seconds * 1000), messages=tuple(talk.messages),
-            files_read=tuple(made.file_log.files_read),
-            files_modified=tuple(made.file_log.files_modified), warnings=tuple(self.warnings),
-            log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
-            pictures=self.plan.pictures, task=self._task, exchanges=tuple(talk.exchanges),
+            files_read=tuple(files.files_read), files_modified=tuple(files.files_modified),
+            warnings=tuple(self.warnings), log=tuple(talk.log), id=scope.id, call_id=scope.call_id,
+            prompt=self.plan.prompt, pictures=self.plan.pictures, task=self._task,
+            exchanges=tuple(talk.exchanges),
             cause=copy(cause),  # a copy: no traceback keeps the run alive
             metadata=own, times=(whole, *scope.times),
         )  # fmt: skip
@@ -236,7 +282,46 @@ class Run:
         return result
 
 
-def _format_fault(fault: BaseException) -> str:
-    if isinstance(fault, RecursionError):
-        return "a value of this run is nested too deeply"
-    return one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
+def tell_incomplete(response: Response) -> str:
+    """Returns the reason why an answer is not whole, and the next step; empty if it is."""
+    if response.is_cut:
+        return format_cut(response)
+    if not response.is_withheld:
+        return ""
+    who = "the model" if response.stop_reason == "refusal" else "a content filter"
+    return f"{who} cut the reply short ({response.stop_reason}); rephrase the prompt"
+
+
+def format_cut(response: Response, when: str = "") -> str:
+    """Returns the reason why a limit cut a reply, and the next step."""
+    reason = response.stop_reason
+    if response.is_full:
+        step = "start a new conversation, or shorten the prompt, files and results of tools"
+        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+    if response.is_used_up:  # D-79
+        step = "raise params.max_tokens, or lower params.thinking"
+        return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
+    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+
+
+def _make_output_error(mistakes: str, when: str) -> RunError:
+    reason = one_line(mistakes.replace("\n", "; "), MAX_REASON)
+    return RunError(
+        f"the answer does not match its schema ({when}): {reason}",
+        exit_code=1,
+        hint="its text is kept; simplify the schema, or clarify in the prompt what it leaves open",
+    )
+
+
+def connect_calls(calls: Dispatch) -> None:
+    """Adds the links to the tools of a run that it needs and most runs do without."""
+    scope, env = calls.scope, calls.scope.env
+    if env.cassette or env.stepper or env.fork:
+        from axe_nb.engine.replays import CassetteCalls, ForkCalls, StepCalls
+
+        if env.cassette:
+            calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.tool_run)
+        if env.stepper:
+            calls.next = StepCalls(scope, env.stepper, calls.authorizer)
+        if env.fork:
+            calls.top = ForkCalls(calls, env.fork, calls)

@@ -16,6 +16,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.make_provider import Needed
+from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
@@ -23,7 +24,6 @@ from axe_nb.exploring.map_budget import MapMeter
 from axe_nb.exploring.map_progress import Tally
 from axe_nb.exploring.map_prompts import Task
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
-from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.pictures.found import split_prompt
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.overrides import Overrides
@@ -344,7 +344,7 @@ def open_session(meter: UsageMeter | None, *, is_dry: bool = False) -> MapSessio
         is_dry: True if nothing will be sent.
     """
     most = meter.limits.max_in_flight if meter else 0
-    in_flight = InFlight.of(most) if most else None
+    in_flight = InFlight(most) if most else None
     session.open_cassette()  # which the environment may name, for both
     shared = {
         one.name: getattr(session, one.name)

@@ -13,10 +13,17 @@ from functools import cached_property, partial
 from typing import Literal
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine import replay
 from axe_nb.engine.person import make_given
-from axe_nb.engine.place import run_of, turn_of
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedTurn,
+    KeptCall,
+    KeptTurn,
+    Outcome,
+    run_of,
+    turn_of,
+)
 from axe_nb.messages import INTERRUPTED, Message, ToolResult
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.fork_point import ForkPoint, RecordedRun
@@ -181,7 +188,7 @@ class Fork:
         """True for the turns of the run at the place that it does not repeat."""
         return run == self._point.run.id and turn > self._way[run][0]
 
-    async def find(self, asked: replay.Asked) -> Outcome | None:
+    async def find(self, asked: Asked) -> Outcome | None:
         """See `Replay`."""
         match asked:
             case AskedTurn():
@@ -190,7 +197,7 @@ class Fork:
                 return self._find_call(asked)
         return None
 
-    def keep(self, asked: replay.Asked, outcome: Outcome) -> None:
+    def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Keeps nothing: the result of the new tree has it."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from axe_nb.engine.place import run_of, turn_of
+from axe_nb.engine.replay import run_of, turn_of
 from axe_nb.recording.outcome import decode, has_failed
 from axe_nb.recording.records import AT_TURN, Key, Record
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from axe_nb.engine.place import order_of, run_of
+from axe_nb.engine.replay import order_of, run_of
 from axe_nb.errors import CassetteMiss
 from axe_nb.messages import Request
 from axe_nb.recording.cassette import Cassette

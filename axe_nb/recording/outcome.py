@@ -12,12 +12,11 @@ from typing import Any
 
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
-from axe_nb.limits import RunStopped
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.messages.wire_log import WireReply
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
 from axe_nb.secrets import Filter
 from axe_nb.tools.tool import ToolOutput
 

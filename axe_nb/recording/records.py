@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.conversion.records import PARTS, Parts, Writer, read_picture, write_picture
-from axe_nb.engine.place import Order, is_place, order_of
+from axe_nb.engine.replay import Order, is_place, order_of
 from axe_nb.errors import ConfigError
 from axe_nb.recording.outcome import decode
 

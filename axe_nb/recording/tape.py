@@ -14,10 +14,18 @@ from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.place import is_below, run_of, turn_of
-from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedPlace,
+    AskedTurn,
+    KeptTurn,
+    Outcome,
+    is_below,
+    run_of,
+    turn_of,
+)
 from axe_nb.errors import CassetteMiss
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording import approvals, decisions
@@ -37,7 +45,7 @@ from axe_nb.recording.outcome import (
 )
 from axe_nb.recording.records import END, Key, Record, Root
 from axe_nb.recording.same_request import AskedRun, Describer, is_same
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
 from axe_nb.tools.tool import ToolOutput
 
 FIRST: Key = ("model", "0/1", 1)
@@ -95,7 +103,8 @@ class RootTape:
         if (refusal := self._find_refusal(place, 1)) and has_cap(refusal.cap):
             self._use(self._records["cap", place, 1])
             raise refusal
-        return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
+        first = f"{run_of(place)}/{turn_of(place) or 1}"
+        return ("model", first, 1) in self._records or ("cap", first, 1) in self._records
 
     async def find(self, asked: Asked) -> Outcome | None:
         """See `Replay`."""

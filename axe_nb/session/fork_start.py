@@ -14,7 +14,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.workdir import confine
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.limits import Limits
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.fork import Fork
 from axe_nb.recording.fork_agents import RestoredAgents, restore_agents
@@ -23,7 +22,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.root_job import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Limits
 
 CHECKED = "0.check"
 """The id of a run that is only checked."""
@@ -88,10 +87,7 @@ class BeginningFork:
         below = scope.child(
             agent, job, scope.env, id=CHECKED, call_id=run.call_id, ahead=scope.clock.ahead
         )
-        try:
-            await make_plan(below, job)
-        finally:
-            below.meter.settle()
+        await make_plan(below, job)
 
     def _find_agent(self, id: str) -> Agent:
         """The agent of a recorded run; that of its caller for a copy, which has none of its own."""

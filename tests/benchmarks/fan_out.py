@@ -174,12 +174,11 @@ class Instantly:
 async def chain_of_our_own() -> float:
     """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
     from axe_nb import Agent
-    from axe_nb.clock import Clock
+    from axe_nb.engine.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import AgentSource, Env, RunScope
-    from axe_nb.limits import Limits
-    from axe_nb.tools.tool import Job
+    from axe_nb.tools.tool import Job, Limits
 
     one = Agent("one", "openai/x", tools=("nothing",))
     events: list[object] = []

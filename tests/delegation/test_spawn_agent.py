@@ -15,9 +15,9 @@ from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResu
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.engine.loop import Run
-from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
 from axe_nb.session.runs import RunRequest
+from axe_nb.tools.tool import Limits
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import check_history, heard, stage
 

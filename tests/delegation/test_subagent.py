@@ -16,9 +16,9 @@ from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, 
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.engine.loop import Run
-from axe_nb.limits import Limits
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import cut_bytes
+from axe_nb.tools.tool import Limits
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import check_events, check_history, heard, stage
 

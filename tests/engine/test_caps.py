@@ -21,8 +21,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.clock import Clock, TimeIsUp
-from axe_nb.limits import InFlight
+from axe_nb.engine.clock import Clock, TimeIsUp
+from axe_nb.engine.meter import InFlight
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)

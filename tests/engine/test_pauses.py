@@ -11,7 +11,7 @@ import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.clock import Clock
+from axe_nb.engine.clock import Clock
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Tool, ToolContext
