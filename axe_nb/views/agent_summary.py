@@ -22,7 +22,7 @@ from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.model_table import tell_end
+from axe_nb.messages.model_table import tell_end
 from axe_nb.secrets import redact
 from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict
