@@ -14,23 +14,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-from axe_nb.agents.names import parse_model
-from axe_nb.agents.workdir import check_confined, confine
-from axe_nb.engine.meter import SlotPool
-from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.replay import LAST, CallOrder, order_child
+from axe_nb.engine.replay import LAST
 from axe_nb.engine.scope import Env
-from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Emit, events_of
+from axe_nb.errors import AxeError
 from axe_nb.messages import ToolCall
-from axe_nb.results import RunResult, RunStopped, Status
+from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
 
@@ -114,22 +109,22 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class PendingCall:
     """A call of a run on its way through the links, which complete it."""
 
     call: ToolCall
-    number: int
-    """Among all calls of the run, from 1 (D-59)."""
-    turn: int
+    number: int = 0
+    """Among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
+    turn: int = 0
     """The turn that made it."""
-    index: int
+    index: int = 0
     """Position in its turn, from 0."""
-    count: int
+    count: int = 0
     """Number of calls of the turn."""
-    ahead: float
-    """Virtual seconds already elapsed."""
-    arguments: Mapping[str, Any]
+    ahead: float = 0.0
+    """Virtual seconds elapsed."""
+    arguments: Mapping[str, Any] = field(init=False)
     """Those to run with."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
@@ -148,6 +143,9 @@ class PendingCall:
     has_begun: bool = False
     """True once its tool is run."""
 
+    def __post_init__(self) -> None:
+        self.arguments = self.call.arguments
+
     def take_key(self, given: str | int | None) -> str:
         """Reserves the key of a child."""
         if given is None:
@@ -164,116 +162,29 @@ class PendingCall:
         return key
 
 
-class CallLink(Protocol):
-    """One concern of a call; asks the next link."""
+RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
+"""One concern of a call: (call) → its output; asks the next link.
 
-    async def run(self, call: PendingCall) -> ToolOutput:
-        """Returns the output of the call.
+Raises whatever the tool raises, as a failure is an error result for the model; RunStopped if the
+tree has been stopped.
+"""
 
-        Raises:
-            Exception: whatever the tool raises; a failure is an error result for the model.
-            RunStopped: the tree has been stopped.
-        """
+StartChild: TypeAlias = Callable[[PendingCall, Job, Env], Coroutine[Any, Any, RunResult]]
+"""(call, job, dependencies of the child and its descendants) → the child's result.
 
-
-class Child(Protocol):
-    """A started run."""
-
-    result: RunResult | None
-
-    async def execute(self) -> RunResult:
-        """As `Run.execute`."""
-
-    def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
-        """As `Run.break_off`."""
-
-
-class Children:
-    """The children of one run: loaded, started one level deeper, and kept in call order."""
-
-    def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
-        """Creates an empty collection."""
-        self._scope = plan.scope
-        self._workdir = plan.briefing.workdir
-        self._begin = begin
-        self._runs: dict[CallOrder, Child | RunResult] = {}
-        """The children; a result is that of a run that a fork has taken from the one it forks."""
-        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
-
-    async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to its end.
-
-        Raises:
-            ConfigError: the child cannot be started.
-            ToolError: the key is invalid, or another child of the call already uses it; or the tree
-                may not send another request.
-        """
-        env = env or self._scope.env
-        key = call.take_key(job.key)
-        id = f"{self._scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
-        async with self._slots.take():
-            try:
-                self._scope.admit(f"{id}/0")
-            except RunStopped as stop:
-                raise ToolError(f"not run: {stop}") from None
-            return await self._run(call, job, env, id)
-
-    async def _run(self, call: PendingCall, job: Job, env: Env, id: str) -> RunResult:
-        try:
-            found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
-        except ConfigError as error:
-            name = quote(f"{job.agent}")
-            raise ConfigError(f"failed to load agent {name}: {error}") from None
-        agent, job = env.adapt(id, env.as_child(found), job)
-        agent = confine(agent, self._workdir, env.workdir, env.defined)
-        try:
-            parse_model(agent.model)
-        except ConfigError as error:
-            name = quote(agent.name)
-            raise ConfigError(f"invalid model for agent {name}: {error}") from None
-        scope = self._scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
-        try:
-            scope.clock.check()
-            plan = await make_plan(scope, job)
-            workdir = plan.briefing.workdir
-            if workdir != self._workdir:
-                check_confined(agent, workdir, env.workdir, env.defined)
-            await asyncio.sleep(0)  # all that are parallel begin before one of them ends
-            child = self._runs[order_child(id)] = self._begin(plan)
-            return await child.execute()
-        finally:
-            call.ahead = max(call.ahead, scope.clock.ahead)
-            self._scope.clock.ahead = max(self._scope.clock.ahead, call.ahead)
-
-    def adopt(self, child: RunResult, depth: int) -> None:
-        """Takes a child of the run that this one forks, as it is, with all below it."""
-        self._runs[order_child(child.id)] = child
-        for event in events_of(child, self._scope.id, depth):
-            self._scope.env.emit(event)
-
-    def results(self) -> tuple[RunResult, ...]:
-        """Results of the children that have ended, in call order."""
-        ended = (run if isinstance(run, RunResult) else run.result for run in self._list_runs())
-        return tuple(result for result in ended if result is not None)
-
-    def break_off(self, status: Status, error: str, emit: Emit) -> tuple[RunResult, ...]:
-        """Results of all children, ending the unfinished ones; may be called from any thread."""
-        return tuple(
-            run if isinstance(run, RunResult) else run.result or run.break_off(status, error, emit)
-            for run in self._list_runs()
-        )
-
-    def _list_runs(self) -> list[Child | RunResult]:
-        runs = self._runs.copy()  # at once: this may be another thread
-        return [runs[order] for order in sorted(runs)]
+Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
+or the tree may not send another request.
+"""
 
 
 class CallChildren:
     """The children started by one call."""
 
-    def __init__(self, call: PendingCall, children: Children) -> None:
+    def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
         self._call = call
-        self._children = children
+        self._env = env
+        """Dependencies of the run that made the call."""
+        self._start_child = start_child
         self._loop = asyncio.get_running_loop()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
@@ -294,7 +205,7 @@ class CallChildren:
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()
-        task = asyncio.create_task(self._children.start(self._call, job, env))
+        task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task

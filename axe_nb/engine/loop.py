@@ -12,28 +12,28 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.engine.call import Children, InsideRun
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.workdir import check_confined, confine
+from axe_nb.engine.call import InsideRun, PendingCall
 from axe_nb.engine.clock import TimeIsUp
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
-from axe_nb.engine.plan import Plan
-from axe_nb.errors import AxeError, RunError, words
-from axe_nb.events import Emit, RunFinished, RunStarted
+from axe_nb.engine.meter import SlotPool
+from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.replay import CallOrder, order_child
+from axe_nb.engine.scope import Env
+from axe_nb.errors import AxeError, ConfigError, RunError, words
+from axe_nb.events import Emit, RunFinished, RunStarted, events_of
 from axe_nb.messages import Response, ToolResult, dump
 from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult, RunStopped, Status, make_metadata
-from axe_nb.text import cut_chars, one_line
+from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, WrongOutput
+from axe_nb.tools.tool import Job, ToolError
 
 MAX_ERROR = 2000
 """Maximum characters of a run's error, which models and people read."""
-
-MAX_SHOWN_SCHEMA = 8000
-"""Characters of the schema in a question; a provider that reads it has it beside the question."""
-
-MAX_REASON = 1000
-"""Characters of the mistakes of an answer in the error of a run."""
 
 _settling = threading.Lock()
 """Held while a run gets its result, possibly from another thread that abandons the run."""
@@ -50,20 +50,37 @@ class Run:
         self.scope = plan.scope
         self.result: RunResult | None = None
         """Set when the run has ended, even if it was cancelled."""
-        self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
-        self.dispatch = Dispatch(plan, self.children)
-        connect_calls(self.dispatch)
+        self.dispatch = Dispatch(plan, self.start_child)
+        self._connect_calls()
+        self._children: dict[CallOrder, Run | RunResult] = {}
+        """A result is that of a child that a fork has taken from the run that it forks."""
+        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
+        """For children."""
         self.warnings = list(plan.warnings)
         self.data: Any = None
         """The answer as data."""
         self._has_begun = False
         is_root = not self.scope.parent
-        self._forked_at = self.scope.env.forked_at if is_root else ""
+        fork = self.scope.env.fork
+        self._forked_at = fork.place if fork and is_root else ""
         self._undo_id = self.scope.env.kept.id if is_root else ""
         self._task = plan.job.task or plan.prompt
         self.conversation.say(plan.prompt, plan.pictures)
         self.dispatch.pictures.use(self.conversation.messages)
+
+    def _connect_calls(self) -> None:
+        """Adds the links of calls that the run needs and most runs do without."""
+        scope, env, calls = self.scope, self.scope.env, self.dispatch
+        if env.cassette or env.stepper or env.fork:
+            from axe_nb.engine.replays import CassetteCalls, ForkCalls, StepCalls
+
+            if env.cassette:
+                calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.run_tool).run
+            if env.stepper:
+                calls.next = StepCalls(scope, env.stepper, calls.authorizer.run).run
+            if env.fork:
+                calls.take_kept = ForkCalls(calls, env.fork, self.adopt).take
 
     async def execute(self) -> RunResult:
         """Runs the agent and returns the result, whatever its status.
@@ -183,7 +200,7 @@ class Run:
             ProviderError, RunStopped, TimeoutError: as `Conversation.turn`.
         """
         talk = self.conversation
-        schema = cut_chars(dump(dict(output.sent)).decode(), MAX_SHOWN_SCHEMA, "…")
+        schema = dump(dict(output.sent)).decode()
         mistakes = await self._read_answer(output)
         if mistakes and self.plan.asks_at_end:
             question = f"Now give your final answer as JSON that fits this JSON Schema:\n{schema}"
@@ -214,6 +231,53 @@ class Run:
         talk.text, self.data = answer.text, answer.value
         return ""
 
+    async def start_child(self, call: PendingCall, job: Job, env: Env) -> RunResult:
+        """Runs a child, one level deeper, to its end; see `StartChild`."""
+        key = call.take_key(job.key)
+        id = f"{self.scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
+        async with self._slots.take():
+            try:
+                self.scope.admit(f"{id}/0")
+            except RunStopped as stop:
+                raise ToolError(f"not run: {stop}") from None
+            try:
+                found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
+            except ConfigError as error:
+                name = quote(f"{job.agent}")
+                raise ConfigError(f"failed to load agent {name}: {error}") from None
+            agent = env.as_child(found)
+            if env.fork:
+                agent, job = env.fork.adapt(id, agent, job)
+            agent = confine(agent, self.plan.briefing.workdir, env.workdir, env.defined)
+            try:
+                parse_model(agent.model)
+            except ConfigError as error:
+                name = quote(agent.name)
+                raise ConfigError(f"invalid model for agent {name}: {error}") from None
+            scope = self.scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
+            try:
+                scope.clock.check()
+                plan = await make_plan(scope, job)
+                if plan.briefing.workdir != self.plan.briefing.workdir:
+                    check_confined(agent, plan.briefing.workdir, env.workdir, env.defined)
+                await asyncio.sleep(0)  # all that are parallel begin before one of them ends
+                child = self._children[order_child(id)] = Run(plan)
+                return await child.execute()
+            finally:
+                call.ahead = max(call.ahead, scope.clock.ahead)
+                self.scope.clock.ahead = max(self.scope.clock.ahead, call.ahead)
+
+    def adopt(self, child: RunResult) -> None:
+        """Takes a child of the run that this one forks, as it is, with all below it."""
+        self._children[order_child(child.id)] = child
+        for event in events_of(child, self.scope.id, self.scope.depth + 1):
+            self.scope.env.emit(event)
+
+    def _list_children(self) -> list[Run | RunResult]:
+        """The started children, in call order; may be called from any thread."""
+        children = self._children.copy()
+        return [children[order] for order in sorted(children)]
+
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """Ends a run that cannot end on its own; may be called from any thread.
 
@@ -225,7 +289,10 @@ class Run:
         Returns:
             The result so far.
         """
-        children = self.children.break_off(status, error, emit)
+        children = tuple(
+            one if isinstance(one, RunResult) else one.result or one.break_off(status, error, emit)
+            for one in self._list_children()
+        )
         return self._settle(self._make_result(status, error, None, children), emit)
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
@@ -236,7 +303,9 @@ class Run:
             self.warnings += self.scope.meter.describe_overshoots()
         if not self.scope.parent:
             self.warnings += env.finish(status)
-        result = self._make_result(status, error, cause, self.children.results())
+        ended = (one if isinstance(one, RunResult) else one.result for one in self._list_children())
+        children = tuple(result for result in ended if result is not None)
+        result = self._make_result(status, error, cause, children)
         return self._settle(result, env.emit)
 
     def _settle(self, result: RunResult, emit: Emit) -> RunResult:
@@ -305,23 +374,9 @@ def format_cut(response: Response, when: str = "") -> str:
 
 
 def _make_output_error(mistakes: str, when: str) -> RunError:
-    reason = one_line(mistakes.replace("\n", "; "), MAX_REASON)
+    reason = one_line(mistakes.replace("\n", "; "), MAX_ERROR // 2)
     return RunError(
         f"the answer does not match its schema ({when}): {reason}",
         exit_code=1,
         hint="its text is kept; simplify the schema, or clarify in the prompt what it leaves open",
     )
-
-
-def connect_calls(calls: Dispatch) -> None:
-    """Adds the links to the tools of a run that it needs and most runs do without."""
-    scope, env = calls.scope, calls.scope.env
-    if env.cassette or env.stepper or env.fork:
-        from axe_nb.engine.replays import CassetteCalls, ForkCalls, StepCalls
-
-        if env.cassette:
-            calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.tool_run)
-        if env.stepper:
-            calls.next = StepCalls(scope, env.stepper, calls.authorizer)
-        if env.fork:
-            calls.top = ForkCalls(calls, env.fork, calls)

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from axe_nb.agents.agent import Agent
 from axe_nb.engine.person import Decision, Question
 from axe_nb.messages import Request, ToolResult
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, RunStopped, Status
-from axe_nb.tools.tool import ToolOutput
+from axe_nb.tools.tool import Job, ToolOutput
 
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
@@ -160,3 +161,14 @@ class Replay(Protocol):
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""
+
+
+class ForkedTree(Replay, Protocol):
+    """The run that a tree forks."""
+
+    @property
+    def place(self) -> str:
+        """The place of the fork."""
+
+    def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
+        """Returns the agent and the job of a child that is about to start, with its changes."""

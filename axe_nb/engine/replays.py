@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from axe_nb.conversion.json_schema import find_mistakes
-from axe_nb.engine.call import CallLink, PendingCall
-from axe_nb.engine.dispatch import Dispatch, TopLink, describe_failure, find_schema
+from axe_nb.engine.authorize import find_schema
+from axe_nb.engine.call import PendingCall, RunCall
+from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.links import (
     Attempts,
     Link,
@@ -34,7 +35,7 @@ from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.results import RunStopped
+from axe_nb.results import RunResult, RunStopped
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput
@@ -185,18 +186,19 @@ class ForkCalls:
 
     calls: Dispatch
     fork: Replay
-    next: TopLink
+    adopt: Callable[[RunResult], None]
+    """Takes a child."""
 
-    async def run(self, call: PendingCall) -> ToolResult:
-        """See `TopLink`."""
+    async def take(self, call: PendingCall) -> ToolResult | None:
+        """Returns the result of a call; None = it has to be made."""
         calls, scope = self.calls, self.calls.scope
         kept = await self.fork.find(make_asked(scope, call, call.call.name))
         if not isinstance(kept, KeptCall):
-            return await self.next.run(call)
+            return None
         calls.count += 1
         scope.env.emit(ToolStarted(scope.id, call.call))
         for child in kept.children:
-            calls.children.adopt(child, scope.depth + 1)
+            self.adopt(child)
         calls.file_log.files_read.update(dict.fromkeys(kept.files_read))
         calls.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
         calls.pictures.use([Message("tool", tool_results=(kept.result,))])
@@ -210,18 +212,18 @@ class CassetteCalls:
 
     scope: RunScope
     cassette: Replay
-    next: CallLink
+    next: RunCall
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """See `CallLink`."""
+        """A link: see `RunCall`."""
         if not call.tool.record:
-            return await self.next.run(call)
+            return await self.next(call)
         asked = make_asked(self.scope, call, call.tool.name)
         found = await self.cassette.find(asked)
         if isinstance(found, ToolOutput):
             return found
         try:
-            output = await self.next.run(call)
+            output = await self.next(call)
         except RunStopped:
             raise
         except Exception as error:
@@ -288,10 +290,10 @@ class StepCalls:
 
     scope: RunScope
     stepper: Stepper
-    next: CallLink
+    next: RunCall
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """See `CallLink`."""
+        """A link: see `RunCall`."""
         scope, tool = self.scope, call.tool
         step = Step(
             kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,
@@ -299,7 +301,7 @@ class StepCalls:
             whole=tool.shown_whole, schema=find_schema(tool),
         )  # fmt: skip
         if not self.stepper.pauses_at(step):
-            return await self.next.run(call)
+            return await self.next(call)
         decision = await scope.ask(step)
         _check(scope, decision, ("go", "end", "edit", "skip", "result"))
         if decision.choice == "skip":
@@ -315,7 +317,7 @@ class StepCalls:
                 told = f"the edited arguments of {tool.name} do not match its schema: "
                 raise _end(scope, told + "; ".join(mistakes))
             call.arguments, call.is_edited = decision.arguments, True
-        return await self.next.run(call)
+        return await self.next(call)
 
 
 def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ from axe_nb.engine.clock import Clock
 from axe_nb.engine.meter import Budget, InFlight, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.person import AskPerson, Decision, Question, Step, Stepper
-from axe_nb.engine.replay import AskedPlace, Replay
+from axe_nb.engine.replay import AskedPlace, ForkedTree, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
 from axe_nb.mcp_servers.servers import Servers
@@ -167,12 +167,8 @@ class Env:
     """True if the root asks for whole replies."""
     cassette: Replay | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
-    fork: Replay | None = None
+    fork: ForkedTree | None = None
     """The run that the tree forks; None = the tree is not a fork."""
-    forked_at: str = ""
-    """The place of the fork."""
-    adapt: Callable[[str, Agent, Job], tuple[Agent, Job]] = lambda run, agent, job: (agent, job)
-    """(run id, agent, job) → agent and job of a child, as a fork changes them."""
     recorder: Recorder | None = None
     """Keeps the tree in the history; None = it is not kept."""
     kept: KeptFiles = field(default_factory=KeptFiles)

@@ -48,7 +48,7 @@ class BeginningFork:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
         fork, kept = self.fork, self.point.root.definitions
         agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
-        env = replace(env, agents=agents, fork=fork, forked_at=fork.place, adapt=fork.adapt)
+        env = replace(env, agents=agents, fork=fork)
         if kept is None:
             return env
         own = Overrides(model_all=kept.model_all or None, vars=kept.vars, timeout=None)

@@ -1,0 +1,165 @@
+"""Authorization of calls: the policy of the run, the guard of the tool, and the person's answer.
+
+Source: D-19, D-48, D-50, D-83.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from axe_nb.conversion.json_schema import clean_schema
+from axe_nb.conversion.jsonable import copy_json
+from axe_nb.engine.call import PendingCall, RunCall
+from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.engine.scope import RunScope
+from axe_nb.errors import ConfigError
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
+
+NO_NEEDS = Guard(covers="this tool")
+"""The needs of the calls of a tool without a guard."""
+
+ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
+DENIED = "denied by the user"
+"""Notes of calls that the person was asked about."""
+
+
+class Authorizer:
+    """Makes sure that the calls of a run may run, and asks its questions one at a time."""
+
+    def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
+        self.next = next
+        self._scope = scope
+        self._workdir = workdir
+        self._covered: set[tuple[str, str]] = set()
+        """(tool, later calls) that the person always allows."""
+        self.unasked: dict[str, str] = {}
+        """Tool → why its calls were denied, of those that a person could have allowed."""
+        self._guard_lock = asyncio.Lock()
+        self._prompt_lock = asyncio.Lock()
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """A link: see `RunCall`."""
+        call.arguments = copy_json(call.arguments)  # history keeps its own
+        await self.authorize(call)
+        if call.is_edited:
+            call.edited = copy_json(call.arguments)
+        return await self.next(call)
+
+    async def authorize(self, call: PendingCall) -> None:
+        """Permits a call; the person may change its arguments.
+
+        Raises:
+            PermissionDenied: the call is denied; the message names the key to change.
+            ToolError: its guard rejects the arguments.
+            RunStopped: the person stopped the run.
+        """
+        verdict, reason = self._scope.policy.decide(call.tool)
+        if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
+            raise _make_denial(call.tool, reason)
+        async with self._guard_lock:  # so that questions keep the order of the calls
+            call.guard = await self._find_needs(call)
+        if self._needs_approval(call):
+            async with self._prompt_lock:
+                if self._needs_approval(call):  # else: covered by the previous answer
+                    await self._ask_approval(call)
+
+    def allows_host(self, tool: Tool, host: str) -> bool:
+        """True if a call may reach a host without asking (D-50)."""
+        verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
+        return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
+
+    def _is_allowed(self, host: str) -> bool:
+        """True if an answer has allowed a host, in this session or in a recording of this tree."""
+        env = self._scope.env
+        return host in env.hosts or host in env.recorded_hosts
+
+    async def ask_question(self, call_id: str, question: str) -> str:
+        """Returns the person's answer to a question of the model, asked by a call."""
+        scope = self._scope
+        request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
+        return (await scope.ask(request)).text
+
+    async def _find_needs(self, call: PendingCall) -> Guard:
+        if call.tool.guard is None:
+            return NO_NEEDS
+        site = CallSite(
+            agents=self._scope.policy.agents,
+            workdir=self._workdir,
+            sources=frozenset(self._scope.env.sources),
+        )
+        return await in_thread(call.tool.guard, call.arguments, site) or NO_NEEDS  # reads files
+
+    def _needs_approval(self, call: PendingCall) -> bool:
+        """True if the person has to be asked for a call."""
+        policy, tool, guard = self._scope.policy, call.tool, call.guard
+        verdict, reason = policy.decide(tool, guard)
+        if verdict == "ask" and self._is_covered(call):
+            return False
+        if verdict == "ask" and not self._scope.env.has_person:
+            need = f"connecting to {guard.host} needs approval" if guard.host else ""
+            need = guard.reason if guard.floor == "ask" else need or "it needs approval"
+            step = policy.next_step(tool, guard)
+            verdict, reason = "deny", f"{need}, and no one can be prompted here; {step}"
+            self.unasked[tool.name] = reason
+        if verdict == "deny":
+            raise _make_denial(tool, reason)
+        return verdict == "ask"
+
+    def _is_covered(self, call: PendingCall) -> bool:
+        """True if an earlier answer holds for the call too."""
+        guard = call.guard
+        is_known_host = guard.host and guard.floor == "allow" and self._is_allowed(guard.host)
+        return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered
+
+    async def _ask_approval(self, call: PendingCall) -> None:
+        """Asks the person for approval; they may edit the arguments."""
+        scope, tool, guard, preview = self._scope, call.tool, call.guard, call.tool.preview
+        # a preview reads files
+        detail = await in_thread(preview, call.arguments, self._workdir) if preview else ""
+        told = (guard.reason if guard.floor == "ask" else "", guard.note)
+        request = ApprovalRequest(
+            scope.id, scope.name, tool.name, call.arguments, detail,
+            whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
+            host=guard.host, workdir=str(self._workdir), call_id=call.call.id,
+            schema=find_schema(tool),
+        )  # fmt: skip
+        answer = await scope.ask(request, lambda: self._is_covered(call))
+        if answer.choice == "edit":
+            call.arguments, call.is_edited = answer.arguments, True
+            call.guard = await self._find_needs(call)
+            is_other = call.guard.floor == "ask" and call.guard.reason != guard.reason
+            if self._needs_approval(call) and is_other:
+                await self._ask_approval(call)
+                call.note = ""
+                return
+        elif answer.choice in ALLOWED:
+            call.note = ALLOWED[answer.choice]
+        else:
+            why = f": {answer.text}" if answer.text else ""
+            raise PermissionDenied(f"permission denied for {tool.name} by the user{why}", DENIED)
+        self._remember(call, answer)
+
+    def _remember(self, call: PendingCall, answer: Decision) -> None:
+        env, guard = self._scope.env, call.guard
+        if guard.host and answer.is_recorded:
+            env.recorded_hosts.add(guard.host)
+        elif guard.host:
+            env.hosts[guard.host] = None
+        if answer.choice == "always" and guard.covers:
+            self._covered.add((call.tool.name, guard.covers))
+
+
+def find_schema(tool: Tool) -> Mapping[str, Any]:
+    """Returns the JSON Schema of a tool's arguments; empty if they cannot be checked by it."""
+    with suppress(ConfigError):
+        return clean_schema(tool.spec.input_schema(), tool.name)
+    return {}
+
+
+def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
+    return PermissionDenied(f"permission denied for {tool.name}: {reason}")
