@@ -10,7 +10,7 @@ from dataclasses import replace
 from operator import is_
 
 from axe_nb.agents.names import parse_model
-from axe_nb.engine.links import Attempts, Link, Partial, Retries
+from axe_nb.engine.links import Attempts, Partial, Retries, Send
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ProviderError
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
@@ -43,7 +43,7 @@ class Conversation:
         self._scope = plan.scope
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
-        self._model = connect_model(plan, self._partial)
+        self._send = connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
@@ -91,7 +91,7 @@ class Conversation:
         asked: FinalRequest = "",
         question: str = "",
     ) -> Response:
-        """Sends a request and adds the response to the conversation.
+        """Sends a request and adds the response to the conversation; raises what `Send` does.
 
         Args:
             tools: the tools offered to the model.
@@ -100,13 +100,8 @@ class Conversation:
             closing: true for the request for a subagent's final summary.
             asked: what the turn asks for at the end of the run, with `question`.
             question: the message that asks for it.
-
-        Raises:
-            ProviderError: the request failed and is not retried any more.
-            RunStopped: a cap of the tree has been reached.
-            TimeoutError: the time is up.
         """
-        scope, plan, number = self._scope, self._plan, self.turns + 1
+        scope, plan, partial, number = self._scope, self._plan, self._partial, self.turns + 1
         scope.env.halt.check()
         scope.clock.check()
         opening = plan.job.open_turn(number)
@@ -118,10 +113,18 @@ class Conversation:
             form = "value" if plan.output.is_wrapped else "object"
         sent, pending = len(self.messages), len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
-        before = len(self.exchanges)
-        response = self._settle_calls(await self._send(self.make_request(tools, output=output)))
+        before = len(partial.exchanges)
+        try:
+            response = await self._send(self.make_request(tools, output=output))
+        except ProviderError as error:
+            partial.failed = error.partial_text
+            raise
+        partial.clear()  # also if the time was up before the virtual reply had arrived
+        if response.seconds:  # of a script, on the virtual clock (D-36)
+            scope.clock.forward(scope.clock.ahead + response.seconds)
+        response = self._settle_calls(response)
         self._add(response, calls=with_calls and not response.is_cut)
-        source = self.exchanges[-1].source
+        source = partial.exchanges[-1].source
         if source in ASKED_NOW:
             size = self.count_context(response, tools)
             scope.meter.charge(scope.name, size, response.usage.cost)
@@ -134,24 +137,10 @@ class Conversation:
         scope.env.emit(
             TurnFinished(
                 scope.id, number, turn.text, turn.calls, turn.stop_reason, turn.usage,
-                turn.parallel, closing, asked, turn.question, tuple(self.exchanges[before:]),
+                turn.parallel, closing, asked, turn.question, tuple(partial.exchanges[before:]),
                 source, turn.server_calls, turn.sources,
             )
         )  # fmt: skip
-        return response
-
-    async def _send(self, request: Request) -> Response:
-        """Asks the links; keeps partial text, and lets a script's virtual time pass (D-36)."""
-        partial, clock = self._partial, self._scope.clock
-        partial.clear()
-        try:
-            response = await self._model.send(request)
-        except ProviderError as error:
-            partial.failed = error.partial_text
-            raise
-        partial.clear()  # also if the time was up before the virtual reply had arrived
-        if response.seconds:
-            clock.forward(clock.ahead + response.seconds)
         return response
 
     def _add(self, response: Response, *, calls: bool) -> None:
@@ -163,11 +152,7 @@ class Conversation:
             self.messages.append(response.message(calls=calls))
 
     async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
-        """Asks a last question, without tools; the reply is the run's text unless it is empty.
-
-        Raises:
-            ProviderError, RunStopped, TimeoutError: as for `turn`.
-        """
+        """Asks a last question, without tools; the reply is the run's text unless it is empty."""
         before = self.text
         self.say(question)
         said = "" if closing else question
@@ -227,20 +212,20 @@ class Conversation:
         return size // BYTES_OF_TOKEN
 
 
-def connect_model(plan: Plan, partial: Partial) -> Link:
-    """Returns the links to the model of a run: only those that it needs."""
+def connect_model(plan: Plan, partial: Partial) -> Send:
+    """Returns the first of the links to the model of a run: only those that it needs."""
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
     attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
-    link: Link = Retries(scope, is_virtual, attempts)
+    send: Send = Retries(scope, is_virtual, attempts.send).send
     if env.cassette or env.stepper or env.fork:
         from axe_nb.engine.replays import CassetteReplay, ForkReplay, Steps
 
         if env.cassette:
-            link = CassetteReplay(scope, env.cassette, attempts, is_virtual, link)
+            send = CassetteReplay(scope, env.cassette, attempts, is_virtual, send).send
         if env.stepper:
-            link = Steps(scope, env.stepper, provider.name, partial, link)
+            send = Steps(scope, env.stepper, provider.name, partial, send).send
         if env.fork:
-            link = ForkReplay(scope, env.fork, env.cassette, partial, link)
-    return link
+            send = ForkReplay(scope, env.fork, env.cassette, partial, send).send
+    return send

@@ -1,4 +1,4 @@
-"""The links between a run and its model, each with one concern: `send(request)` → the response.
+"""The links between a run and its model, each with one concern (`Send`).
 
 `Retries` applies `[retry]`; `Attempts` waits for a slot, checks the caps, pays, and asks the
 provider. `replays.py` has those that may answer first.
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol
+from typing import TypeAlias
 
 from axe_nb.engine.meter import OverBudget
 from axe_nb.engine.person import ApprovalRequest
@@ -95,18 +95,12 @@ class Partial:
         self.deltas, self.failed, self._passed_on = [], "", 0
 
 
-class Link(Protocol):
-    """One concern of a request; asks the next link."""
+Send: TypeAlias = Callable[[Request], Awaitable[Response]]
+"""One concern of a request: (request) → the complete response; asks the next link.
 
-    async def send(self, request: Request) -> Response:
-        """Returns the complete response.
-
-        Raises:
-            ProviderError: the request failed and is not retried any more.
-            RunStopped: a cap of the tree has been reached, or the person stopped the run.
-            TimeoutError: the time is up.
-        """
-
+Raises ProviderError if the request failed and is not retried any more; RunStopped if a cap of the
+tree has been reached, or the person stopped it; TimeoutError if the time is up.
+"""
 
 RETRY_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
@@ -129,15 +123,15 @@ class Retries:
     scope: RunScope
     is_virtual: bool
     """True if the waits pass on the virtual clock (D-36)."""
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         began, turn = self.scope.seconds, turn_of(request.place)
         try:
             for attempt in count(1):
                 try:
-                    return await self.next.send(replace(request, attempt=attempt))
+                    return await self.next(replace(request, attempt=attempt))
                 except ProviderError as error:
                     if not error.retryable:
                         raise
@@ -219,7 +213,7 @@ class Attempts:
     """True if a cassette records the bytes of the replies."""
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         scope, budget = self.scope, self.scope.env.budget
         async with scope.in_flight.requests.take():
             scope.env.halt.check()

@@ -97,17 +97,23 @@ class Run:
                 self._task, self.plan.prompt, self.plan.pictures, self._forked_at, self._undo_id,
             )
         )  # fmt: skip
+        stop: RunStopped | None = None
         try:
             with InsideRun():
                 async with scope.clock.timeout:
-                    status, error = await self._converse()
+                    await self._permit_server_tools()
+                    stop = await self._run_turns()
+                    if self.plan.job.closing:
+                        await self.conversation.ask(self.plan.job.closing, closing=True)
+                    elif self.plan.output:
+                        await self._take_data(self.plan.output)
         except BaseException as fault:
             status, error = self._judge(fault)
             result = self._end(status, error, fault if isinstance(fault, AxeError) else None)
             if isinstance(fault, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
                 raise
             return result
-        return self._end(status, error)
+        return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
     def _judge(self, fault: BaseException) -> tuple[Status, str]:
         """Returns the status and the error of a run that an exception has ended."""
@@ -131,50 +137,50 @@ class Run:
             log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
         return status, one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
 
-    async def _converse(self) -> tuple[Status, str | None]:
-        """Runs turns until the end, then asks the closing question if the job has one (D-17)."""
-        status: Status = "completed"
-        error: str | None = None
-        talk, closing = self.conversation, self.plan.job.closing
+    async def _permit_server_tools(self) -> None:
+        """Withholds the tools of the model's server that are not permitted, with a warning."""
+        talk = self.conversation
         for tool in self.plan.to_permit:
             if reason := await self.dispatch.permit_server_tool(tool):
                 self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
                 talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
-        try:
-            while await self._run_turn():
-                pass
-        except RunStopped as stop:
-            if not closing or stop.status == "cancelled":
-                raise
-            status, error = stop.status, str(stop)
-        if closing:
-            await talk.ask(closing, closing=True)
-        elif self.plan.output:
-            await self._take_data(self.plan.output)
-        return status, error
 
-    async def _run_turn(self) -> bool:
-        """Runs one turn: request, response, tool calls; returns True to continue (A-8.1)."""
-        talk, has_tools = self.conversation, self.plan.toolset.is_needed
-        output = not self.plan.asks_at_end
-        response = await talk.turn(talk.tools, with_calls=has_tools, output=output)
-        calls = response.tool_calls if has_tools else ()
-        results: list[ToolResult | None] = [None] * len(calls)
-        try:
-            if calls or response.is_paused:
-                self._check_limits(response)
+    async def _run_turns(self) -> RunStopped | None:
+        """Runs turns until a reply without calls: request, response, tool calls (A-8.1).
+
+        Returns the limit that ended them if a last question follows it (D-17).
+        """
+        talk, has_tools, closing = (
+            self.conversation,
+            self.plan.toolset.is_needed,
+            self.plan.job.closing,
+        )
+        is_over = False
+        while not is_over:
+            response = await talk.turn(
+                talk.tools, with_calls=has_tools, output=not self.plan.asks_at_end
+            )
+            calls = response.tool_calls if has_tools else ()
+            results: list[ToolResult | None] = [None] * len(calls)
+            is_over = not (calls or response.is_paused)
+            try:
+                if not is_over:
+                    self._check_limits(response)
                 if calls:
                     await self.dispatch.run_all(talk.turns, calls, results)
-                return True
-        finally:
-            talk.finish_turn(tuple(result for result in results if result is not None))
+            except RunStopped as stop:
+                if not closing or stop.status == "cancelled":
+                    raise
+                return stop
+            finally:
+                talk.finish_turn(tuple(result for result in results if result is not None))
         talk.text = response.content
-        if self.plan.output is None or self.plan.job.closing:  # else an error says it
+        if self.plan.output is None or closing:  # else an error says it
             self._warn_about(response)
         if response.tool_calls:
             names = ", ".join(sorted({call.name for call in response.tool_calls}))
             self.warnings.append(f"the model called {names}, but the agent has no tools")
-        return False
+        return None
 
     def _check_limits(self, response: Response) -> None:
         """Checks that the calls of a response may be run."""
@@ -193,11 +199,9 @@ class Run:
             self.warnings.append(reason)
 
     async def _take_data(self, output: Output) -> None:
-        """Takes the last answer as data; asks again, once, if it does not fit (D-35, D-65).
+        """Takes the last answer as data; asks again, once, if it does not fit (D-65).
 
-        Raises:
-            RunError: it is not whole, still does not fit, or may not be asked for again.
-            ProviderError, RunStopped, TimeoutError: as `Conversation.turn`.
+        Raises RunError if it is not whole, still does not fit, or may not be asked for again.
         """
         talk = self.conversation
         schema = dump(dict(output.sent)).decode()

@@ -19,8 +19,8 @@ from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.links import (
     Attempts,
-    Link,
     Partial,
+    Send,
     compute_wait,
     make_last_error,
     make_late_error,
@@ -55,14 +55,14 @@ class ForkReplay:
     cassette: Replay | None
     """Records what the fork finds, so that a recorded fork finds its root again."""
     partial: Partial
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.fork.find(asked)
         if not isinstance(found, KeptTurn):
-            return await self.next.send(request)
+            return await self.next(request)
         if self.cassette is not None:
             self.cassette.keep(asked, found)
 
@@ -85,10 +85,10 @@ class CassetteReplay:
     attempts: Attempts
     is_virtual: bool
     """True if the model is a script on the virtual clock (D-36)."""
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.cassette.find(asked)
         if isinstance(found, KeptTurn):
@@ -96,7 +96,7 @@ class CassetteReplay:
         made = self.attempts.partial.exchanges
         before, refusal = len(made), None
         try:
-            return await self.next.send(request)
+            return await self.next(request)
         except RunStopped as stop:
             refusal = stop
             raise
@@ -250,17 +250,17 @@ class Steps:
     protocol: str
     """Protocol of the model's server."""
     partial: Partial
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         scope, made = self.scope, self.partial.exchanges
         step = Step(
             kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),
             model=scope.agent.model, request=request, protocol=self.protocol,
         )  # fmt: skip
         if not self.stepper.pauses_at(step):
-            return await self.next.send(request)
+            return await self.next(request)
         decision = await scope.ask(step)
         _check(scope, decision, ("go", "end", "edit", "skip", "result"))
         if (given := make_decided(step, decision)) is not None:  # nothing is sent or paid
@@ -268,7 +268,7 @@ class Steps:
             made.append(given)
             assert given.response is not None
             return given.response
-        response = await self.next.send(request)
+        response = await self.next(request)
         if decision.choice != "edit":
             return response
         decision = await scope.ask(replace(step, kind="reply", response=response))
