@@ -51,12 +51,10 @@ class Authorizer:
         return await self.next(call)
 
     async def authorize(self, call: PendingCall) -> None:
-        """Permits a call; the person may change its arguments.
+        """Permits a call, whose arguments the person may change.
 
-        Raises:
-            PermissionDenied: the call is denied; the message names the key to change.
-            ToolError: its guard rejects the arguments.
-            RunStopped: the person stopped the run.
+        Raises PermissionDenied if it is denied, ToolError if its guard rejects the arguments, and
+        RunStopped if the person stopped the run.
         """
         verdict, reason = self._scope.policy.decide(call.tool)
         if verdict == "deny" and call.tool.effect != "network":  # no host is known yet

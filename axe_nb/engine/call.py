@@ -14,14 +14,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
-from axe_nb.engine.replay import LAST
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolCall
@@ -66,11 +65,7 @@ def calling() -> Caller | None:
 
 
 def refuse_in_tool(name: str) -> None:
-    """Refuses a function whose runs would be no part of the tree of a tool that calls it.
-
-    Raises:
-        AxeError: a tool calls it.
-    """
+    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
     if calling() is not None:
         raise AxeError(
             f"axe_nb.{name} was called inside a tool",
@@ -79,16 +74,14 @@ def refuse_in_tool(name: str) -> None:
         )
 
 
-class InsideRun:
-    """Context manager for code of a run; hides the calls of enclosing runs."""
-
-    __slots__ = ("_before",)
-
-    def __enter__(self) -> None:
-        self._before = _caller.set(None)
-
-    def __exit__(self, *_: object) -> None:
-        _caller.reset(self._before)
+@contextmanager
+def inside_run() -> Iterator[None]:
+    """Marks the block as code of a run; hides the calls of enclosing runs."""
+    before = _caller.set(None)
+    try:
+        yield
+    finally:
+        _caller.reset(before)
 
 
 TASK = "axe_nb "
@@ -150,12 +143,9 @@ class PendingCall:
         """Reserves the key of a child."""
         if given is None:
             given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
-        if isinstance(given, str) and not KEY.fullmatch(given):
-            raise ToolError(f"{quote(given)} is not a valid key: use letters, digits and _")
-        if not isinstance(given, str) and (type(given) is not int or not 0 <= given < LAST):
-            expected = f"a key must be a string or an integer from 0 to {LAST - 1}"
-            raise ToolError(f"{expected}; got one of type {type(given).__name__}")
         key = f"{given}"
+        if not KEY.fullmatch(key):
+            raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
         if key in self.keys:
             raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
         self.keys.add(key)
@@ -190,16 +180,7 @@ class CallChildren:
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to its end, always on the event loop of its call.
-
-        Args:
-            job: the child's task and limits.
-            env: dependencies of the child and its descendants; None = those of the call's run.
-
-        Raises:
-            ToolError: the call has ended.
-            ConfigError: the child cannot be started.
-        """
+        """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if asyncio.get_running_loop() is not self._loop:
@@ -262,11 +243,9 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
-    """Runs a tool's function and returns its answer.
+    """Returns the answer of a tool, or raises what it raises.
 
-    Raises:
-        asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
-        BaseException: any other exception raised by the tool.
+    If the call is cancelled, a tool that ignores this is abandoned.
     """
 
     async def work() -> tuple[object, BaseException | None]:

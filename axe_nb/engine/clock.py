@@ -132,8 +132,7 @@ class Clock:
     def overdue(self, now: float) -> float:
         """Seconds past the deadline, 0.0 if it has not passed; may be called from any thread.
 
-        Args:
-            now: `time.monotonic()`, the time base of event loops.
+        `now` is `time.monotonic()`, the time base of event loops.
         """
         deadline = self.deadline
         if deadline is None or deadline.pauses:
@@ -146,18 +145,11 @@ class Clock:
             raise TimeIsUp
 
     def limit(self) -> asyncio.Timeout:
-        """Timeout context for work before the run, which raises TimeoutError; pauses do not count.
-
-        Its result is then incomplete; the run itself ends at its first `check`.
-        """
+        """Timeout context for work before the run, which itself ends at its first `check`."""
         return asyncio.timeout(self.left)
 
     def forward(self, ahead: float) -> None:
-        """Advances the virtual clock to `ahead` seconds or the deadline; it never moves back.
-
-        Raises:
-            TimeIsUp: the deadline comes first.
-        """
+        """Advances the virtual clock, never back; raises TimeIsUp if the deadline comes first."""
         before, deadline = self.ahead, self.deadline
         self.ahead = max(before, ahead)
         if deadline is None:

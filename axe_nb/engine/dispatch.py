@@ -74,11 +74,7 @@ class Dispatch:
         return [f"{name} was denied: {why}" for name, why in self.authorizer.unasked.items()]
 
     async def permit_server_tool(self, tool: Tool) -> str:
-        """Returns why a tool of the model's server must not be offered; empty if it may be.
-
-        Raises:
-            RunStopped: the person stopped the run.
-        """
+        """Returns why a tool of the model's server must not be offered; empty if it may be."""
         call = PendingCall(ToolCall("", tool.name, {}))
         call.tool = tool
         try:
@@ -93,8 +89,7 @@ class Dispatch:
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
-        Raises:
-            RunStopped: there were more calls than the run may make; the others were answered.
+        Raises RunStopped if there were more than the run may make; the others are answered.
         """
         clock, most = self.scope.clock, self.scope.limits.tool_calls
         left = None if most is None else most - self.count
@@ -138,11 +133,7 @@ class Dispatch:
         return calls[:most]
 
     async def _run(self, call: PendingCall) -> ToolResult:
-        """Returns the result of a call, an error result if it fails (A-13.1); tells the views.
-
-        Raises:
-            RunStopped: the tree has been stopped.
-        """
+        """Returns the result of a call, an error result if it fails (A-13.1); tells the views."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
         scope.env.halt.check()

@@ -14,7 +14,7 @@ from typing import Any
 
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.workdir import check_confined, confine
-from axe_nb.engine.call import InsideRun, PendingCall
+from axe_nb.engine.call import PendingCall, inside_run
 from axe_nb.engine.clock import TimeIsUp
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
@@ -99,7 +99,7 @@ class Run:
         )  # fmt: skip
         stop: RunStopped | None = None
         try:
-            with InsideRun():
+            with inside_run():
                 async with scope.clock.timeout:
                     await self._permit_server_tools()
                     stop = await self._run_turns()

@@ -55,11 +55,7 @@ class UsageMeter:
         return any(meter.limits.max_cost for meter in self._walk_up())
 
     def check(self) -> None:
-        """Checks that one more request may be sent.
-
-        Raises:
-            RunStopped: a cap of this run or of one above it has been reached.
-        """
+        """Raises RunStopped if a cap of this run or of one above it has been reached."""
         for meter in self._walk_up():
             meter._check()
 
@@ -194,13 +190,9 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, dollars: float | None, *, is_counted: bool) -> None:
-        """Counts a request, if it was answered, instead of what was held for it.
+        """Counts a request instead of what was held for it.
 
-        Args:
-            held: what was held.
-            model: provider/model.
-            dollars: its price; None = unknown, or it was not answered.
-            is_counted: True if it was answered.
+        Its price is None if that is unknown, or it was not answered; it counts if it was.
         """
         with self.lock:
             self.held = max(0.0, self.held - held)

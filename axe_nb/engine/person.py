@@ -280,11 +280,7 @@ class Breakpoint:
 
     @classmethod
     def parse(cls, text: str) -> Breakpoint:
-        """Returns the place that a text of `--break` means.
-
-        Raises:
-            ConfigError: it means none.
-        """
+        """Returns the place that a text of `--break` means; raises ConfigError."""
         word, _, value = (part.strip() for part in text.partition(":"))
         hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
         kind: BreakKind | None = next((one for one in get_args(BreakKind) if one == word), None)
@@ -323,11 +319,7 @@ class Stepper:
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Has the function decide.
-
-        Raises:
-            RunStopped: it failed, or what it returned is not a decision.
-        """
+        """Has the function decide; raises RunStopped if it fails, or returns something else."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):

@@ -113,13 +113,7 @@ class Plan:
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Resolves the model, API key, skill, files and tools of a run.
-
-    Raises:
-        ConfigError: invalid model, missing key, missing skill, invalid glob, unknown tool or
-            server, a server that does not start, a required sandbox that is missing, or pictures
-            that are too large.
-    """
+    """Resolves the model, API key, skill, files and tools of a run; raises ConfigError."""
     agent = scope.agent
     provider, model = _make_provider(scope)
     check_agent_thinking(agent, provider)
@@ -192,11 +186,7 @@ def _describe(scope: RunScope, name: str) -> str:
 
 
 def check_agent_thinking(agent: Agent, provider: Provider) -> None:
-    """Checks that the model takes the value of `[params] thinking`.
-
-    Raises:
-        ConfigError: it does not; a mistake in the agent's file has its place.
-    """
+    """Raises ConfigError if the model does not take the value of `[params] thinking`."""
     try:
         check_thinking(provider.name, parse_model(agent.model)[1], agent.params)
     except ConfigError as error:
@@ -272,12 +262,7 @@ async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
 def _make_toolset(
     scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
 ) -> tuple[Toolset, tuple[Tool, ...]]:
-    """Returns the tools, and those of the model's server that need approval.
-
-    Raises:
-        ConfigError: a tool is unknown, the server has no such tool, or a limit of the cost cannot
-            be enforced.
-    """
+    """Returns the tools, and those of the model's server that need approval."""
     tools = find_tools(scope.agent, scope.env.tools, of_servers, partial(_describe, scope))
     offered: list[ToolSpec] = []
     to_permit: list[Tool] = []
@@ -323,11 +308,7 @@ def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, 
 
 
 def check_search(agent: Agent, provider: Provider) -> None:
-    """Checks that the model's server searches the web, if the agent's `tools` name that.
-
-    Raises:
-        ConfigError: it does not; a mistake in the agent's file has its place.
-    """
+    """Raises ConfigError if the agent's `tools` name a search that its server does not have."""
     address = getattr(provider, "base_url", "")
     if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
         raise _make_server_error(agent, SEARCH, provider)

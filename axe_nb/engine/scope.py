@@ -94,11 +94,7 @@ class Halt:
         return self.stop
 
     def check(self) -> None:
-        """Checks that the tree may go on.
-
-        Raises:
-            RunStopped: it may not.
-        """
+        """Raises RunStopped if the tree may not go on."""
         if self.stop is not None:
             raise RunStopped(self.stop.status, str(self.stop))
         if self.is_set:
@@ -193,11 +189,7 @@ class Env:
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Checks that someone decides at the pauses of the tree, before anything is sent.
-
-        Raises:
-            ConfigError: no one does.
-        """
+        """Raises ConfigError if no one decides at the pauses of the tree."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -276,12 +268,9 @@ class RunScope:
         return self.env.default_retries if own is None else own
 
     def admit(self, place: str) -> None:
-        """Admits a turn, or with turn 0 a child that is to start, unless a cap refuses it.
+        """Raises RunStopped if a cap refuses a turn, or with turn 0 a child that is to start.
 
         No cap refuses what is recorded. The one that refused it then does so again.
-
-        Raises:
-            RunStopped: a cap of the tree has been reached.
         """
         replays = self.env.replays
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
@@ -308,16 +297,9 @@ class RunScope:
     ) -> Decision:
         """Returns the answer to a question of the run: that of the recording, else of the person.
 
-        The time of the run and of all above it stands still, also while it waits for its turn to
-        ask.
-
-        Args:
-            question: the question.
-            is_covered: true if an answer to another run has allowed the same meanwhile.
-
-        Raises:
-            RunStopped: the person stopped the tree, or no one can be asked.
-            CassetteMiss: none is recorded, and no one may be asked.
+        It is a yes if `is_covered`: the answer to another question has allowed the same meanwhile.
+        The time of the run and of all above it stands still, also while it waits for its turn.
+        Raises RunStopped if the person stopped the tree, or no one can be asked; CassetteMiss.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)
@@ -339,7 +321,6 @@ class RunScope:
         return decision
 
     async def _find_answer(self, question: Question, is_covered: Callable[[], bool]) -> Decision:
-        """Returns the recorded answer, a yes if it is covered, else that of function or person."""
         env, stepper = self.env, self.env.stepper
         if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before it
             return Decision("go")

@@ -73,17 +73,13 @@ def find_tools(
     of_servers: Sequence[Tool] | None = None,
     describe: Describe = lambda _: "",
 ) -> dict[str, Tool]:
-    """Returns the tools of an agent, by name.
+    """Returns the tools of an agent, by name; raises ConfigError if one of them is unknown.
 
     Args:
         agent: the agent.
         handed: tools passed to the run as objects.
-        of_servers: tools of the agent's MCP servers; None = these have not been started, so that
-            their tools are not known.
-        describe: name of another agent -> its description; empty = it has none.
-
-    Raises:
-        ConfigError: the agent names an unknown tool, or a function cannot be used as a tool.
+        of_servers: tools of the agent's MCP servers; None = these have not been started.
+        describe: name of another agent → its description; empty = it has none.
     """
     own = {name: tool_of(thing) for name, thing in agent.own_tools.items()}
     registry = REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
