@@ -176,6 +176,7 @@ class CallChildren:
         """Dependencies of the run that made the call."""
         self._start_child = start_child
         self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
 
@@ -183,6 +184,8 @@ class CallChildren:
         """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
+        if os.getpid() != self._process:
+            raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()

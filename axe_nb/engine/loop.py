@@ -239,37 +239,44 @@ class Run:
         """Runs a child, one level deeper, to its end; see `StartChild`."""
         key = call.take_key(job.key)
         id = f"{self.scope.id}.{call.number}" + ("" if key == "0" else f"-{key}")
-        async with self._slots.take():
-            try:
+        try:
+            async with self._slots.take():
                 self.scope.admit(f"{id}/0")
-            except RunStopped as stop:
-                raise ToolError(f"not run: {stop}") from None
-            try:
-                found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
-            except ConfigError as error:
-                name = quote(f"{job.agent}")
-                raise ConfigError(f"failed to load agent {name}: {error}") from None
-            agent = env.as_child(found)
-            if env.fork:
-                agent, job = env.fork.adapt(id, agent, job)
-            agent = confine(agent, self.plan.briefing.workdir, env.workdir, env.defined)
-            try:
-                parse_model(agent.model)
-            except ConfigError as error:
-                name = quote(agent.name)
-                raise ConfigError(f"invalid model for agent {name}: {error}") from None
-            scope = self.scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
-            try:
-                scope.clock.check()
-                plan = await make_plan(scope, job)
-                if plan.briefing.workdir != self.plan.briefing.workdir:
-                    check_confined(agent, plan.briefing.workdir, env.workdir, env.defined)
-                await asyncio.sleep(0)  # all that are parallel begin before one of them ends
-                child = self._children[order_child(id)] = Run(plan)
-                return await child.execute()
-            finally:
-                call.ahead = max(call.ahead, scope.clock.ahead)
-                self.scope.clock.ahead = max(self.scope.clock.ahead, call.ahead)
+                return await self._run_child(call, job, env, id)
+        except RunStopped as stop:
+            raise ToolError(f"not run: {stop}") from None
+        finally:
+            if order_child(id) not in self._children:  # it could not be started
+                call.keys.discard(key)
+
+    async def _run_child(self, call: PendingCall, job: Job, env: Env, id: str) -> RunResult:
+        try:
+            found = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
+        except ConfigError as error:
+            name = quote(f"{job.agent}")
+            raise ConfigError(f"failed to load agent {name}: {error}") from None
+        agent = env.as_child(found)
+        if env.fork:
+            agent, job = env.fork.adapt(id, agent, job)
+        agent = confine(agent, self.plan.briefing.workdir, env.workdir, env.defined)
+        try:
+            parse_model(agent.model)
+        except ConfigError as error:
+            name = quote(agent.name)
+            raise ConfigError(f"invalid model for agent {name}: {error}") from None
+        scope = self.scope.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
+        try:
+            scope.clock.check()
+            plan = await make_plan(scope, job)
+            if plan.briefing.workdir != self.plan.briefing.workdir:
+                check_confined(agent, plan.briefing.workdir, env.workdir, env.defined)
+            await asyncio.sleep(0)  # all that are parallel begin before one of them ends
+            child = self._children[order_child(id)] = Run(plan)
+            return await child.execute()
+        finally:
+            scope.meter.settle()
+            call.ahead = max(call.ahead, scope.clock.ahead)
+            self.scope.clock.ahead = max(self.scope.clock.ahead, call.ahead)
 
     def adopt(self, child: RunResult) -> None:
         """Takes a child of the run that this one forks, as it is, with all below it."""

@@ -41,6 +41,10 @@ class UsageMeter:
     """The parent's meter, which includes the usage of its children."""
     path: str = ""
     """Path of the agent's file; empty if it has none."""
+    is_expected: bool = False
+    """True for a child that has not sent its first request yet."""
+    expected: int = 0
+    """Number of such runs below: a model could start children without end before one asks."""
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
@@ -54,10 +58,27 @@ class UsageMeter:
         """True if `max_cost` of this run or of one above it holds."""
         return any(meter.limits.max_cost for meter in self._walk_up())
 
-    def check(self) -> None:
-        """Raises RunStopped if a cap of this run or of one above it has been reached."""
+    def check(self, *, is_child: bool = False) -> None:
+        """Checks that one more request may be sent, or one more child be started.
+
+        Raises RunStopped if a cap of this run or of one above it has been reached, or the requests
+        left are those of children that have already been started.
+        """
         for meter in self._walk_up():
-            meter._check()
+            meter._check(meter.expected if is_child else 0)
+
+    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
+        """The meter of a child, which will send at least one request."""
+        for meter in self._walk_up():
+            meter.expected += 1
+        return UsageMeter(agent, limits, self, path, is_expected=True)
+
+    def settle(self) -> None:
+        """Counts the run no longer as one whose first request is to come."""
+        if self.is_expected and self.above is not None:
+            self.is_expected = False
+            for meter in self.above._walk_up():
+                meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
         """True if that cap, in words, applies to this run."""
@@ -65,6 +86,7 @@ class UsageMeter:
 
     def request(self, agent: str) -> None:
         """Counts a request that is about to be sent."""
+        self.settle()
         for meter in self._walk_up():
             meter.requests += 1
             meter.spent.setdefault(agent, Spent()).requests += 1
@@ -93,9 +115,9 @@ class UsageMeter:
             yield meter
             meter = meter.above
 
-    def _check(self) -> None:
+    def _check(self, expected: int) -> None:
         most = self.limits.max_requests
-        if most and self.requests >= most:
+        if most and self.requests + expected >= most:
             raise self._make_stop("error", "max_requests", most, "requests")
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:

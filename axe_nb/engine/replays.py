@@ -63,6 +63,7 @@ class ForkReplay:
         found = await self.fork.find(asked)
         if not isinstance(found, KeptTurn):
             return await self.next(request)
+        self.scope.meter.settle()
         if self.cassette is not None:
             self.cassette.keep(asked, found)
 
@@ -264,6 +265,7 @@ class Steps:
         decision = await scope.ask(step)
         _check(scope, decision, ("go", "end", "edit", "skip", "result"))
         if (given := make_decided(step, decision)) is not None:  # nothing is sent or paid
+            scope.meter.settle()
             scope.note("replay", scope.seconds, step.turn)
             made.append(given)
             assert given.response is not None

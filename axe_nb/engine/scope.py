@@ -276,7 +276,7 @@ class RunScope:
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
             return
         try:
-            self.meter.check()
+            self.meter.check(is_child=place.endswith("/0"))
         except RunStopped as stop:
             for replay in replays:
                 replay.keep(AskedPlace(place), stop)
@@ -387,9 +387,7 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=UsageMeter(
-                name_run(agent.name, agent.model), agent.limits, self.meter, agent.path
-            ),
+            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=clock,

@@ -103,8 +103,7 @@ class RootTape:
         if (refusal := self._find_refusal(place, 1)) and has_cap(refusal.cap):
             self._use(self._records["cap", place, 1])
             raise refusal
-        first = f"{run_of(place)}/{turn_of(place) or 1}"
-        return ("model", first, 1) in self._records or ("cap", first, 1) in self._records
+        return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
 
     async def find(self, asked: Asked) -> Outcome | None:
         """See `Replay`."""

@@ -87,7 +87,10 @@ class BeginningFork:
         below = scope.child(
             agent, job, scope.env, id=CHECKED, call_id=run.call_id, ahead=scope.clock.ahead
         )
-        await make_plan(below, job)
+        try:
+            await make_plan(below, job)
+        finally:
+            below.meter.settle()
 
     def _find_agent(self, id: str) -> Agent:
         """The agent of a recorded run; that of its caller for a copy, which has none of its own."""
