@@ -108,9 +108,8 @@ class Conversation:
         if opening is not None and opening.messages:  # a file may be damaged
             self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
-        form: DataForm = ""
-        if output and plan.output is not None:
-            form = "value" if plan.output.is_wrapped else "object"
+        wanted = plan.output if output else None
+        form: DataForm = "" if wanted is None else "value" if wanted.is_wrapped else "object"
         sent, pending = len(self.messages), len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
         before = len(partial.exchanges)
@@ -126,8 +125,8 @@ class Conversation:
         self._add(response, calls=with_calls and not response.is_cut)
         source = partial.exchanges[-1].source
         if source in ASKED_NOW:
-            size = self.count_context(response, tools)
-            scope.meter.charge(scope.name, size, response.usage.cost)
+            tokens = self.count_context(response, tools)
+            scope.meter.charge(scope.name, tokens, response.usage.cost)
         self.last = turn = Turn(
             number, response.content, () if closing else response.tool_calls, (),
             response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel, closing,

@@ -1,4 +1,4 @@
-"""What a tree of runs may spend: the caps of `[limits]`, the budget of the session, free slots.
+"""The caps of `[limits]`, the budget of a session and slots: bounds of what a tree of runs spends.
 
 Source: D-51, D-64.
 """
