@@ -107,8 +107,8 @@ VARIABLES: Mapping[str, str] = {
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one; with `replay`, no server is asked without a cassette either.",
-    "AXE_NB_SANDBOX": "`required`: no run starts, nor a sub-agent, that has commands and no "
-    "sandbox, see [Safety](safety.md#commands). The key `sandbox` of "
+    "AXE_NB_SANDBOX": "`required`: a run does not start if its agent, or a sub-agent that it can "
+    "reach, has commands and no sandbox, see [Safety](safety.md#commands). The key `sandbox` of "
     "`config.toml` does the same.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "

@@ -20,6 +20,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
+from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.make_provider import Keyless
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
@@ -126,7 +127,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         scope.env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
     if scope.env.requires_sandbox:
-        await in_thread(_require_sandbox, scope.env, scope.policy.agents, briefing.workdir)
+        await _require_sandboxes(scope, briefing.workdir)
     offered = await _open_servers(scope, briefing)
     briefing = add_files(briefing, agent, offered.files, offered.warnings)
     toolset, to_permit = _make_toolset(scope, provider, offered.tools)
@@ -214,6 +215,18 @@ async def _brief(scope: RunScope) -> Briefing:
             return await scope.env.agents.brief(scope.agent)
     except TimeoutError:
         return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
+
+
+async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
+    """Checks that an agent has a sandbox if it needs one; of a root, all that it can reach."""
+    env, agents = scope.env, scope.policy.agents
+    await in_thread(_require_sandbox, env, agents, workdir)
+    for below in islice(env.walk_below(agents), 0 if scope.depth else MAX_CHECKED):
+        try:
+            folder = find_workdir(confine(below[0], workdir, env.workdir, env.defined))
+        except ConfigError:  # an error if the agent is started
+            continue
+        await in_thread(_require_sandbox, env, below, folder)
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
