@@ -14,7 +14,7 @@ from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.provider_table import SERVER_TOOLS
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.web_search import make_server_tool
+from axe_nb.builtin.table import make_server_tool
 from axe_nb.delegation import SOURCE as DELEGATION
 from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec

@@ -15,9 +15,8 @@ from axe_nb.agents.workdir import confine
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.fork import Fork
+from axe_nb.recording.fork import Fork, ForkPoint
 from axe_nb.recording.fork_agents import RestoredAgents, restore_agents
-from axe_nb.recording.fork_point import ForkPoint
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.root_job import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest

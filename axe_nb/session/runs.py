@@ -30,7 +30,7 @@ from axe_nb.results import NO_AGENT, RunResult, Status
 from axe_nb.session.overrides import Overrides
 
 if TYPE_CHECKING:
-    from axe_nb.recording.fork_point import ForkPoint
+    from axe_nb.recording.fork import ForkPoint
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""

@@ -35,7 +35,7 @@ from axe_nb.messages import Usage
 from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.recording.approvals import is_test
+from axe_nb.recording.modes import is_test
 from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
