@@ -44,7 +44,7 @@ import importlib.util
 from types import SimpleNamespace
 
 import axe_nb
-from axe_nb.notebook.complete import matcher
+from axe_nb.notebook.magics import matcher
 from axe_nb.views import agent_summary
 from axe_nb.views.text import as_text
 

@@ -116,4 +116,3 @@ def test_a_result_has_the_fields_of_the_product_page() -> None:
 
 def test_the_extension_can_be_loaded_by_its_name() -> None:
     assert callable(axe_nb.load_ipython_extension)
-    assert callable(axe_nb.unload_ipython_extension)

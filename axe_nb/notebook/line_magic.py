@@ -34,8 +34,8 @@ from axe_nb.commands.parser import (
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
-from axe_nb.notebook.named_run import find_place, find_result, find_tree
 from axe_nb.notebook.option_line import read_words
+from axe_nb.notebook.run_cell import find_place, find_result, find_tree
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette

@@ -1,6 +1,7 @@
 """One run requested in a notebook: shown, bound to names, an error if it did not complete.
 
-Source: B-8.
+A line names an earlier run as `R`, a variable, or `R@PLACE`, a place in it.
+Source: B-8, D-59.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from axe_nb.commands.console import (
     show_dry_run,
 )
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.errors import AxeError, interrupted
+from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
 from axe_nb.front_end import find_approver
-from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.picture import Illustrated
+from axe_nb.recording.find_exchange import MAX_SHOWN, find_run
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
 from axe_nb.session.session import session
+from axe_nb.text import cut_chars, quote, suggestion
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
@@ -211,3 +213,44 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
     except BaseException:
         handle.cancel()
         raise
+
+
+def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
+    """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place.
+
+    Raises ConfigError: there is no such result.
+    """
+    name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
+    return find_result(shell, name), place
+
+
+def find_tree(shell: InteractiveShell, text: str) -> RunResult:
+    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it.
+
+    Raises ConfigError: there is none.
+    """
+    result, place = find_place(shell, text)
+    return find_run(result, place.removeprefix("@"))
+
+
+def find_result(shell: InteractiveShell, name: str) -> RunResult:
+    """Finds the result in a variable, or of the handle in it; without a name, the last one.
+
+    Raises ConfigError: there is none, or the run has not ended.
+    """
+    value = shell.user_ns.get(name) if name else session.last
+    if isinstance(value, RunHandle):
+        if not value.done:
+            raise ConfigError(f"{name} is still running", hint=f"wait for it: {name}.result()")
+        value = value.result()
+    if isinstance(value, RunResult):
+        return value
+    if not name:
+        raise ConfigError("nothing has run yet", hint="run an agent first, or name a variable")
+    if name in shell.user_ns:
+        raise ConfigError(f"{name} is of type {type(value).__name__}, not the result of a run")
+    results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
+    raise ConfigError(
+        f"no variable {quote(cut_chars(name, MAX_SHOWN, '…'))}",
+        hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
+    )

@@ -140,10 +140,3 @@ def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None
     assert "survey" in [offer.strip() for offer in cells.complete("surv")]
     line = "%%axe rea -q\nhello"
     assert cells.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
-
-
-def test_unloading_takes_the_offers_away(cells: Kernel) -> None:
-    cells.run("%unload_ext axe_nb")
-    assert not any("reader" in offer for offer in cells.complete("%%axe rea"))
-    cells.run("%load_ext axe_nb")
-    assert cells.complete("%%axe rea") == ["%%axe reader"]

@@ -224,13 +224,3 @@ def test_the_magics_are_there_once_the_package_is_imported(
         assert "AxeMagics" not in text(cells.run("list(get_ipython().magics_manager.registry)"))
         cells.run("@axe_nb.script('mirror')\ndef mirror(request):\n    return 'It mirrors'")
         assert text(cells.run("%%axe -m script/mirror -q\nhi")) == "It mirrors"
-        cells.run("%unload_ext axe_nb")
-        assert "not found" in text(cells.run("%%axe -m script/mirror -q\nhi"))
-
-
-def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
-    cells.run("%%axe echo -o r\nhi")
-    assert cells.run("%unload_ext axe_nb") == []
-    assert text(cells.run("r")).startswith("RunResult("), "results are shown as by Python again"
-    assert "AxeMagics" not in text(cells.run("%config"))
-    assert "not found" in text(cells.run("%%axe echo\nhi"))

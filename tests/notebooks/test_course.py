@@ -18,6 +18,7 @@ from axe_nb.testing.files import find_failure
 from axe_nb.testing.headless import make_environment, run_headless
 from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
+from tests.nb.kernels import UNLOAD
 
 RESET = """\
 %reset -f
@@ -27,8 +28,7 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
 session.clear()
 functions.clear()
-%unload_ext axe_nb
-get_ipython().config.pop("AxeMagics", None)  # it outlives the extension
+{unload}
 {first}"""
 
 SERVER = """\
@@ -95,7 +95,7 @@ def as_for_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_all(folder: Path, environ: Mapping[str, str], first: str = "") -> Iterator[tuple[Any, Any]]:
     """Runs the solved lessons in one kernel; yields each as it is saved, and as it ran."""
     saved = [nbformat.read(path, 4) for path in SOLVED]
-    reset = RESET.format(folder=str(folder / "solutions"), first=first)
+    reset = RESET.format(unload=UNLOAD, folder=str(folder / "solutions"), first=first)
     cells = [
         nbformat.v4.new_code_cell(cell.source, metadata=cell.metadata)
         for book in saved
