@@ -24,7 +24,12 @@ from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
-from axe_nb.session.overrides import RunOptions, with_options_shown
+from axe_nb.session.overrides import (
+    Overrides,
+    RunOptions,
+    keep_for_tree,
+    with_options_shown,
+)
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -324,7 +329,7 @@ def _make_fork(
     if (prompt := given.get("prompt")) is not None:
         given["prompt"] = Illustrated(*split_prompt(prompt))
     point = make_point(result, place, **given)
-    options = session.fork_overrides(changes, CHANGES)
+    options = Overrides.of(changes, keep_for_tree(session.defaults), CHANGES)
     return RunRequest(agent=None, overrides=options, fork=point), display
 
 
@@ -336,7 +341,7 @@ def _make_request(
         agent=agent,
         prompt=text,
         pictures=pictures,
-        overrides=session.overrides(options),
+        overrides=Overrides.of(options, session.defaults),
         continue_from=continue_from,
     )
 

@@ -24,7 +24,7 @@ from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.results import RunResult
 from axe_nb.secrets import redact
-from axe_nb.session.approval import Approver, prompt_person
+from axe_nb.session.drive import Approver, prompt_person
 from axe_nb.text import align_columns, clean, quote
 
 STDIN = "-"

@@ -75,10 +75,6 @@ MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None, bool], Await
 """(request, emit, ask_person, streams) → the plan. Raises ConfigError."""
 
 
-class AlreadyStarted(RuntimeError):
-    """Another front end runs the handle."""
-
-
 class _Gate:
     """Passes events on until the end of the root, which is the last one (D-57), or until closed."""
 
@@ -115,7 +111,6 @@ class RunHandle:
     def __init__(
         self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
     ) -> None:
-        """Creates a handle; the run does not start yet."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
@@ -244,15 +239,13 @@ class RunHandle:
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
-            AlreadyStarted: the run has already been started.
             asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
         """
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
             if self._task is not None:
-                started = f"this run of {self.name} has already been started"
-                raise AlreadyStarted(f"{started}; start a new one")
+                raise RuntimeError(f"this run of {self.name} has already been started")
             if self.done:  # by `cancel`
                 raise asyncio.CancelledError
             self._task = asyncio.get_running_loop(), task

@@ -10,8 +10,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ from axe_nb.recording.approvals import is_test
 from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
-from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.prompts import describe
 from axe_nb.session.root_job import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -124,44 +123,6 @@ class Session:
     handed: tuple[Tool, ...] = ()
     """Tools that came with a job from another process; they take precedence by name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the whole state, for `restore`."""
-        tables = {name: table.copy() for name, table in self._get_tables().items()}
-        return {"last": self.last, "budget": self.budget.copy(), **tables}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restores a snapshot in place, so that other references to the tables see it too."""
-        self.last, self.budget = snapshot["last"], snapshot["budget"].copy()
-        for name, table in self._get_tables().items():
-            table.clear()
-            table.update(snapshot[name])
-
-    def clear(self) -> None:
-        """Removes all definitions and results."""
-        self.last, self.budget = None, Budget()
-        for table in self._get_tables().values():
-            table.clear()
-
-    def _get_tables(self) -> dict[str, dict[str, Any]]:
-        tables = {key.name: getattr(self, key.name) for key in fields(self)}
-        tables["tools"] = self.tools.tools
-        return {name: table for name, table in tables.items() if isinstance(table, dict)}
-
-    def overrides(self, given: Mapping[str, Any]) -> Overrides:
-        """The overrides given as keywords, on top of this session's defaults.
-
-        Raises:
-            ConfigError: an option is unknown, or its value is of the wrong type.
-        """
-        return Overrides.of(given, self.defaults)
-
-    def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
-        """Like `overrides`, without the defaults that change agents: a fork has its own.
-
-        Errors name the `others` as options too.
-        """
-        return Overrides.of(given, keep_for_tree(self.defaults), others)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""

@@ -161,7 +161,10 @@ import os, sys
 if "axe_nb" in sys.modules:
     from axe_nb.session.session import session
     session.use_cassette(None)
-    session.clear()
+    for _table in (*vars(session).values(), session.tools.tools):
+        if isinstance(_table, dict):
+            _table.clear()
+    session.last, session.budget = None, type(session.budget)()
 for name in os.environ.keys() - {{ENVIRON!r}}.keys():
     if not name.startswith("JPY_"):
         del os.environ[name]

@@ -26,7 +26,10 @@ import os
 os.chdir({folder!r})
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
-session.clear()
+for _table in (*vars(session).values(), session.tools.tools):
+    if isinstance(_table, dict):
+        _table.clear()
+session.last, session.budget = None, type(session.budget)()
 functions.clear()
 {unload}
 {first}"""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.session.approval import Approver, prompt_person
+from axe_nb.session.drive import Approver, prompt_person
 from axe_nb.session.portal import pump
 from tests.session.typed import say
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest
-from axe_nb.session.approval import prompt_person
+from axe_nb.session.drive import prompt_person
 from axe_nb.session.prompts import (
     MAX_SHOWN,
     MAX_WHOLE,

@@ -212,37 +212,19 @@ def test_runs_that_a_tool_starts_belong_to_the_same_snapshot(project: Path) -> N
     assert 'ok; agent "late" was added after this run began' in heard(result)
 
 
-@on_posix
 @pytest.mark.req("D-53")
-@pytest.mark.parametrize("how", ["text", "times", "link", "hidden"])
-def test_a_file_that_was_only_noted_may_not_change_before_it_is_read(
-    how: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshot, "FRESH", -60.0)  # as if all files were older
+def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
     sent = keep("worker")
-    folder = tmp_path / "config/axe/agents" if how == "hidden" else Path("axe/agents")
-    path = put_agent("worker", folder, system_prompt="first")
-    put_agent("same", model="script/worker", system_prompt="same")
+    path = put_agent("worker", system_prompt="first")
 
     @axe_nb.tool
     def nested() -> str:
         """Runs agents by name."""
-        before = path.stat()
-        if how == "link":
-            path.unlink()
-            path.hardlink_to(put_agent("other", system_prompt="others"))
-        elif how == "hidden":
-            put_agent("worker", system_prompt="other")
-        else:
-            path.write_text(path.read_text("utf-8").replace("first", "other"), "utf-8")
-        if how == "times":
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        axe_nb.run("same", "go")
+        path.write_text(path.read_text("utf-8").replace("first", "other"), "utf-8")
         return axe_nb.run("worker", "go").text
 
-    result = play(call("nested"), tools=("nested",))
-    assert 'agent "worker" was changed after this run began' in heard(result)
-    assert [request.system for request in sent] == ["same"]
+    play(call("nested"), tools=("nested",))
+    assert [request.system for request in sent] == ["first"]
 
 
 @pytest.mark.req("D-53")
@@ -387,13 +369,13 @@ def test_a_given_folder_of_agents_is_read_once_too(project: Path, tmp_path: Path
 def test_a_hostile_project_cannot_make_the_start_endless(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_AGENTS", 20)
+    monkeypatch.setattr(snapshot, "MAX_TEXT", 20_000)
     for number in range(40):
         put_agent(
             f"a{number}", sub_agents=[f"a{n}" for n in range(40)] + [f"no{n}" for n in range(999)]
         )
     result = play([ask("a0"), ask("no1")], sub_agents=("no1", *(f"a{n}" for n in range(40))))
-    assert "not read: a run is limited to 20 agents and 64 MB of texts" in heard(result)
+    assert "not read: the agents of a run are limited to 0 MB of texts" in heard(result)
     assert "agent config not found: no1" in heard(result)
 
 
