@@ -12,20 +12,20 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import axe_nb
 from axe_nb.agents import agent_files, config
-from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.results import RunResult
 from axe_nb.secrets import redact
-from axe_nb.session.drive import Approver, prompt_person
-from axe_nb.text import align_columns, clean, quote
+from axe_nb.text import clean, quote
+
+if TYPE_CHECKING:
+    from axe_nb.session.drive import Approver
 
 STDIN = "-"
 """A prompt that stands for piped input, as in other commands."""
@@ -33,7 +33,9 @@ STDIN = "-"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command line and returns the exit code (D-22)."""
-    _write_utf8()
+    for stream in (sys.stdout, sys.stderr):  # whatever the terminal's code page
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(encoding="utf-8", errors="replace")
     try:
         return _dispatch(words)
     except BrokenPipeError:
@@ -50,7 +52,13 @@ def _dispatch(words: Sequence[str] | None) -> int:
         command, rest = command_of(sys.argv[1:] if words is None else words)
         if command.name == "run":
             return _run(parse_run(rest, "command"))
-        return ACTIONS[command.name](parse(command, "command", rest))
+        chosen = parse(command, "command", rest)
+        if command.name in ACTIONS:
+            return ACTIONS[command.name](chosen)
+        from axe_nb.commands.actions import TEXTS
+
+        _write(TEXTS[command.name](chosen))
+        return 0
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
@@ -60,28 +68,14 @@ def _dispatch(words: Sequence[str] | None) -> int:
 
 
 def _run(options: Options) -> int:
-    from axe_nb.commands.console import check_end, is_expected
-
-    try:
-        result = _run_and_show(options)
-    except AxeError as error:
-        if not is_expected(error, options.raises):
-            raise
-        _write(f"{type(error).__name__}: {error}")
-        return 0
-    if result is not None:
-        check_end(result, options.raises)
-        overrides = options.overrides
-        if overrides.expect is not None:
-            from axe_nb.expectations.check import check
-
-            check(result, overrides.expect, agents_dir=overrides.agents_dir)
-    return 0
-
-
-def _run_and_show(options: Options) -> RunResult | None:
-    """Runs the agent and shows it; returns None for a dry run."""
-    from axe_nb.commands.console import StatusLine, TextView, request_of, show_dry_run
+    from axe_nb.commands.console import (
+        StatusLine,
+        TextView,
+        check_end,
+        is_expected,
+        request_of,
+        show_dry_run,
+    )
     from axe_nb.session.drive import drive
     from axe_nb.session.session import session
 
@@ -89,54 +83,42 @@ def _run_and_show(options: Options) -> RunResult | None:
     is_read = sys.stdin is not None and (options.prompt == STDIN or not sys.stdin.isatty())
     piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_read else ""
     prompt = "\n\n".join(filter(str.strip, [given or "", piped]))
-    request = request_of(options, prompt)
     status = StatusLine(None if options.quiet else sys.stderr)
-    if options.dry_run:
-        streams = status.streams and not options.verbose
-        write = _write_exactly if options.full else _write
-        show_dry_run(request, options, write, _print_note, streams=streams)
-        return None
-    handle = session.start(request)
-    view = TextView(handle, options, _write_exactly, _print_note, piped=bool(piped), status=status)
-    return drive(handle, view, _make_approver(status.clear))
+    try:
+        request = request_of(options, prompt)
+        if options.dry_run:
+            streams = status.streams and not options.verbose
+            write = _write_exactly if options.full else _write
+            show_dry_run(request, options, write, _print_note, streams=streams)
+            return 0
+        handle = session.start(request)
+        view = TextView(
+            handle, options, _write_exactly, _print_note, piped=bool(piped), status=status
+        )
+        result = drive(handle, view, _make_approver(status.clear))
+    except AxeError as error:
+        if not is_expected(error, options.raises):
+            raise
+        _write(f"{type(error).__name__}: {error}")
+        return 0
+    check_end(result, options, "")
+    return 0
 
 
 def _make_approver(before: Callable[[], None]) -> Approver | None:
     """Returns the approver that prompts on the terminal; None if no one can be prompted."""
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
+    from axe_nb.session.drive import Approver, prompt_person
 
     def ask(question: Question) -> Decision:
         before()
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
             return prompt_person(question)
 
-    return Approver(ask)
+    return Approver(ask) if _can_prompt() else None
 
 
-def _list(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.actions import load_agents
-
-    rows = [
-        (name, agent.description if isinstance(agent, Agent) else f"({agent})")
-        for name, agent in load_agents(chosen.agents_dir)
-    ]
-    if not rows:
-        _print_note("no agents found; create one with `axe-nb start` or `axe-nb agents init NAME`")
-    for line in align_columns(rows):
-        _write(line)
-    return 0
-
-
-def _show(chosen: argparse.Namespace) -> int:
-    from axe_nb.agents.prompt import all_warnings
-    from axe_nb.commands.actions import format_agent
-
-    agent = Agent.load(chosen.agent, chosen.agents_dir)
-    _write("\n".join(format_agent(agent)))
-    for warning in all_warnings(agent):
-        _print_note(f"warning: {warning}")
-    return 0
+def _can_prompt() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _init(chosen: argparse.Namespace) -> int:
@@ -155,10 +137,8 @@ def _edit(chosen: argparse.Namespace) -> int:
     try:
         code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot start the editor {quote(editor)}: {error}",
-            hint="set EDITOR, for example EDITOR=nano",
-        ) from None
+        hint = "set EDITOR, for example EDITOR=nano"
+        raise ConfigError(f"cannot start the editor {quote(editor)}: {error}", hint=hint) from None
     if code:
         raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
     return 0
@@ -193,23 +173,15 @@ def _review_trust(chosen: argparse.Namespace) -> int:
 
 def _find_asker() -> Callable[[str], str] | None:
     """Returns a function that prompts the person; None = no one can be prompted."""
-    can_prompt = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    return _ask_on_stderr if can_prompt else None
 
+    def ask(prompt: str) -> str:
+        with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
+            try:
+                return input(prompt)
+            except EOFError:
+                return ""
 
-def _ask_on_stderr(prompt: str) -> str:
-    with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
-        try:
-            return input(prompt)
-        except EOFError:
-            return ""
-
-
-def _show_history(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.actions import show_history
-
-    _write(show_history(chosen.agent, chosen.delete))
-    return 0
+    return ask if _can_prompt() else None
 
 
 def _freeze(chosen: argparse.Namespace) -> int:
@@ -266,15 +238,12 @@ def _print_version(chosen: argparse.Namespace) -> int:
 
 
 ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "list": _list,
-    "show": _show,
     "init": _init,
     "edit": _edit,
     "config path": _print_config_path,
     "config init": _init_config,
     "doctor": _diagnose,
     "trust": _review_trust,
-    "history": _show_history,
     "freeze": _freeze,
     "check": _check,
     "lesson": _make_lesson,
@@ -282,7 +251,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "start": _start,
     "version": _print_version,
 }
-"""Name of a command → its implementation, which returns the exit code; `run` is separate."""
+"""Name of a command → its implementation, which returns the exit code; others print a text."""
 
 
 def _write(text: str) -> None:
@@ -297,14 +266,6 @@ def _write_exactly(text: str) -> None:
 
 def _print_note(text: str) -> None:
     print(clean(redact(text)), file=sys.stderr, flush=True)
-
-
-def _write_utf8() -> None:
-    """Makes the output UTF-8, whatever the terminal's code page."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure:
-            reconfigure(encoding="utf-8", errors="replace")
 
 
 def _close_stdout() -> None:

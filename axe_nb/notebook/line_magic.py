@@ -9,15 +9,12 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.agents import agent_files
-from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.env_files import load_env
 from axe_nb.agents.files import read_real_text, reason
-from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
@@ -40,7 +37,6 @@ from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
-from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
@@ -69,11 +65,8 @@ ConfigError."""
 
 def run_command(
     shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
-) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
-    """Runs the command, passes its output to `write`, and returns the value of the line.
-
-    Raises ConfigError: there is no such command, or it cannot be done.
-    """
+) -> Any:
+    """Runs the command, passes its output to `write`, and returns the value of the line."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
         from axe_nb.notebook.run_cell import run_cell
@@ -97,43 +90,13 @@ def run_command(
             raise
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
-    done = ACTIONS[command.name](shell, chosen)
+    text = actions.TEXTS.get(command.name)
+    done = text(chosen) if text else ACTIONS[command.name](shell, chosen)
     if not isinstance(done, str):
         return done
     if done:
         write(done)
     return None
-
-
-def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    files = agent_files.list_agents(chosen.agents_dir)
-    rows = [
-        (name, *_describe(agent), _find_home(name, files))
-        for name, agent in actions.load_agents(chosen.agents_dir)
-    ]
-    if not rows:
-        return "no agents found; create one with `%axe init NAME` or `%%axe_agent NAME`"
-    return "\n".join(align_columns(rows))
-
-
-def _describe(agent: Agent | ConfigError) -> tuple[str, str]:
-    """Returns (model, description) of an agent, or its error."""
-    if isinstance(agent, Agent):
-        return agent.model, agent.description
-    return LOOKS["error"].sign, str(agent)
-
-
-def _find_home(name: str, files: Mapping[str, Path]) -> str:
-    if name in session.agents:
-        return "this session" + (" (overrides its file)" if name in files else "")
-    return format_path_or_name(files[name].parent)
-
-
-def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    agent = session.find(chosen.agent, chosen.agents_dir)
-    may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
-    warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return "\n".join(filter(None, [*actions.format_agent(agent), may, *warnings]))
 
 
 def _init(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -148,10 +111,7 @@ def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
-    """The TOML of an agent: its source, or generated for an agent made in Python.
-
-    Raises ConfigError: there is none, or its file cannot be read.
-    """
+    """The TOML of an agent: its source, or generated for an agent made in Python."""
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
     path = agent_files.find_file(name, agents_dir)
@@ -185,8 +145,8 @@ def _find_request(shell: InteractiveShell, chosen: argparse.Namespace) -> SentRe
 
 
 def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
-    runs = (find_tree(shell, chosen.a), find_tree(shell, chosen.b))
-    return diff_runs(*runs, names=(chosen.a, chosen.b))
+    a, b = find_tree(shell, chosen.a), find_tree(shell, chosen.b)
+    return diff_runs(a, b, names=(chosen.a, chosen.b))
 
 
 def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline:
@@ -206,10 +166,7 @@ def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def list_keys() -> Iterator[tuple[str, str, str]]:
-    """Yields provider, variable and state of each key and of each address that is set.
-
-    Raises ConfigError: the settings are invalid.
-    """
+    """Yields provider, variable and state of each key and of each address that is set."""
     config = Config.load()
     for info in config.known.values():
         if info.has_server:
@@ -311,10 +268,6 @@ def _is_yes(question: str) -> bool:
         return False
 
 
-def _show_history(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    return actions.show_history(chosen.agent, chosen.delete)
-
-
 def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.off:
         session.use_cassette(None)
@@ -322,7 +275,10 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.path is not None:
         if session.cassette is not None:
             session.cassette.save()  # it may be the file that is read now
-        session.use_cassette(_open_cassette(chosen))
+        try:
+            session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
+        except ConfigError as error:
+            raise _refuse_runs(error) from None
     used = session.cassette
     if used is None:
         raise ConfigError("no cassette is in use", hint="start one: %axe cassette PATH")
@@ -332,13 +288,6 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
     is_shown = chosen.status or (chosen.path is None and chosen.cassette_mode is None)
     return str(used.status()) if is_shown else ""
-
-
-def _open_cassette(chosen: argparse.Namespace) -> Cassette:
-    try:
-        return Cassette(chosen.path, chosen.cassette_mode)
-    except ConfigError as error:
-        raise _refuse_runs(error) from None
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
@@ -383,8 +332,6 @@ def _explain_unknown(word: str) -> ConfigError:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "list": _list,
-    "show": _show,
     "init": _init,
     "edit": _edit,
     "tools": _list_tools,
@@ -396,11 +343,10 @@ ACTIONS: Mapping[str, Action] = {
     "usage": _show_usage,
     "budget": _use_budget,
     "doctor": _diagnose,
-    "history": _show_history,
     "cassette": _use_cassette,
     "trust": _review_trust,
     "undo": _undo,
     "reset": _reset,
     "help": _show_help,
 }
-"""Name of a command of the table → its action here; `run` is a run."""
+"""Name of a command → its action here; `run` is a run, others are in `commands/actions.py`."""

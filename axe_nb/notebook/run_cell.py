@@ -55,19 +55,17 @@ def run_cell(
     prompt: Callable[[], Illustrated],
     write: Callable[[str], None],
 ) -> RunResult | RunHandle | None:
-    """Runs the cell and returns its value.
+    """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
 
     Raises AxeError: the run could not begin, or did not end as expected.
-
-    Args:
-        prompt: () -> the prompt with its pictures. Raises ConfigError.
     """
     install(shell)
     try:
         if options.dry_run:
-            streams = _is_streamed(shell, options)
-            request = request_of(options, *prompt())
-            show_dry_run(request, options, write, write, streams=streams)
+            mode = display_mode(shell)
+            shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
+            streams = shows_tree and is_live(mode)
+            show_dry_run(request_of(options, *prompt()), options, write, write, streams=streams)
             return None
         request = _make_request(shell, options, prompt())
         if options.background:
@@ -78,22 +76,13 @@ def run_cell(
             raise
         write(f"{type(error).__name__}: {error}")
         return None
-    check_end(result, options.raises)
-    overrides = options.overrides
-    if overrides.expect is not None:
-        from axe_nb.expectations.check import check  # most cells have none
-
-        name = options.out or "axe_nb.last()"
-        check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
+    check_end(result, options, options.out or "axe_nb.last()")
     # %%capture would keep an empty display of the value
     return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
 
 
 def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
-    """The run that a cell asks for, or the fork of an earlier one.
-
-    Raises ConfigError: there is no such conversation, run or place.
-    """
+    """The run that a cell asks for, or the fork of an earlier one."""
     if options.fork_from is None:
         return request_of(options, *prompt)
     from axe_nb.recording.fork_point import make_point
@@ -128,13 +117,6 @@ def _run(
             shell.user_ns[options.out] = handle.finished
 
 
-def _is_streamed(shell: InteractiveShell, options: Options) -> bool:
-    """True if a run with these options would be shown as its replies arrive."""
-    mode = display_mode(shell)
-    shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
-    return shows_tree and is_live(mode)
-
-
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
@@ -149,39 +131,11 @@ def _start_in_background(
     return handle
 
 
-class _Noticed:
-    """A view that signals its first event."""
-
-    def __init__(self, inner: View, begun: threading.Event) -> None:
-        self._inner = inner
-        self.streams = inner.streams
-        self.is_live = inner.is_live
-        self._begun = begun
-
-    def event(self, event: Event) -> None:
-        """Takes each event."""
-        self._inner.event(event)
-        self._begun.set()
-
-    def tick(self) -> None:
-        """Draws when it is time to."""
-        self._inner.tick()
-
-    def finish(self, result: RunResult | None) -> None:
-        """Shows the end."""
-        self._inner.finish(result)
-
-
 def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) -> None:
     """Starts the run; returns once its view is in this cell or, without a live view, at the end.
 
     The view is driven from a thread of its own, which first shows it while the cell still runs, so
-    that it lies in that cell on every kernel; later updates name the display or the widget. Raises
-    ConfigError: invalid configuration, before anything is sent. Raises KeyboardInterrupt: the
-    person stopped it while the cell still ran.
-
-    Args:
-        name: what the reader can type to get the result; empty = `axe_nb.last()`.
+    that it lies in that cell on every kernel; later updates name the display or the widget.
     """
     remember(handle)
     wanted = display_mode(shell)
@@ -197,12 +151,22 @@ def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) ->
 
 
 def _start_in_thread(handle: RunHandle, shown: View) -> None:
-    """Starts it, and waits until its view is in this cell."""
+    """Starts it, and waits until the plan is made and its view is in this cell."""
     begun = threading.Event()
+
+    class Noticed:
+        """The view, which signals its first event."""
+
+        streams, is_live = shown.streams, shown.is_live
+        tick, finish = shown.tick, shown.finish
+
+        def event(self, event: Event) -> None:
+            shown.event(event)
+            begun.set()
 
     def work() -> None:
         with contextlib.suppress(BaseException):  # the handle has it
-            drive(handle, _Noticed(shown, begun))
+            drive(handle, Noticed())
 
     # ipykernel 7 assigns outputs to cells by context
     run = contextvars.copy_context().run
