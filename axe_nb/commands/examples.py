@@ -90,30 +90,10 @@ What is missing in {{{{ text }}}}?""",
 %axe init critic
 %axe run critic "What is missing?"
 %axe help request""",
-    "%axe list": """\
-%axe list
-%axe list --agents-dir ../other/agents""",
-    "%axe show": """\
-%axe show critic
-%axe show $name""",
-    "%axe init": """\
-%axe init critic
-%axe init critic --agents-dir ~/.config/axe/agents""",
-    "%axe edit": "%axe edit critic",
-    "%axe tools": """\
-%axe tools
-%axe tools critic""",
     "%axe run": """\
 %axe run critic "What is missing?" -o review
 %axe run critic -p {draft}
 %axe run critic "What is missing?" --dry-run""",
-    "%axe env": """\
-%axe env
-%axe env .env""",
-    "%axe usage": "%axe usage",
-    "%axe budget": """\
-%axe budget 0.40
-%axe budget""",
     "%axe expect": """\
 %axe expect depth <= 2; no write_file
 %axe expect review: text ~ /missing/
@@ -134,26 +114,10 @@ What is missing in {{{{ text }}}}?""",
 %axe diff first second
 %axe diff first@0.2 second@0.2
 %axe diff first 0""",
-    "%axe time": """\
-%axe time
-%axe time review@0.2""",
     "%axe undo": """\
 %axe undo
 %axe undo review
 %axe undo 17""",
-    "%axe doctor": """\
-%axe doctor
-%axe doctor --agents-dir {folder}""",
-    "%axe trust": """\
-%axe trust
-%axe trust ../other""",
-    "%axe reset": """\
-%axe reset
-%axe reset critic
-%axe reset --agents""",
-    "%axe help": """\
-%axe help
-%axe help request""",
     "axe-nb": """\
 axe-nb start
 axe-nb run greeter "My name is Ada."
@@ -162,27 +126,6 @@ git diff | axe-nb run critic -p "What did I miss?\"""",
 axe-nb run critic "What is missing?"
 git diff | axe-nb run critic -p "What did I miss?"
 axe-nb run -m ollama/llama3.2 -p "Say hello.\"""",
-    "axe-nb agents": """\
-axe-nb agents init critic
-axe-nb agents list
-axe-nb agents show critic""",
-    "axe-nb agents list": """\
-axe-nb agents list
-axe-nb agents list --agents-dir ../other/agents""",
-    "axe-nb agents show": "axe-nb agents show critic",
-    "axe-nb agents init": """\
-axe-nb agents init critic
-axe-nb agents init critic --agents-dir ~/.config/axe/agents""",
-    "axe-nb agents edit": """\
-axe-nb agents edit critic
-EDITOR="code --wait" axe-nb agents edit critic""",
-    "axe-nb trust": """\
-axe-nb trust
-axe-nb trust ../other
-AXE_NB_TRUST=1 axe-nb check notebooks""",
-    "axe-nb history": """\
-axe-nb history
-axe-nb history critic""",
     "axe-nb check": """\
 axe-nb check lesson.ipynb
 axe-nb check "notebooks/0*.ipynb" --timeout 60""",
@@ -193,22 +136,8 @@ axe-nb freeze notebooks""",
 axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
-    "axe-nb config": """\
-axe-nb config path
-axe-nb config init""",
-    "axe-nb config path": """\
-axe-nb config path
-cat "$(axe-nb config path)\"""",
-    "axe-nb config init": """\
-axe-nb config init
-XDG_CONFIG_HOME=$PWD/try axe-nb config init""",
-    "axe-nb doctor": """\
-axe-nb doctor
-axe-nb doctor --agents-dir ../other/agents""",
-    "axe-nb demo": "axe-nb demo",
     "axe-nb start": """\
 axe-nb start
 axe-nb start survey --no-open""",
-    "axe-nb version": "axe-nb version",
 }
-"""Beginning of a usage line → the examples of its page; those of cells have blank lines between."""
+"""Beginning of a usage line → the examples of its page; blank lines separate those of cells."""
