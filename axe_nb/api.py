@@ -175,8 +175,6 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     """
     from axe_nb.recording.cassette import Cassette
 
-    if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"cassette takes the path of a file, not {shown_value(path)}")
     if before := session.cassette:
         before.save_quietly()  # it may be the same file
     session.cassette = used = Cassette(path, mode)
@@ -207,11 +205,6 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     """
     from axe_nb.recording.history import list_history
 
-    if agent is not None and not isinstance(agent, str):
-        raise ConfigError(
-            f"history takes the name of an agent, not {shown_value(agent)}",
-            hint="the number of runs is limit, as in axe_nb.history(limit=5)",
-        )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_ID:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
     return list_history(agent, limit)
@@ -311,15 +304,10 @@ async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -
 def _make_fork(
     result: RunResult, place: str | int | None, changes: dict[str, Any]
 ) -> tuple[RunRequest, bool]:
-    """Returns the request of a fork, and True if it is shown.
-
-    Raises:
-        ConfigError: there is no such place, call or option.
-        AxeError: a tool forks: the fork would be no part of the tool's tree.
-    """
+    """Returns the request of a fork, and True if it is shown."""
     from axe_nb.recording.fork_point import CHANGES, make_point
 
-    if is_inside():
+    if is_inside():  # the fork would be no part of the tool's tree
         raise AxeError(
             "runs cannot be forked inside a tool",
             hint="fork it in a cell or a script; tools start agents with ctx.delegate",
@@ -337,28 +325,24 @@ def _make_request(
     agent: str | Agent | None, prompt: Prompt, continue_from: RunResult | None, options: RunOptions
 ) -> RunRequest:
     text, pictures = split_prompt(prompt)
+    overrides = Overrides.of(options, session.defaults)
     return RunRequest(
-        agent=agent,
-        prompt=text,
-        pictures=pictures,
-        overrides=Overrides.of(options, session.defaults),
+        agent=agent, prompt=text, pictures=pictures, overrides=overrides,
         continue_from=continue_from,
-    )
+    )  # fmt: skip
 
 
 def _check(result: RunResult, request: RunRequest) -> RunResult:
     """Returns the result of a run that met the expectations of its request."""
-    overrides = request.overrides
-    if overrides.expect is None:
-        return result
-    return _check_met(result, overrides.expect, overrides.agents_dir)
+    return _check_met(result, request.overrides.expect, request.overrides.agents_dir)
 
 
-def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> RunResult:
-    from axe_nb.expectations.check import check
+def _check_met(result: RunResult, expectations: str | None, agents_dir: str | None) -> RunResult:
+    if expectations is not None:
+        from axe_nb.expectations.check import check
 
-    name = "axe_nb.last()" if result is session.last else "the result"
-    check(result, expectations, name=name, agents_dir=agents_dir)
+        name = "axe_nb.last()" if result is session.last else "the result"
+        check(result, expectations, name=name, agents_dir=agents_dir)
     return result
 
 

@@ -104,15 +104,6 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
         yield "  ".join(cells).rstrip()
 
 
-def cut_to_columns(text: str, columns: int) -> str:
-    """The end of one line that fits into the columns."""
-    for at in range(len(text) - 1, -1, -1):
-        columns -= _width(text[at])
-        if columns < 0:
-            return text[at + 1 :]
-    return text
-
-
 def _width(character: str) -> int:
     if unicodedata.combining(character):
         return 0

@@ -21,14 +21,11 @@ from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
+from axe_nb.text import count_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, TreeFilter, show_run
-
-LEAST_ROOM = 20
-"""Columns of a terminal below which the status line shows nothing of what is written."""
 
 KINDS = {"config": ConfigError, "provider": ProviderError}
 """Value of `--raises` that is not a status → the error that it expects."""
@@ -144,7 +141,7 @@ class TerminalLine:
 
 
 class StatusLine:
-    """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
+    """A line on a terminal, rewritten in place: agents at work, counts, time, what it waits for."""
 
     is_live = False
 
@@ -174,14 +171,11 @@ class StatusLine:
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
         columns = _count_columns(self._stream) - 1
-        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
-        room = columns - count_columns(line) - len(" · ")
-        drafts = [run.draft for run in runs if run.draft]
-        if drafts and room >= LEAST_ROOM:
-            line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
-        elif words := next(filter(None, map(find_wait, reversed(runs))), ""):
-            line += cut_chars(f" · {words}", max(0, columns - count_columns(line)), "")
-        self._line.show(line)
+        words = [f"{at_work} · {counts} · {int(now - self._started)}s"]
+        words += [draft_line(run.draft) for run in runs if run.draft][-1:] or [
+            next(filter(None, map(find_wait, reversed(runs))), "")
+        ]
+        self._line.show(one_line(" · ".join(filter(None, words)), columns))
 
     def finish(self, result: RunResult | None) -> None:
         self.clear()

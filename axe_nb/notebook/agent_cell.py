@@ -61,10 +61,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 
 def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
-    """The agent that the TOML describes, and notes on problems outside it.
-
-    Raises ConfigError: the TOML is invalid; the message or the place names the line in the cell.
-    """
+    """The agent that the TOML describes, and notes on problems outside it."""
     source = Source(_number_lines(name, body, magic_line))
     try:
         agent = Agent.from_toml(source.text, name=name)
@@ -140,10 +137,7 @@ def _is_found_at(name: str, path: Path, agents_dir: str) -> bool:
 
 
 def _save(path: Path, name: str, body: str) -> list[str]:
-    """Writes the file if anything changes; returns the changes as lines.
-
-    Raises ConfigError: the file cannot be read or written.
-    """
+    """Writes the file if anything changes; returns the changes as lines."""
     called = format_path_or_name(path)
     try:
         before = read_text(path)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from IPython.display import display
+
 from axe_nb.agents import agent_files
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.env_files import load_env
@@ -224,10 +226,7 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     def ask(prompt: str) -> str:
         shown = clean("\n".join([*lines, prompt]))
         lines.clear()
-        try:
-            return input(shown)
-        except EOFError:
-            return ""
+        return _ask(shown)
 
     actions.trust(chosen.target, chosen.agents_dir, lines.append, ask if can_ask() else None)
     return "\n".join(lines)
@@ -242,30 +241,19 @@ def _undo(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if not can_ask():
         hint = "no one can be prompted here: result.undo() puts the files back without a question"
         return f"{plan!r}\n{hint}"
-    _display(plan)
-    if (plan.restored or plan.removed) and not _is_yes("Put these files back? [y]es [n]o: "):
+    display(plan)  # type: ignore[no-untyped-call]  # IPython's own gap
+    if not (plan.restored or plan.removed):
+        return "result.undo(force=True) puts these back too, and loses what changed since"
+    if _ask("Put these files back? [y]es [n]o: ").strip().lower() not in ("y", "yes"):
         return "nothing was changed"
-    done = undo(result)
-    if not done.conflicts:
-        return done.report
-    _display(undo(result, force=done.conflicts, dry=True))
-    lost = f"{plural(len(done.conflicts), 'file')} changed since the run or beside it"
-    if _is_yes(f"{lost}: put back too, and lose these changes? [y]es [n]o: "):
-        return undo(result, force=done.conflicts).report
-    return done.report
+    return undo(result).report
 
 
-def _display(value: object) -> None:
-    from IPython.display import display
-
-    display(value)  # type: ignore[no-untyped-call]  # IPython's own gap
-
-
-def _is_yes(question: str) -> bool:
+def _ask(question: str) -> str:
     try:
-        return input(question).strip().lower() in ("y", "yes")
+        return input(question)
     except EOFError:
-        return False
+        return ""
 
 
 def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

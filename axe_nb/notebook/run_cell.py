@@ -180,28 +180,19 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place.
-
-    Raises ConfigError: there is no such result.
-    """
+    """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 
 
 def find_tree(shell: InteractiveShell, text: str) -> RunResult:
-    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it.
-
-    Raises ConfigError: there is none.
-    """
+    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it."""
     result, place = find_place(shell, text)
     return find_run(result, place.removeprefix("@"))
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Finds the result in a variable, or of the handle in it; without a name, the last one.
-
-    Raises ConfigError: there is none, or the run has not ended.
-    """
+    """Finds the result in a variable, or of the handle in it; without a name, the last one."""
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):
         if not value.done:

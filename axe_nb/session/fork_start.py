@@ -73,11 +73,7 @@ class BeginningFork:
         return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
-        """Checks that the sub-agent at the place can start with its changes, as a root is checked.
-
-        Raises:
-            ConfigError: it cannot.
-        """
+        """Checks that the sub-agent at the place can start with its changes."""
         run = self.point.run
         if run.id == self.point.root.id:
             return
@@ -129,11 +125,7 @@ def _replace_task(job: Job, text: str) -> Job:
 def begin_fork(
     request: RunRequest, point: ForkPoint, find: Callable[[str], Agent], snapshot: Snapshot
 ) -> BeginningFork:
-    """Gives a snapshot the agents of the run that is forked.
-
-    Raises:
-        ConfigError: an agent is gone.
-    """
+    """Gives a snapshot the agents of the run that is forked."""
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     restored = restore_agents(point.root, find)
     snapshot.restore(restored.agents, restored.contexts)

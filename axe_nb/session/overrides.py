@@ -118,9 +118,6 @@ class Overrides:
             given: keyword → value; None counts as omitted, except for `timeout` (no limit).
             defaults: keyword → value for omitted keywords, as set by `%config AxeMagics`.
             others: keywords that the caller takes itself, for the error.
-
-        Raises:
-            ConfigError: an unknown option or an invalid value.
         """
         for name in given:
             if name not in _CHECKS:
@@ -150,11 +147,7 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the keywords of many runs at once, which cannot be stepped through.
-
-    Raises:
-        ConfigError: they say so.
-    """
+    """Returns the keywords of many runs at once, which cannot be stepped through."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(

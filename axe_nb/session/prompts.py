@@ -233,9 +233,6 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         schema: their JSON Schema; empty = they are not checked.
-
-    Raises:
-        WrongInput: they are not a JSON object, or do not fit the schema.
     """
     arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
@@ -247,11 +244,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Returns the reply that a person typed: a text, or JSON with its text and calls.
-
-    Raises:
-        WrongInput: it begins with a brace, and is not JSON, or no reply.
-    """
+    """Returns the reply that a person typed: a text, or JSON with its text and calls."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(

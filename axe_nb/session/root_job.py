@@ -34,11 +34,7 @@ ALONE = (
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request, or its stand-in if the request names none.
-
-    Raises:
-        ConfigError: no such agent exists, its file is invalid, or neither agent nor model is named.
-    """
+    """Returns the agent of a request, or its stand-in if the request names none."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
@@ -62,11 +58,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Rejects names in the options of a run that its tree does not have.
-
-    Raises:
-        ConfigError: names the nearest one.
-    """
+    """Rejects names in the options of a run that its tree does not have."""
     _check_variables(request, env)
     if request.overrides.expect is not None:
         _check_expected(request.overrides.expect, agent, env, request.overrides.agents_dir)

@@ -206,9 +206,6 @@ class RunHandle:
         """Runs on the caller's event loop and yields the events; the last one carries the result.
 
         Closing the generator stops the run, and waits until it has stopped.
-
-        Raises:
-            ConfigError: invalid configuration, before anything is sent.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -236,10 +233,6 @@ class RunHandle:
             emit: receives the events, up to the end of the root.
             ask_person: asks the user; None = no one can be prompted.
             streams: True if `emit` shows replies as they arrive.
-
-        Raises:
-            ConfigError: invalid configuration, before anything is sent.
-            asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
         """
         task = asyncio.current_task()
         assert task is not None

@@ -142,11 +142,7 @@ class Session:
         self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
-        """The agent of that name, from this session or else from a file.
-
-        Raises:
-            ConfigError: no such agent exists, or its file is invalid.
-        """
+        """The agent of that name, from this session or else from a file."""
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
@@ -159,11 +155,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, which the environment may name; None = there is none.
-
-        Raises:
-            ConfigError: the one that was asked for cannot be opened.
-        """
+        """Returns the cassette in use, which the environment may name; None = there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
@@ -197,9 +189,6 @@ class Session:
             traced_in: the context of its spans; None = it is not traced.
             is_dry: True if nothing will be sent, so that no key is needed.
             on_claim: called when the run has its records in the cassette.
-
-        Raises:
-            ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
@@ -244,11 +233,7 @@ class Session:
             add_spent(self.spent, result)
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """The agent's last run in this session; None = the last run without an agent.
-
-        Raises:
-            ConfigError: the agent has not run yet.
-        """
+        """The agent's last run in this session; None = the last run without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]

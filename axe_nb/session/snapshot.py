@@ -112,11 +112,7 @@ class Snapshot:
         return shared
 
     def load(self, name: str) -> Agent:
-        """Returns the agent of that name, as it was when the root started.
-
-        Raises:
-            ConfigError: there was no such agent, or its file is invalid.
-        """
+        """Returns the agent of that name, as it was when the root started."""
         if not self.knows(name):
             raise self._explain_missing(name)
         found = self.defined.get(name) or self._agents.get(name) or self._read_agent(name)
@@ -145,11 +141,7 @@ class Snapshot:
         return found if isinstance(found, Context) else None
 
     async def brief(self, agent: Agent) -> Briefing:
-        """Assembles the system prompt of an agent; its skill and files are read once.
-
-        Raises:
-            ConfigError: the workdir or the skill is missing, or a glob is invalid.
-        """
+        """Assembles the system prompt of an agent; its skill and files are read once."""
         is_slow = bool(agent.files or agent.skill) and _make_key(agent) not in self._contexts
         read = self._read_context
         context = await in_thread(read, agent) if is_slow else read(agent)
