@@ -132,16 +132,12 @@ def list_agents() -> list[str]:
     return sorted({*session.agents, *agent_files.list_agents(session.defaults.get("agents_dir"))})
 
 
-def _load_agents() -> Iterator[Agent]:
-    for name in list_agents()[:MOST]:
-        with contextlib.suppress(ConfigError):
-            yield session.find(name, session.defaults.get("agents_dir"))
-
-
 def list_models() -> list[str]:
     """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    models.update(agent.model for agent in _load_agents())
+    for name in list_agents()[:MOST]:
+        with contextlib.suppress(ConfigError):
+            models.add(session.find(name, session.defaults.get("agents_dir")).model)
     providers: Iterable[str] = PROVIDERS
     with contextlib.suppress(ConfigError):
         providers = Config.load().known

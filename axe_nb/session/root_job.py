@@ -60,8 +60,14 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     """Rejects names in the options of a run that its tree does not have."""
     _check_variables(request, env)
-    if request.overrides.expect is not None:
-        _check_expected(request.overrides.expect, agent, env, request.overrides.agents_dir)
+    expectations = request.overrides.expect
+    if expectations is None:
+        return
+    from axe_nb.expectations.check import check_spelling
+
+    agents = [agent, *(below[0] for below in env.walk_below((agent,)))]
+    if not any(one.mcp_servers for one in agents):  # their tools are not known yet
+        check_spelling(expectations, agents, request.overrides.agents_dir)
 
 
 def _check_variables(request: RunRequest, env: Env) -> None:
@@ -81,18 +87,6 @@ def _check_variables(request: RunRequest, env: Env) -> None:
             f"no agent in this run has the variable {quote(unknown[0])}",
             hint=suggestion(unknown[0], known) or step,
         )
-
-
-def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | None) -> None:
-    """Rejects expectations that misspell an agent or a tool, before anything is sent.
-
-    The tools of MCP servers are not known yet: a tree that has such servers is not checked.
-    """
-    from axe_nb.expectations.check import check_spelling
-
-    agents = [root, *(below[0] for below in env.walk_below((root,)))]
-    if not any(agent.mcp_servers for agent in agents):
-        check_spelling(expectations, agents, agents_dir)
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:

@@ -82,7 +82,7 @@ class _Gate:
         self._emit = emit
         self._lock = threading.RLock()
         self._is_closed = False
-        self._open: set[str] = set()
+        self.open: set[str] = set()
         """Runs whose start has been passed on and whose end has not."""
 
     def __call__(self, event: Event) -> None:
@@ -91,18 +91,14 @@ class _Gate:
                 return
             self._is_closed = isinstance(event, RunFinished) and event.run == "0"
             if isinstance(event, RunStarted):
-                self._open.add(event.run)
+                self.open.add(event.run)
             elif isinstance(event, RunFinished):
-                self._open.discard(event.run)
+                self.open.discard(event.run)
             self._emit(event)
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-
-    def has_open(self, run: str) -> bool:
-        """True if the views have heard of the start of a run, but not of its end."""
-        return run in self._open
 
 
 class RunHandle:
@@ -229,10 +225,8 @@ class RunHandle:
     ) -> RunResult:
         """Runs on the caller's event loop and returns the result, with any status.
 
-        Args:
-            emit: receives the events, up to the end of the root.
-            ask_person: asks the user; None = no one can be prompted.
-            streams: True if `emit` shows replies as they arrive.
+        `emit` receives the events, up to the end of the root; `streams` says that it shows replies
+        as they arrive.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -291,12 +285,8 @@ class RunHandle:
     def abandon(self, emit: Emit, *, timed_out: bool = False) -> RunResult | None:
         """Ends a run whose event loop does not respond; later work of the run is lost.
 
-        Args:
-            emit: receives a `RunFinished` event for each unfinished run.
-            timed_out: True if the time is up, unless the user stopped the run.
-
-        Returns:
-            The result so far; None if the run never started.
+        `emit` receives a `RunFinished` event for each unfinished run. Returns the result so far;
+        None if the run never started.
         """
         self.close()
         run = self._run
@@ -312,6 +302,6 @@ class RunHandle:
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
             for event in ends:  # after the result is settled: a view that fails costs none
-                if self._gate.has_open(event.run):
+                if event.run in self._gate.open:
                     emit(event)
         return self.finished

@@ -127,10 +127,7 @@ class Session:
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""
         if not isinstance(agent, Agent):
-            raise ConfigError(
-                f"define takes an Agent, not {shown_value(agent)}",
-                hint='for example axe_nb.define(axe_nb.Agent(name="lead", model="provider/model"))',
-            )
+            raise ConfigError(f"define takes an Agent, not {shown_value(agent)}")
         check_name(agent.name)
         self.agents[agent.name] = agent
         self.texts[agent.name] = text
@@ -186,7 +183,7 @@ class Session:
             emit: receives the events.
             ask_person: asks the user; None = no one can be prompted.
             streams: True if replies are shown as they arrive.
-            traced_in: the context of its spans; None = it is not traced.
+            traced_in: the context of its spans.
             is_dry: True if nothing will be sent, so that no key is needed.
             on_claim: called when the run has its records in the cassette.
         """
@@ -200,7 +197,7 @@ class Session:
         env = Env(
             agents=describe_agents(snapshot, request.overrides),
             defined=snapshot.defined, tools=self.handed,
-            emit=_record(recorder, _trace(emit, traced_in)),
+            emit=_extend(emit, recorder, traced_in),
             recorder=recorder,
             ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
@@ -253,7 +250,6 @@ class Session:
         )
 
     def _begin_fork(self, request: RunRequest, snapshot: Snapshot) -> BeginningFork | None:
-        """The beginning of a fork; None if none is requested."""
         if request.fork is None:
             return None
         from axe_nb.session.fork_start import begin_fork
@@ -262,7 +258,6 @@ class Session:
         return begin_fork(request, request.fork, find, snapshot)
 
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
-        """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
             return None
@@ -320,16 +315,12 @@ def find_context() -> Context | None:
     return context.get_current()
 
 
-def _trace(emit: Emit, context: Context | None) -> Emit:
-    if context is None:
-        return emit
-    from axe_nb.recording.traces import with_spans
+def _extend(emit: Emit, recorder: Recorder | None, traced_in: Context | None) -> Emit:
+    """Returns what passes events to the recorder and to traces, too."""
+    if traced_in is not None:
+        from axe_nb.recording.traces import with_spans
 
-    return with_spans(emit, context)
-
-
-def _record(recorder: Recorder | None, emit: Emit) -> Emit:
-    """Returns what passes events to a recorder too."""
+        emit = with_spans(emit, traced_in)
     if recorder is None:
         return emit
 

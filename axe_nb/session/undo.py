@@ -29,9 +29,6 @@ MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 MAX_NAMES = 20
 """Names of files, or of other things, that one line of a report lists."""
 
-MAX_TEXT = 1_000_000
-"""Bytes of a file that are compared line by line."""
-
 OWN = ("write_file", "edit_file")
 
 HARMLESS = ("read", "network", "delegate")
@@ -147,7 +144,6 @@ def _undo_file(
 
 
 def _read_old(run: str, file: KeptFile) -> bytes | None:
-    """Returns the content of a file before the run; None if there was no file."""
     if file.first.mode is None:
         return None
     if not file.first.kept:
@@ -166,7 +162,7 @@ def _format(path: str, difference: Difference) -> str:
 
 
 def _decode(data: bytes) -> str:
-    if b"\0" in data or len(data) > MAX_TEXT:
+    if b"\0" in data or len(data) > 1_000_000:
         return f"({plural(len(data), 'byte')})\n"
     return data.decode("utf-8", "replace")
 
