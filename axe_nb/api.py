@@ -175,6 +175,8 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     """
     from axe_nb.recording.cassette import Cassette
 
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"cassette takes the path of a file, not {shown_value(path)}")
     if before := session.cassette:
         before.save_quietly()  # it may be the same file
     session.cassette = used = Cassette(path, mode)
@@ -205,6 +207,8 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     """
     from axe_nb.recording.history import list_history
 
+    if agent is not None and not isinstance(agent, str):
+        raise ConfigError(f"history takes the name of an agent, not {shown_value(agent)}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_ID:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
     return list_history(agent, limit)

@@ -14,8 +14,7 @@ ROOT = Path(__file__).parent.parent
 WITHOUT = """
 import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
-from axe_nb.commands.doctor import check_prices
-from axe_nb.agents.config import Config
+from axe_nb.providers.prices import make_price_error
 from axe_nb.testing.files import load
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import fit
@@ -35,7 +34,7 @@ json.dump({
     "images": told(lambda: fit(Picture(png(9000, 10)), 0)),
     "lab": told(lambda: load("nbformat")),
     "mcp": told(lambda: run(Agent("a", "script/a", mcp_servers={"t": {"url": "http://127.0.0.1:9"}}))),
-    "prices": check_prices(Config()).next_step,
+    "prices": make_price_error("a/b", "x").hint,
 }, sys.stdout)
 """
 

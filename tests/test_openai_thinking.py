@@ -180,15 +180,6 @@ def test_an_organization_that_gets_no_summaries_is_served_without(
     assert list_thoughts(first) == ["", ""]
 
 
-def test_a_summary_in_the_words_of_the_api_is_no_wish_to_be_dropped(openai: OpenAI) -> None:
-    openai.is_verified = False
-    own = {"reasoning": {"summary": "detailed"}}
-    result = axe_nb.run(thinker(params=own, model="openai/gpt-6-x"), "How many?", display=False)
-    assert result.error
-    assert "must be verified" in result.error
-    assert len(openai.asked) == 1
-
-
 @each
 @pytest.mark.req("D-78")
 def test_reasoning_goes_back_to_its_own_model_and_address_only(
@@ -205,20 +196,3 @@ def test_reasoning_goes_back_to_its_own_model_and_address_only(
     settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
     ask(thinker(), "Sure?", stream=streams, continue_from=first)
     assert str(openai.asked[-1][1]).count("gAAAA") == 2
-
-
-@pytest.mark.req("D-73")
-@pytest.mark.parametrize("model", ["gpt-5.6-sol", "gpt-6.1-terra", "gpt-7-sol"])
-def test_agents_of_files_delegate_over_it_without_a_setting(
-    openai: OpenAI, project: Path, model: str
-) -> None:
-    agents = project / "axe" / "agents"
-    critic = f'name = "critic"\ndescription = "Finds what is missing"\nmodel = "openai/{model}"\n'
-    critic += 'system_prompt = "You find what is missing."\ntools = ["file_ops_readonly"]\n'
-    agents.joinpath("critic.toml").write_text(critic)
-    lead = critic.replace("critic", "lead") + 'sub_agents = ["critic"]\n'
-    agents.joinpath("lead.toml").write_text(lead)
-    result = axe_nb.run("lead", "What would a newcomer not understand here?", display=False)
-    assert (result.text, result.error) == ("By Responses.", None)
-    assert [(one.agent, one.text) for one in result.children] == [("critic", "By Responses.")]
-    assert openai.paths == ["/v1/responses"] * 3

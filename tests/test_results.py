@@ -12,27 +12,25 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult, call
-from axe_nb.agents.data_files import MAX_BYTES, format_data, parse_data, read_data, write_data
+from axe_nb.agents.data_files import format_data, parse_data
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.messages import (
     CallTraits,
     Message,
     ToolCall,
-    ToolParameter,
     ToolResult,
-    ToolSpec,
     Usage,
 )
-from axe_nb.results import Status, Turn
+from axe_nb.results import Turn
 from axe_nb.views import html
-from tests.random_results import JSON, facts, results
+from tests.random_results import facts, results
 
 OFTEN = settings(
     max_examples=25, deadline=None, database=None,
@@ -92,12 +90,6 @@ def test_any_result_without_secrets_is_the_same_after_a_file(
     assert facts(again) == facts(result)
 
 
-@pytest.mark.parametrize("status", get_args(Status))
-def test_every_status_is_kept(status: Status) -> None:
-    child = a_result(status=status, error="no", id="0.1")
-    assert through_dict(a_result(children=(child, child))).children == (child, child)
-
-
 def test_a_real_run_is_kept_with_its_children(tmp_path: Path) -> None:
     @axe_nb.script("lead")
     def lead(request: axe_nb.Request) -> Any:
@@ -133,49 +125,6 @@ def test_a_result_has_all_its_methods_in_a_process_that_has_run_nothing() -> Non
         [sys.executable, "-c", ELSEWHERE], input=data, capture_output=True, timeout=60
     )
     assert told.stdout.decode() == "0/1 RunDiff(no differences) else\n", told.stderr.decode()
-
-
-def test_an_error_of_a_kind_of_its_own_is_kept_as_the_nearest_public_one() -> None:
-    class Special(ConfigError):
-        pass
-
-    again = through_dict(a_result(cause=Special("wrong", hint="fix it"))).cause
-    assert type(again) is ConfigError
-    assert (again.message, again.hint) == ("wrong", "fix it")
-
-
-def test_data_in_the_repr_is_json_without_backslashes() -> None:
-    made = RunResult(status="completed", text='{"a": "b"}', agent="a", model="m", data={"a": "b"})
-    assert repr(made) == 'RunResult(a, completed, 0 turns: {"a": "b"})'
-    made = RunResult(status="completed", text='say "b"', agent="a", model="m")
-    assert repr(made) == 'RunResult(a, completed, 0 turns: "say \\"b\\"")'
-
-
-def test_defaults_are_left_out() -> None:
-    result = RunResult(status="completed", text="x", agent="a", model="m")
-    assert result.to_dict(full=True) == {
-        "status": "completed", "text": "x", "agent": "a", "model": "m",
-    }  # fmt: skip
-    spec = ToolSpec("t", "d", {"a": ToolParameter("string")})
-    data = {"name": "t", "description": "d", "parameters": {"a": {"type": "string"}}}
-    assert to_json(spec) == data
-    assert from_json(ToolSpec, data) == spec
-
-
-def test_what_json_cannot_hold_becomes_a_list_or_a_text() -> None:
-    given = {"pair": (1, 2), "path": Path("a"), 3: float("inf")}
-    [kept] = through_dict(a_result(messages=(Message("user", echo=given),))).messages
-    assert kept.echo == {"pair": [1, 2], "path": "a", "3": float("inf")}
-    nan = through_dict(a_result(messages=(Message("user", echo={"n": float("nan")}),)))
-    assert str(nan.messages[0].echo["n"]) == "nan"
-
-
-def test_a_dict_shares_nothing_with_its_result() -> None:
-    result = a_result()
-    data = result.to_dict(full=True)
-    again = RunResult.from_dict(data)
-    data["messages"][1]["echo"]["x"].append(1)
-    assert again == result == a_result()
 
 
 @dataclass(frozen=True)
@@ -218,22 +167,6 @@ SAVED = r"""axe_nb run 2.0
  "warnings": ["\u202ebidi\u007f", "\udc80"]
 }
 """
-
-
-@OFTEN
-@given(JSON)
-def test_the_text_of_any_data_is_the_data(data: Any) -> None:
-    text = format_data(data)
-    assert parse_data(text) == data
-    text.encode()
-
-
-def test_one_changed_line_changes_one_line_of_the_file() -> None:
-    text = [f"line {number}" for number in range(40)]
-    before = format_data({"text": "\n".join(text)}).splitlines()
-    text[7] = "changed"
-    after = format_data({"text": "\n".join(text)}).splitlines()
-    assert len([1 for one, other in zip(before, after, strict=True) if one != other]) == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
@@ -394,17 +327,6 @@ def test_a_part_of_a_saved_run_has_its_own_type_and_digest(
     assert problem in caught.value.message
 
 
-def test_bytes_that_are_not_text_and_a_huge_file_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bad.axe"
-    path.write_bytes(b"axe_nb run 2.0\n\xff")
-    with pytest.raises(ConfigError, match="not UTF-8 at byte 15"):
-        axe_nb.load(path)
-    with path.open("r+b") as file:
-        file.truncate(2 * MAX_BYTES)  # sparse
-    with pytest.raises(ConfigError, match="larger than 100000000 bytes"):
-        axe_nb.load(path)
-
-
 @pytest.mark.req("D-61")
 def test_a_newer_minor_version_is_read_without_what_it_has_more(tmp_path: Path) -> None:
     path = tmp_path / "r.axe"
@@ -448,33 +370,6 @@ def test_a_number_is_an_id_of_the_history(saved: Any) -> None:
     with pytest.raises(ConfigError, match="the history has no run with the id 3") as caught:
         axe_nb.load(saved)
     assert caught.value.hint == "list them: %axe history, or axe_nb.history()"
-
-
-@pytest.mark.req("D-69")
-def test_a_bare_name_is_no_path_either() -> None:
-    with pytest.raises(ConfigError, match='"survey" is not a run id of the history') as caught:
-        axe_nb.load("survey")
-    assert caught.value.hint == "run ids are numbers; to load a file with this name, write ./survey"
-
-
-def test_a_result_that_cannot_be_kept_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "r.axe"
-    a_result().save(path)
-    deep: Any = []
-    for _ in range(2000):
-        deep = [deep]
-    for echo in ({"deep": deep}, {"number": 10**5000}):
-        with pytest.raises(ConfigError) as caught:
-            a_result(messages=(Message("user", echo=echo),)).save(path)
-        check_error(caught.value)
-    assert axe_nb.load(path) == a_result()
-
-
-def test_a_file_of_another_kind_has_its_own_header(tmp_path: Path) -> None:
-    write_data(tmp_path / "c.axe", "cassette", {"a": ["b\nc", {"|": 1}]})
-    assert read_data(tmp_path / "c.axe", "cassette", dict) == {"a": ["b\nc", {"|": 1}]}
-    with pytest.raises(ConfigError, match="it is a `cassette` file, not a `run` file"):
-        axe_nb.load(tmp_path / "c.axe")
 
 
 def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:

@@ -113,24 +113,6 @@ def test_a_run_without_an_agent_is_recorded_saved_and_played(
     assert RunResult.from_dict(first.to_dict(full=True)) == first
 
 
-def test_a_tool_asks_a_model_without_an_agent_as_its_child() -> None:
-    @axe_nb.tool
-    def second_opinion(question: str) -> str:
-        """Asks another model."""
-        return axe_nb.run(None, question, model="script/echo").text
-
-    @axe_nb.script("asks")
-    def asks(request: Request) -> object:
-        if request.turn == 1:
-            return [axe_nb.ToolCall("1", "second_opinion", {"question": "why?"})]
-        return request.last
-
-    boss = Agent(name="boss", model="script/asks", tools=[second_opinion], mode="auto")
-    result = axe_nb.run(boss, "go")
-    assert [(child.agent, child.text) for child in result.children] == [("", "Heard: why?")]
-    axe_nb.expect(result, "depth <= 1; no incomplete")
-
-
 def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = cli.main(words)
     return code, *capsys.readouterr()

@@ -21,7 +21,7 @@ from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns, list_some, one_line, plural
+from axe_nb.text import count_columns, cut_chars, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
@@ -171,11 +171,15 @@ class StatusLine:
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
         columns = _count_columns(self._stream) - 1
-        words = [f"{at_work} · {counts} · {int(now - self._started)}s"]
-        words += [draft_line(run.draft) for run in runs if run.draft][-1:] or [
-            next(filter(None, map(find_wait, reversed(runs))), "")
-        ]
-        self._line.show(one_line(" · ".join(filter(None, words)), columns))
+        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
+        room = columns - count_columns(line) - len(" · ")
+        drafts = [run.draft for run in runs if run.draft]
+        words = next(filter(None, map(find_wait, reversed(runs))), "")
+        if drafts and room > 0:
+            words = draft_line(drafts[-1], size=room)
+            if count_columns(words) > room:  # wide letters
+                words = draft_line(drafts[-1], size=room // 2)
+        self._line.show(cut_chars(f"{line} · {words}" if words else line, columns, ""))
 
     def finish(self, result: RunResult | None) -> None:
         self.clear()

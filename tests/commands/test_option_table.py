@@ -124,10 +124,6 @@ def seen(project: Path) -> Iterator[list[Request]]:
     functions.clear()
 
 
-def test_samples_cover_all_options_that_every_face_has() -> None:
-    assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
-
-
 @pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - WHOLE_RUN))
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]

@@ -7,7 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,15 +112,6 @@ def test_defaults_of_the_session_count_where_a_call_says_nothing(face: str, echo
     assert FACES[face]("echo", "a", model=None).model == "script/other"
     del session.defaults["model"]
     assert FACES[face]("echo", "a").model == "script/echo"
-
-
-def test_paths_may_be_path_objects(project: Path) -> None:
-    folder = project / "team" / "agents"
-    folder.mkdir(parents=True)
-    (folder / "a.toml").write_text('name = "a"\nmodel = "script/own"\n')
-    (folder.parent / "scripts").mkdir()
-    (folder.parent / "scripts" / "own.toml").write_text('[[rule]]\ntext = "team"\n')
-    assert axe_nb.run("a", "x", agents_dir=folder, workdir=project).text == "team"
 
 
 def test_each_option_is_one_row_and_a_field_of_each_of_two_classes() -> None:

@@ -29,13 +29,6 @@ def echo(project: Path) -> None:
     (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
 
 
-def test_nothing_is_in_the_way_of_a_good_agent(project: Path) -> None:
-    (project / "axe" / "s.md").write_text("x", "utf-8")
-    (project / "axe" / "agents" / "y.toml").write_text('name = "y"\nmodel = "script/echo"\n')
-    assert found(tools=("file_ops", "grep"), permissions={"grep": "deny"}, files=("*.md",),
-                 skill="s.md", workdir=".", sub_agents=("y",)) == []  # fmt: skip
-
-
 def test_mistakes_come_before_what_is_missing(project: Path) -> None:
     assert found(
         model="script/nowhere", skill="s.md", workdir="w", sub_agents=("y",), files=("a[", "*"),

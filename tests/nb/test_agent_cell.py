@@ -131,13 +131,6 @@ def test_a_mistake_is_told_with_the_line_that_the_editor_shows(cells: Kernel) ->
     assert "agent config not found: x" in text(cells.run("%%axe x\nhi")), "nothing was defined"
 
 
-@pytest.mark.req("D-41")
-def test_blank_lines_and_other_magics_above_count_as_in_the_editor(cells: Kernel) -> None:
-    for above, line in (("", 3), ("\n\n", 5), ("%%capture --no-stdout\n", 4), ("\n%%time\n", 5)):
-        *_, error = cells.run(f'{above}%%axe_agent x\nmodel = "script/echo"\nmodl = "y"')
-        assert error["evalue"] == f'unknown key "modl" (line {line})'
-
-
 def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
     for line, told in (
         ("", "the following arguments are required: NAME"),
@@ -177,24 +170,6 @@ def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
             "-temperature = 0.5\n+temperature = 0.7"
         )
         assert written(project, "reader") == before.replace("0.5", "0.7")
-    for ending in ("", "\n\n\n"):
-        file.write_text(before := COMMENTED.rstrip("\n") + ending, "utf-8")
-        cells.run("%axe edit reader")
-        cells.run(cells.next_cell().replace("0.5", "0.7"))
-        assert written(project, "reader") == before.replace("0.5", "0.7"), "ends stay as they were"
-
-
-@pytest.mark.req("D-81")
-def test_an_agent_saved_in_a_new_folder_runs_as_it_was_written(
-    cells: Kernel, tmp_path: Path
-) -> None:
-    (tmp_path / "new").mkdir()
-    cells.run(f"%cd {tmp_path}/new")
-    said = text(cells.run('%%axe_agent a --save\nmodel = "script/echo"\nmode = "auto"'))
-    assert "written to axe/agents/a.toml" in said
-    shown = text(cells.run("%axe show a"))
-    assert "Mode:           auto\n" in shown
-    assert "restricted" not in shown
 
 
 def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells: Kernel) -> None:
@@ -208,14 +183,6 @@ def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells
     cells.run('%%axe_agent b --save --dir elsewhere/agents\nmodel = "script/echo"')
     assert (project / "elsewhere" / "agents" / "b.toml").exists()
     assert text(cells.run("%%axe b -q\nhi")) == "You said: hi", "not found by name, so it is kept"
-
-
-def test_a_file_in_another_place_of_the_machine_is_called_by_its_name(
-    tmp_path: Path, cells: Kernel
-) -> None:
-    said = text(cells.run(f'%%axe_agent a --save --dir {tmp_path}/other\nmodel = "script/echo"'))
-    assert said.endswith("written to a.toml")
-    assert (tmp_path / "other" / "a.toml").exists()
 
 
 def test_editing_gives_back_the_toml_of_the_cell_or_of_the_python_agent(cells: Kernel) -> None:

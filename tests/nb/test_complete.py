@@ -84,10 +84,7 @@ OFFERED = {
     "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
-    "%%axe_agent x\nmodel = \"ollama/q": ["%%axe_agent x\nmodel = \"ollama/qwen3:8b"],
     "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
-    "%%axe_agent x\nsub_agents = [\"lead": ["%%axe_agent x\nsub_agents = [\"lead-writer"],
-    "%%axe_agent x\ntools = [\"shou": ["%%axe_agent x\ntools = [\"shout"],
     "%%axe reader\nIt isn't {{ surv": ["%%axe reader\nIt isn't {{ survey"],
     "%%axe_grid reader\nIt isn't {{ 2 * len(second_s": [
         "%%axe_grid reader\nIt isn't {{ 2 * len(second_survey",
@@ -118,20 +115,6 @@ def test_named_endpoints_and_their_models_are_offered(project: Path, cells: Kern
         "%%axe reader -m my_groq/llama-4",
     ]
     assert cells.complete("%%axe reader -m ot") == []
-
-
-def test_flags_are_those_of_the_face(cells: Kernel) -> None:
-    in_a_cell = {offer.rpartition(" ")[2] for offer in cells.complete("%%axe reader --")}
-    in_a_line = {offer.rpartition(" ")[2] for offer in cells.complete("%axe run reader --")}
-    assert {"--model", "--continue", "--raw", "--bg"} <= in_a_cell
-    assert in_a_line - in_a_cell == {"--prompt"}
-    assert in_a_cell - in_a_line == {"--raw"}
-
-
-def test_files_are_left_to_ipython(project: Path, cells: Kernel) -> None:
-    (project / "skills").mkdir()
-    for typed in ("%%axe reader --workdir sk", "%%axe_agent a --save --dir sk"):
-        assert any("skills" in offer for offer in cells.complete(typed))
 
 
 def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None:

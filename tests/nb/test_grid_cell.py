@@ -63,12 +63,6 @@ def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> No
     assert shown == {"text/plain", "image/png"} or "plot needs matplotlib" in text([drawn])
 
 
-def test_a_file_has_the_inputs_too(project: Path, cells: Kernel) -> None:
-    (project / "cities.csv").write_text("city,country\nRome,Italy\n", "utf-8")
-    cell = "%%axe_grid careful --inputs cities.csv --repeats 2 --concurrency 1\nOf {{ city }}"
-    assert "2 of 2" in text(cells.run(cell))
-
-
 def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
     cell = "%%axe_grid hasty,careful --inputs cities --repeats 3 --dry-run\nOf {{ city }}"
     assert text(cells.run(cell)) == (
@@ -94,13 +88,6 @@ def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
     assert "towns[149, 1][0].result" in Path("page.html").read_text()
     assert point("%%axe_grid hasty,careful --inputs many -o cities\n{{ city }}") == {"cities"}
     assert point(call) == {"g"}
-
-
-def test_a_dry_run_needs_no_key(cells: Kernel) -> None:
-    cell = "%%axe_grid hasty --inputs cities --models openai/gpt-5 --dry-run\nOf {{ city }}"
-    told = text(cells.run(cell)).splitlines()
-    assert told[-2].endswith(", nothing was sent")
-    assert told[-1].startswith('warning: no API key for provider "openai": set ')
 
 
 @pytest.mark.req("E-3")
@@ -144,8 +131,3 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
 def test_a_mistake_is_told(cells: Kernel, line: str, told: str) -> None:
     [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
     assert told in text([error])
-
-
-def test_an_unknown_name_is_told_with_its_line(cells: Kernel) -> None:
-    [error] = cells.run("%%axe_grid hasty --inputs cities\n\nOf {{ citee }}")
-    assert 'unknown name "citee" in {{ citee }} (line 3)' in text([error])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from axe_nb import cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels
@@ -98,38 +96,3 @@ def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
             assert step == f'{pull}did you mean "llama3.1"?'
             *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
             assert shown["type"] == "display_data", "expected, it is no error"
-
-
-def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
-    replies = {
-        "nothing": reply(404, "no such page"),
-        "has": {
-            "sequence": [
-                reply(404, "wrong path"),
-                {"body": {"data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2:latest"}]}},
-            ]
-        },
-    }
-    with Replay(replies) as server:
-        for name, provider in (("nothing", "openai"), ("has", "anthropic")):
-            point(cells, server.url(name))
-            assert error_lines(cells, provider)[2] == (
-                f"check the model name, and AXE_{provider.upper()}_BASE_URL in the environment"
-            )
-        point(cells, server.url("nothing"))
-        assert error_lines(cells, "ollama")[2] == "`ollama pull llama3.2`"
-
-
-def test_the_command_has_the_same_next_step(
-    project: Path, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
-) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "llama3.1.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "ollama/llama3.2"\n')
-    with script_server("ollama"):
-        assert cli.main(["run", "a", "-p", "hi"]) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "error: bad_request: script not found: llama3.2",
-        "in agent a, turn 1",
-        '`ollama pull llama3.2`, or did you mean "llama3.1"?',
-    ]

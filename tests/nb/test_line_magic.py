@@ -82,16 +82,6 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     assert 'did you mean "echo"?' in "\n".join(error["traceback"])
 
 
-def test_what_a_file_says_cannot_steer_a_terminal(project: Path, cells: Kernel) -> None:
-    (project / "axe" / "agents" / "red.toml").write_text(
-        'name = "red"\nmodel = "script/echo"\ndescription = "a\\u001b[31mb"\n', "utf-8"
-    )
-    for line in ("%axe list", "%axe show red"):
-        said = text(cells.run(line))
-        assert "\x1b" not in said
-        assert "a�[31mb" in said
-
-
 @pytest.mark.req("B-12")
 def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
     said = text(cells.run("%axe init fresh"))
@@ -251,23 +241,6 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
     assert text(cells.run("print(events[-1].result.text)")) == "['grep']\n"
     wrong = text(cells.run("%config AxeMagics.mode = 'yolo'"))
     assert "any of ['', 'plan', 'ask', 'auto']" in wrong
-
-
-def test_one_model_under_every_agent_of_a_tree(cells: Kernel) -> None:
-    cells.run("%%axe lead -o r -m script/lead -M script/other\nhello")
-    assert text(cells.run("print(r.model, *(c.model for c in r.children))")) == (
-        "script/lead script/other\n"
-    )
-    cells.run("%config AxeMagics.model_all = 'script/other'")
-    assert text(cells.run("%axe run lead -q 'hello there'")) == "The other: hello there"
-
-
-def test_the_next_step_for_an_unknown_agent_is_one_that_a_notebook_has(cells: Kernel) -> None:
-    cells.run("import axe_nb")
-    told = "create it with `%axe init zzz`, or define it in a cell: `%%axe_agent zzz`"
-    for cell in ("%%axe zzz\nhi", "%axe show zzz", "axe_nb.run('zzz', 'hi')"):
-        [error] = cells.run(cell)
-        assert told in "\n".join(error["traceback"])
 
 
 def test_config_says_how_runs_are_shown(cells: Kernel) -> None:

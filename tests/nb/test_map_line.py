@@ -52,17 +52,6 @@ def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
     assert shown[-1] == "echo: 20 of 20 runs, 0 failed"
 
 
-def test_await_and_async_for_work_in_a_cell(cells: Kernel) -> None:
-    outputs = cells.run(
-        "PAUSE = 0\nprint([r.text for r in await axe_nb.amap(agent, 'ab'.split())])"
-    )
-    assert "['AB']" in text(outputs)
-    outputs = cells.run(
-        "async for r in axe_nb.map(agent, ['a', 'b'], display=False): print(r.text)"
-    )
-    assert sorted(text(outputs).split()) == ["A", "B"]
-
-
 @pytest.mark.parametrize(
     "ask",
     [

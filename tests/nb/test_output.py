@@ -90,11 +90,6 @@ def test_what_is_within_a_list_is_a_name_and_never_evaluated(
         assert 'did you mean "Town"?' in "\n".join(error["traceback"])
 
 
-def test_a_grid_asks_for_lists_too(cells: Kernel) -> None:
-    shown = text(cells.run("%%axe_grid guide --output list[Town] --dry-run\nhi"))
-    assert "1 request, nothing was sent" in shown
-
-
 def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:
     [*_, error] = cells.run("%%axe guide --output Town -o r\nwrong")
     assert error["type"] == "error"
@@ -102,10 +97,3 @@ def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> 
     assert len(lines) <= 3
     assert "does not match its schema" in lines[0]
     assert text(cells.run("print(r.status, r.text)")) == "error no data\n"
-
-
-def test_a_name_that_is_no_type_is_told(cells: Kernel) -> None:
-    [error] = cells.run("%%axe guide --output Twon\nhi")
-    assert error["evalue"].startswith('JSON Schema file not found: "Twon"')
-    [error] = cells.run("%%axe guide --output guide\nhi")
-    assert "neither a JSON Schema nor a type" in error["evalue"]

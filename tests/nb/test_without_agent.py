@@ -95,14 +95,3 @@ def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Ker
     said = text(cells.run("%%axe poet -q --var topic={topic} --var language=Latin\nx"))
     assert said == "In Latin about the {{ sea }}, it's -c deep."
     assert "language=English, topic=rain" in text(cells.run("%axe show poet"))
-
-
-def test_a_cell_notes_the_line_of_a_name_without_a_value(cells: Kernel) -> None:
-    said = text(
-        cells.run(
-            "\n%%axe_agent a\nmodel = 'script/echo'\nsystem_prompt = '''\none\n{{ b }}\n'''\n"
-            "[vars]\nc = 1"
-        )
-    )
-    assert '! unknown variable "b" in {{ b }} of system_prompt (line 6)' in said
-    assert text(cells.run("%%axe a -q --var b=2\nx")) == "Heard: x"
