@@ -75,32 +75,6 @@ MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None, bool], Await
 """(request, emit, ask_person, streams) → the plan. Raises ConfigError."""
 
 
-class _Gate:
-    """Passes events on until the end of the root, which is the last one (D-57), or until closed."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._lock = threading.RLock()
-        self._is_closed = False
-        self.open: set[str] = set()
-        """Runs whose start has been passed on and whose end has not."""
-
-    def __call__(self, event: Event) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = isinstance(event, RunFinished) and event.run == "0"
-            if isinstance(event, RunStarted):
-                self.open.add(event.run)
-            elif isinstance(event, RunFinished):
-                self.open.discard(event.run)
-            self._emit(event)
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-
-
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
@@ -111,7 +85,10 @@ class RunHandle:
         self._make_plan = make_plan
         self._remember = remember
         self._lock = threading.RLock()
-        self._gate = _Gate(discard)
+        self._emit: Emit = discard
+        """Receives the events; `discard` from the end of the root on, and once it is closed."""
+        self._open: set[str] = set()
+        """Runs whose start has been passed on and whose end has not."""
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
@@ -236,9 +213,9 @@ class RunHandle:
             if self.done:  # by `cancel`
                 raise asyncio.CancelledError
             self._task = asyncio.get_running_loop(), task
-            self._gate = _Gate(emit)
+            self._emit = emit
         try:
-            plan = await self._make_plan(self.request, self._gate, ask_person, streams)
+            plan = await self._make_plan(self.request, self._pass_on, ask_person, streams)
             if plan.scope.env.stepper is not None:
                 from axe_nb.engine.stepping import check_can_step
 
@@ -255,12 +232,26 @@ class RunHandle:
         self._settle(result)
         return result
 
+    def _pass_on(self, event: Event) -> None:
+        """Passes events on until the end of the root, which is the last one (D-57)."""
+        with self._lock:
+            emit = self._emit
+            if emit is discard:
+                return
+            if isinstance(event, RunStarted):
+                self._open.add(event.run)
+            elif isinstance(event, RunFinished):
+                self._open.discard(event.run)
+                self._emit = discard if event.run == "0" else emit
+            emit(event)
+
     def _make_never_begun(self) -> AxeError:
         return AxeError(f"the run of {self.name} was cancelled before it began")
 
     def close(self) -> None:
         """Stops forwarding events, as no one receives them any more."""
-        self._gate.close()
+        with self._lock:
+            self._emit = discard
 
     def _settle(self, outcome: RunResult | BaseException) -> None:
         """Ends the waiting; of several outcomes, the first one counts."""
@@ -302,6 +293,6 @@ class RunHandle:
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
             for event in ends:  # after the result is settled: a view that fails costs none
-                if event.run in self._gate.open:
+                if event.run in self._open:
                     emit(event)
         return self.finished

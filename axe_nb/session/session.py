@@ -42,7 +42,7 @@ from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.prompts import describe
-from axe_nb.session.root_job import adapt, check_names, make_job
+from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
-    from axe_nb.session.fork_start import BeginningFork
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,8 @@ class Session:
         agents_dir = request.overrides.agents_dir
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
-        fork = self._begin_fork(request, snapshot)
+        find = partial(self.find, agents_dir=agents_dir)
+        fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
             agents=describe_agents(snapshot, request.overrides),
@@ -248,14 +248,6 @@ class Session:
             f"nothing to continue: agent {quote(agent)} has not run in this session",
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
-
-    def _begin_fork(self, request: RunRequest, snapshot: Snapshot) -> BeginningFork | None:
-        if request.fork is None:
-            return None
-        from axe_nb.session.fork_start import begin_fork
-
-        find = partial(self.find, agents_dir=request.overrides.agents_dir)
-        return begin_fork(request, request.fork, find, snapshot)
 
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
         cassette = self.open_cassette()

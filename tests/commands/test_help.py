@@ -6,7 +6,6 @@ import shlex
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.examples import ABOUT, EXAMPLES
 from axe_nb.commands.options import FACES, OPTION_GROUPS, OPTIONS, Face
 from axe_nb.commands.parser import (
     Parser,
@@ -17,7 +16,7 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.commands.table import COMMANDS, RUN, Command, commands_of
+from axe_nb.commands.table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
 from axe_nb.expectations.language import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words
