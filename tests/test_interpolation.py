@@ -81,17 +81,8 @@ def test_every_other_brace_passes_unchanged(body: str) -> None:
     assert prompt_of(body, NAMES) == body
 
 
-def test_a_backslash_makes_the_braces_literal() -> None:
-    assert prompt_of(r"\{{ city }} and {{ city }}", NAMES) == "{{ city }} and Bergen"
-    assert prompt_of(r"\{{ unknown }}", NAMES) == "{{ unknown }}"
-
-
 def test_values_are_never_expanded_again() -> None:
     assert prompt_of("{{ nested }}!", NAMES) == "{{ city }} {city}!"
-
-
-def test_a_raw_cell_is_taken_as_it_is() -> None:
-    assert prompt_of(r"{{ unknown }} \{{ city }}", NAMES, raw=True) == r"{{ unknown }} \{{ city }}"
 
 
 def told(body: str) -> list[str]:
@@ -107,14 +98,6 @@ def test_an_unknown_name_is_told_with_its_line_and_the_nearest_name() -> None:
         r"write \{{ for a literal brace, or use --raw",
     ]
     assert told("{{ zzz_9 }}")[0] == 'unknown name "zzz_9" in {{ zzz_9 }} (line 2)'
-
-
-@pytest.mark.parametrize("name", ["pritn", "lenn", "get_ipythn", "ouT", "_privat"])
-def test_a_name_that_the_user_did_not_define_is_never_offered(name: str) -> None:
-    around = {"get_ipython": print, "Out": {}, "_private": 1, "__builtins__": {}}
-    with pytest.raises(ConfigError) as caught:
-        prompt_of(f"{{{{ {name} }}}}", around)
-    assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -134,21 +117,6 @@ def test_an_expression_that_fails_is_told_in_one_line(body: str, message: str) -
     assert "\n" not in first
 
 
-def test_a_long_expression_is_told_by_its_beginning() -> None:
-    assert len(told("{{ zzz_9 + '" + "x" * 900 + "' }}")[0]) < 150
-
-
-def test_an_odd_expression_warns_nobody() -> None:
-    """Warnings are errors in these tests, and would spoil a notebook's stderr."""
-    assert prompt_of(r"{{ n is 3 }} {{ '\d' + city }}", NAMES) == r"True \dBergen"
-
-
-def test_the_cells_own_names_are_not_changed() -> None:
-    before = dict(NAMES)
-    assert prompt_of("{{ (new := n) }}", NAMES) == "3"
-    assert before == NAMES
-
-
 @pytest.mark.parametrize(
     "mark",
     [
@@ -163,11 +131,6 @@ def test_the_cells_own_names_are_not_changed() -> None:
 def test_lines_for_nbval_and_around_solutions_are_no_part_of_the_prompt(mark: str) -> None:
     assert prompt_of(f"{mark}\nHello\n{mark}\nyou\n{mark}", NAMES) == "Hello\nyou\n"
     assert prompt_of(f"{mark}\n{{{{ x", NAMES, raw=True) == "{{ x"
-
-
-def test_lines_are_those_of_the_editor_also_below_a_line_for_nbval() -> None:
-    body = "# NBVAL_SKIP\n\none\n# NBVAL_CHECK_OUTPUT\n{{ ctiy }}"
-    assert "(line 6)" in told(body)[0]
 
 
 @pytest.mark.parametrize(
@@ -200,12 +163,6 @@ def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str, s
         f"{{{{ {expression} }}}} is of type {kind}, which cannot be converted to text (line 3)",
         step + r"; write \{{ for a literal brace, or use --raw",
     ]
-
-
-@settings(deadline=None)
-@given(st.text())
-def test_any_value_arrives_as_it_is(value: str) -> None:
-    assert prompt_of("<{{ v }}>", {"v": value}) == f"<{value}>"
 
 
 @settings(deadline=None)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from axe_nb.messages import (
     CallIds,
     Message,
-    Request,
     Response,
     ToolCall,
     ToolParameter,
@@ -55,14 +54,6 @@ async def _never(*_: object) -> str:
     raise AssertionError
 
 
-@pytest.mark.req("A-1.7")
-def test_an_answer_becomes_an_entry_of_the_conversation_with_or_without_its_calls() -> None:
-    asked = ToolCall("1", "look")
-    response = Response("text", (asked,), echo={"anthropic": [{"type": "thinking"}]})
-    assert response.message() == Message("assistant", "text", (asked,), echo=response.echo)
-    assert response.message(calls=False) == Message("assistant", "text", echo=response.echo)
-
-
 @pytest.mark.req("A-1.9", "D-31")
 @pytest.mark.parametrize(
     ("stop", "cut"),
@@ -70,19 +61,6 @@ def test_an_answer_becomes_an_entry_of_the_conversation_with_or_without_its_call
 )
 def test_a_reply_is_cut_where_the_provider_says_so(stop: str, cut: bool) -> None:
     assert Response("text", stop_reason=stop).is_cut is cut
-
-
-def test_a_request_tells_a_script_model_where_it_stands() -> None:
-    user, said = Message("user", "hi"), Message("assistant", "", (ToolCall("1", "look"),))
-    found = Message(
-        "tool", "ignored", tool_results=(ToolResult("1", "one"), ToolResult("2", "two"))
-    )
-    assert (Request("m", [user]).turn, Request("m", [user]).last) == (1, "hi")
-    assert Request("m", [user]).results == ()
-    request = Request("m", [user, said, found])
-    assert (request.turn, request.last) == (2, "one\n\ntwo")
-    assert [result.content for result in request.results] == ["one", "two"]
-    assert (Request("m", []).last, Request("m", []).results) == ("", ())
 
 
 @pytest.mark.req("D-28")

@@ -15,7 +15,6 @@ from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.provider_table import PROVIDERS, describe_provider
-from axe_nb.commands.agent_problems import problems
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.engine.make_provider import make
 from axe_nb.errors import ConfigError, ProviderError
@@ -160,20 +159,6 @@ def test_a_mistake_in_an_endpoints_table_is_told(table: str, told: str, hint: st
     assert raised.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{line}"
 
 
-@pytest.mark.req("B-2")
-def test_another_programs_provider_is_let_be_until_it_is_used() -> None:
-    settings('[providers.bedrock]\nregion = "us-east-1"\n[providers.lab]\nprotocol = "ollama"')
-    with pytest.raises(ConfigError) as raised:
-        make("bedrock", Config.load())
-    assert str(raised.value) == (
-        'unsupported provider "bedrock": supported providers are anthropic, openai, ollama, '
-        "script, lab"
-    )
-    assert raised.value.hint == (
-        'add protocol = "openai" under [providers.bedrock] in $XDG_CONFIG_HOME/axe/config.toml'
-    )
-
-
 def test_the_doctor_asks_a_named_endpoint(
     server: Replay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,19 +174,6 @@ def test_the_doctor_asks_a_named_endpoint(
         'has no "llama-3", needed by agent a', 'did you mean "llama-4"?',
     )  # fmt: skip
     assert [f.state for f in found if f.what == "agents"] == ["right"]
-
-
-def test_a_models_provider_is_no_mistake_where_the_settings_name_it(project: Path) -> None:
-    settings('[providers.lab]\nprotocol = "openai"\napi_key_env = "LAB"')
-    [missing] = problems(Agent(name="a", model="lab/x"), session.find)
-    [unknown] = problems(Agent(name="a", model="bla/x"), session.find)
-    assert (missing.is_mistake, unknown.is_mistake) == (False, True)
-
-
-def test_a_key_in_the_file_is_no_part_of_what_is_printed() -> None:
-    settings(f'[providers.lab]\nprotocol = "openai"\nheaders = {{ a = "{KEY}" }}')
-    config = Config.load()
-    assert KEY not in repr(config) + repr(config.provider("lab"))
 
 
 @pytest.mark.req("B-12")

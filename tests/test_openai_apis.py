@@ -74,20 +74,6 @@ def test_a_refusal_by_chat_completions_says_which_key_to_set(openai: OpenAI, mod
     assert run(model).ok, "the step helps"
 
 
-@pytest.mark.parametrize("params", [{}, {"reasoning_effort": "none"}, {"thinking": "off"}])
-def test_the_next_step_is_none_that_the_server_refuses_too(
-    openai: OpenAI, params: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Chat Completions names `reasoning_effort`, whether it was set or not, and even as `none`."""
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", openai.url)
-    result = run("gpt-6.1-terra", params=params)
-    assert openai.paths == ["/v1/chat/completions"]
-    assert result.cause
-    assert result.cause.hint == 'set api = "responses" under [providers.openai] in config.toml'
-    monkeypatch.delenv("AXE_OPENAI_BASE_URL")
-    assert run("gpt-6.1-terra", params=params).ok, "over the Responses API"
-
-
 @pytest.mark.parametrize(
     ("url", "api", "model", "protocol"),
     [

@@ -47,21 +47,9 @@ class TestIt:
     assert sorted(marks(source)) == [(2, "A-1.1"), (3, "A-1.2"), (3, "A-1.3"), (5, "A-1.4")]
 
 
-@pytest.mark.parametrize("argument", ["ROW", "*ROWS", "f'A-{n}'"])
-def test_an_id_that_is_no_literal_is_no_row(argument: str) -> None:
-    assert list(marks(f"pytest.mark.req({argument})")) == [(1, argument)]
-
-
 def test_a_misspelt_id_is_reported_with_its_place_and_the_nearest_rows(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "test_x.py").write_text('import pytest\npytestmark = pytest.mark.req("A-7.3-16")\n')
     [mistake] = coverage(tests).mistakes
     assert mistake.startswith("tests/test_x.py:2: A-7.3-16 is no row; near: A-7.3-")
-
-
-def test_a_row_that_nothing_names_is_missing(tmp_path: Path) -> None:
-    nothing = coverage(tmp_path)
-    assert "A-2.1" in nothing.missing("A")
-    assert "A-O" not in nothing.missing("A")
-    assert nothing.missing("A")[0][0] == nothing.missing("A")[-1][0] == "A"

@@ -9,7 +9,7 @@ import random
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import axe_nb
-from axe_nb import Agent, ConfigError, ProviderError, RunResult, call
-from axe_nb.agents.data_files import format_data, parse_data
-from axe_nb.conversion.records import from_json, to_json
+from axe_nb import Agent, ConfigError, ProviderError, RunResult
 from axe_nb.messages import (
     CallTraits,
     Message,
@@ -90,26 +88,6 @@ def test_any_result_without_secrets_is_the_same_after_a_file(
     assert facts(again) == facts(result)
 
 
-def test_a_real_run_is_kept_with_its_children(tmp_path: Path) -> None:
-    @axe_nb.script("lead")
-    def lead(request: axe_nb.Request) -> Any:
-        return call("call_agent", agent="help", task="x") if request.turn == 1 else "done\nall"
-
-    @axe_nb.script("help")
-    def help(request: axe_nb.Request) -> str:
-        raise ProviderError("server", "broken", status=500)
-
-    axe_nb.define(Agent("help", "script/help"))
-    result = axe_nb.run(Agent("lead", "script/lead", sub_agents=["help"]), "go")
-    assert isinstance(result.children[0].cause, ProviderError)
-    result.save(tmp_path / "run.axe")
-    for again in (through_dict(result), through_pickle(result), axe_nb.load(tmp_path / "run.axe")):
-        assert again == result
-        assert facts(again) == facts(result)
-        assert again.to_json() == result.to_json()
-        assert again.to_dict() == result.to_dict()
-
-
 ELSEWHERE = """
 import axe_nb, pickle, sys
 axe_nb.script("lead")(lambda request: "else")
@@ -134,14 +112,6 @@ class Piece:
     size: float = 0
     inner: Piece | None = None
     named: dict[str, int] = field(default_factory=dict)
-
-
-@pytest.mark.parametrize("data", [b"", b"text", "é".encode(), b"\xff\x00\xc3", bytes(range(256))])
-def test_bytes_are_kept_as_text_with_halves_for_what_is_not_utf_8(data: bytes) -> None:
-    piece = Piece(data, (data, b"x"), 1.5, Piece(b"inner"))
-    kept = parse_data(format_data(to_json(piece)))
-    assert from_json(Piece, kept) == piece
-    assert to_json(Piece(b"text")) == {"data": "text"}
 
 
 # ---------------------------------------------------------------------------------------- files
@@ -179,70 +149,6 @@ def test_a_new_file_is_the_users_alone_and_an_old_one_keeps_its_rights(tmp_path:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert axe_nb.load(str(path)).text == "new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.axe"]
-
-
-def a_folder(path: Path) -> None:
-    path.mkdir()
-
-
-def a_missing_folder(path: Path) -> Path:
-    return path / "x" / "r.axe"
-
-
-def a_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def a_device(path: Path) -> Path:
-    return Path("/dev/null")
-
-
-def a_read_only_folder(path: Path) -> Path:
-    path.mkdir()
-    path.chmod(0o500)
-    return path / "r.axe"
-
-
-def a_folder_of_the_system(path: Path) -> Path:
-    if not Path("/proc/self").exists():
-        pytest.skip("no /proc")
-    return Path("/proc/r.axe")
-
-
-def a_loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def a_nul(path: Path) -> Path:
-    return path.with_name("a\0b")
-
-
-@pytest.mark.skipif(os.name == "nt", reason="pipes, links and rights of POSIX")
-@pytest.mark.parametrize(
-    "place",
-    [
-        a_folder,
-        a_missing_folder,
-        a_pipe,
-        a_device,
-        a_read_only_folder,
-        a_folder_of_the_system,
-        a_loop,
-        a_nul,
-    ],
-)
-def test_a_place_that_cannot_hold_the_file_is_an_error_of_one_line(
-    place: Callable[[Path], Path | None], tmp_path: Path
-) -> None:
-    if place is a_read_only_folder and os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    path = place(tmp_path / "odd") or tmp_path / "odd"
-    before = list(tmp_path.rglob("*"))
-    for act in (a_result().save, axe_nb.load):
-        with pytest.raises(ConfigError) as caught:
-            act(path)
-        check_error(caught.value, str(path).replace("\0", "\ufffd"))
-    assert list(tmp_path.rglob("*")) == before
 
 
 def check_error(error: ConfigError, *parts: str) -> None:
@@ -325,13 +231,6 @@ def test_a_part_of_a_saved_run_has_its_own_type_and_digest(
     with pytest.raises(ConfigError) as caught:
         RunResult.from_dict(data)
     assert problem in caught.value.message
-
-
-@pytest.mark.req("D-61")
-def test_a_newer_minor_version_is_read_without_what_it_has_more(tmp_path: Path) -> None:
-    path = tmp_path / "r.axe"
-    path.write_text(f'\ufeffaxe_nb run 2.7\r\n{VALID}, "mood": {{"a": 1}}}}', "utf-8")
-    assert axe_nb.load(path) == RunResult(status="completed", text="x", agent="a", model="m")
 
 
 def mutations(text: str, number: int) -> Iterator[str]:

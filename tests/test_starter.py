@@ -97,11 +97,3 @@ def test_jupyterlab_is_opened_with_the_notebook_but_not_from_a_folder_here(
     monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
     assert main(["start"]) == 1, "it failed, and so does the command"
     assert (folder / "opened").read_text() == "first.ipynb"
-
-
-def test_as_root_the_line_that_opens_it_is_told(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    assert main(["start", "a b"]) == 0
-    assert "\n  jupyter lab --allow-root 'a b.ipynb'\n" in capsys.readouterr().out

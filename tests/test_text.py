@@ -1,8 +1,6 @@
 """Text for people and models: quoting, cleaning, cutting, counting, suggesting."""
 
-import json
 import sys
-import unicodedata
 
 import pytest
 import regex
@@ -13,13 +11,10 @@ from axe_nb.invisible import INVISIBLE
 from axe_nb.text import (
     clean,
     cut_bytes,
-    cut_chars,
     fold,
-    format_seconds,
     nearest,
     one_line,
     quote,
-    reveal,
     suggestion,
 )
 
@@ -62,14 +57,6 @@ def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: s
     assert suggestion(word, KEYS) == question
 
 
-@given(ANY)
-def test_a_quoted_text_is_json_of_it_on_one_line_without_control_characters(text: str) -> None:
-    written = quote(text)
-    assert json.loads(written) == text
-    assert len(written.splitlines()) == 1
-    assert {unicodedata.category(c) for c in written}.isdisjoint({"Cc", "Cf", "Cs"})
-
-
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
@@ -93,18 +80,6 @@ def test_a_cleaned_text_can_be_saved_and_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("rm a\u200b b\x1b[1A", "rm a� b�[1A"),
-        ("tags \U000e0041", "tags �"),
-        ("two\nlines\tand 東京\u3000", "two\nlines\tand 東京\u3000"),
-    ],
-)
-def test_nothing_is_invisible_to_a_person_who_decides(text: str, shown: str) -> None:
-    assert reveal(text) == shown
-
-
-@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("  a \n\n b\t", "a b"),
@@ -120,19 +95,6 @@ def test_one_line_has_no_more_than_its_characters(text: str, line: str) -> None:
     assert one_line(text, 10) == line
 
 
-@pytest.mark.parametrize(
-    ("size", "note", "cut"),
-    [
-        (5, "...", "xxxxx"),
-        (6, "...", "xxxxx..."),
-        (12, "\n[{more} more characters left out]", "xxxxx\n[7 more characters left out]"),
-        (12, "... (line cut: {size} characters)", "xxxxx... (line cut: 12 characters)"),
-    ],
-)
-def test_a_text_cut_by_characters_says_what_is_left_out(size: int, note: str, cut: str) -> None:
-    assert cut_chars("x" * size, 5, note) == cut
-
-
 @pytest.mark.req("X-27")
 @pytest.mark.parametrize(
     ("text", "limit", "cut"),
@@ -146,23 +108,6 @@ def test_a_text_cut_by_characters_says_what_is_left_out(size: int, note: str, cu
 )
 def test_a_text_cut_by_bytes_has_whole_characters(text: str, limit: int, cut: str) -> None:
     assert cut_bytes(text, limit, " of {size}") == cut
-
-
-@given(ANY, st.integers(0, 300))
-def test_what_is_kept_of_a_text_cut_by_bytes_is_its_beginning(text: str, limit: int) -> None:
-    kept = cut_bytes(text, limit)
-    assert text.startswith(kept)
-    size = len(kept.encode("utf-8", "surrogatepass"))
-    assert size <= limit
-    assert kept == text or limit - size < 4
-
-
-@pytest.mark.req("D-10")
-@pytest.mark.parametrize(
-    ("seconds", "written"), [(120.0, "120"), (0.2, "0.2"), (5, "5"), (1.25, "1.25"), (0, "0")]
-)
-def test_seconds_have_no_trailing_zeros(seconds: float, written: str) -> None:
-    assert format_seconds(seconds) == written
 
 
 @pytest.mark.parametrize(

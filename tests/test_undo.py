@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import stat
 import subprocess
 import sys
@@ -19,9 +18,6 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call, script
 from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
-from axe_nb.recording.history import delete_run
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context
@@ -157,19 +153,6 @@ def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
     assert (folder / "sub/a.txt").read_text() == "old"
 
 
-def test_saved_and_pickled_results_can_be_undone_as_well(
-    do: Callable[..., RunResult], folder: Path, tmp_path: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-    result = do(write("a.txt", "new"))
-    result.save(tmp_path / "run.txt")
-    loaded = axe_nb.load(tmp_path / "run.txt")
-    assert loaded == result
-    assert pickle.loads(pickle.dumps(result)).undo(dry=True).restored == ("a.txt",)
-    loaded.undo()
-    assert (folder / "a.txt").read_text() == "old"
-
-
 def test_what_cannot_be_undone_is_said(do: Callable[..., RunResult], folder: Path) -> None:
     @axe_nb.tool(name="look", read_only=True)
     def look() -> str:
@@ -213,32 +196,6 @@ def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
     assert repr(undone).count("through a link") == 2
 
 
-@POSIX
-def test_the_kept_files_are_readable_by_their_owner_alone(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-    do(write("a.txt", "new"))
-    made = list((state_dir() / "undo").rglob("*"))
-    assert len(made) == 3
-    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700, 0o600}
-
-
-def test_a_file_too_large_to_be_kept_is_one_warning(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_files, "MAX_RUN", 5000)
-    (folder / "big.bin").write_bytes(b"\0" * 6000)
-    (folder / "small.txt").write_text("old")
-    result = do(write("big.bin", "new"), write("small.txt", "new"), write("big.bin", "newer"))
-    (warning,) = result.warnings
-    assert warning.startswith("big.bin cannot be undone: its old content was not kept")
-    undone = result.undo(force=True)
-    assert undone.restored == ("small.txt",)
-    assert "big.bin: its old content was not kept" in repr(undone)
-    assert (folder / "big.bin").read_text() == "newer"
-
-
 def test_the_oldest_runs_give_way(
     do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,16 +222,6 @@ def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], fold
     assert "<b>" not in shown._repr_html_()
     assert (folder / "a.txt").read_text().startswith("\x1b[2Jold <b>\n")
     assert (folder / "b.bin").read_bytes() == b"\0\1\2"
-
-
-def test_a_secret_in_a_file_is_restored_but_not_shown(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "a.txt").write_text("the key is s3cr3t-0123456789\n")
-    monkeypatch.setenv("MY_API_KEY", "s3cr3t-0123456789")
-    undone = do(write("a.txt", "new")).undo()
-    assert "s3cr3t" not in undone.diff
-    assert "s3cr3t" in (folder / "a.txt").read_text()
 
 
 def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path: Path) -> None:
@@ -327,19 +274,6 @@ def test_a_run_whose_process_died_can_be_undone_by_its_id(
     assert loaded.status == "cancelled"
     assert loaded.undo().restored == ("a.txt",)
     assert (folder / "a.txt").read_text() == "old"
-
-
-def test_a_run_deleted_from_the_history_leaves_no_kept_files(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    (folder / "a.txt").write_text("old")
-    do(write("a.txt", "new"))
-    assert list((state_dir() / "undo").iterdir())
-    assert len(axe_nb.history()) == 1
-    delete_run(1)
-    assert not list((state_dir() / "undo").iterdir())
-    find_writer(history_path()).close()
 
 
 def test_a_fork_undoes_what_it_changed_itself(do: Callable[..., RunResult], folder: Path) -> None:

@@ -18,7 +18,7 @@ from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.python_tool import tool_of
-from tests.calls import failure, run
+from tests.calls import run
 from tests.values.samples import Plain
 
 FRAME = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
@@ -84,29 +84,6 @@ def test_the_result_of_a_tool_is_written_in_the_same_way(
         return value
 
     assert run(tool_of(give), tmp_path) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (
-            b"\0\1",
-            "the tool's result is of type bytes, which cannot be converted to text: decode it",
-        ),
-        (
-            Figure(),
-            "not a supported picture: its bytes are of another format; supported formats "
-            "are PNG, JPEG, GIF, WebP and PDF",
-        ),
-    ],
-)
-def test_bytes_of_a_tool_are_an_error_for_the_model(
-    tmp_path: Path, value: Any, problem: str
-) -> None:
-    def give() -> Any:
-        return value
-
-    assert failure(tool_of(give), tmp_path) == problem
 
 
 @pytest.mark.parametrize(

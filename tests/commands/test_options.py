@@ -34,11 +34,6 @@ def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) ->
     assert parse_run(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
 
 
-@pytest.mark.req("B-9")
-def test_without_options_a_run_is_as_its_agent_says_within_120_seconds() -> None:
-    assert parse_run("lead", "cell") == Options(agent="lead", overrides=Overrides(timeout=120.0))
-
-
 @pytest.mark.parametrize("face", ["line", "command"])
 def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -> None:
     for words in (
@@ -53,15 +48,6 @@ def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -
         parse_run(["sum", "this", "-p", "that"], face)
     with pytest.raises(ConfigError, match="arguments: this; put the prompt in quotes"):
         parse_run(["sum", "Summarise", "this"], face)
-
-
-@pytest.mark.parametrize(
-    "status",
-    ["completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error",
-     "config", "provider"],
-)  # fmt: skip
-def test_a_cell_can_expect_every_end_of_a_run(status: str) -> None:
-    assert parse_run(f"lead --raises {status}", "cell").raises == status
 
 
 MISTAKES = {
@@ -101,16 +87,6 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("face", "program"),
-    [("cell", "usage: %%axe "), ("line", "usage: %axe run "), ("command", "usage: axe-nb run ")],
-)
-def test_the_usage_line_is_that_of_the_face(face: Any, program: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_run([], face)
-    assert caught.value.hint.startswith(program)
-
-
-@pytest.mark.parametrize(
     ("word", "value"),
     [
         ("temperature=0.2", 0.2),
@@ -132,11 +108,6 @@ def test_a_parameter_is_json_where_it_reads_as_json_else_text(word: str, value: 
     assert parse_run(["lead", "--param", word], "command").overrides.params == {name: value}
 
 
-@pytest.mark.req("D-49")
-def test_a_parameter_that_is_written_is_there_also_where_it_is_zero() -> None:
-    assert parse_run("lead --param temperature=0", "cell").overrides.params == {"temperature": 0}
-
-
 @pytest.mark.parametrize(
     ("line", "model"),
     [
@@ -150,12 +121,6 @@ def test_a_parameter_that_is_written_is_there_also_where_it_is_zero() -> None:
 )
 def test_an_option_line_is_split_like_a_shell_would(line: str, model: str) -> None:
     assert parse_run(line, "cell").overrides.model == model
-
-
-@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "3", True, [1]])
-def test_a_timeout_that_is_no_time_is_refused_in_python_too(timeout: Any) -> None:
-    with pytest.raises(ConfigError, match=r"^timeout takes seconds, as in 120 or 0.5, not "):
-        Overrides(timeout=timeout)
 
 
 @settings(deadline=None)
@@ -181,16 +146,6 @@ def test_parameters_may_stand_before_the_agent(line: str) -> None:
     assert found.agent == "sum"
     assert found.overrides.params == ({"a": 1, "b": 2} if "b=2" in line else {"a": 1})
     assert found.prompt == ("is x=1 or y=2?" if "-q" in line else None)
-
-
-@pytest.mark.parametrize("face", ["line", "command"])
-@pytest.mark.parametrize(
-    "prompt",
-    ["x=1 is that right?", "1+1=2", "https://example.org/?id=3", "a==b", "is x=1 or y=2?"],
-)
-def test_a_prompt_after_a_parameter_is_no_parameter(prompt: str, face: Any) -> None:
-    found = parse_run(["sum", "--param", "temperature=0", prompt], face)
-    assert (found.prompt, found.overrides.params) == (prompt, {"temperature": 0})
 
 
 @pytest.mark.parametrize("face", ["line", "command"])

@@ -71,20 +71,6 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
     assert "\n" not in told
 
 
-def test_data_as_a_prompt_is_told_to_be_written_into_a_text(echo: Agent) -> None:
-    with pytest.raises(ConfigError, match="prompt must be text or a list, not dict") as caught:
-        axe_nb.run("echo", {"people": 3})  # type: ignore[arg-type]
-    assert caught.value.hint.startswith('put other values into a text, as in f"{data}"')
-
-
-@pytest.mark.parametrize("name", ["limits", "max_requests", "max_cost"])
-def test_a_limit_of_the_agent_is_told_where_it_belongs(name: str, echo: Agent) -> None:
-    with pytest.raises(ConfigError, match=f'unknown option "{name}"') as caught:
-        axe_nb.run("echo", "a", **{name: 3})  # type: ignore[arg-type]
-    key = "max_requests" if name == "limits" else name
-    assert caught.value.hint == f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
-
-
 @pytest.mark.parametrize("name", ["temperature", "temprature"])
 def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -96,12 +82,6 @@ def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("echo", "a", agent_dir="x")  # type: ignore[call-arg]
     assert caught.value.lines() == ['unknown option "agent_dir"', 'did you mean "agents_dir"?']
-
-
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("timeout", [None, 0, 0.0])
-def test_no_timeout_is_no_limit_in_python(face: str, timeout: float | None, echo: Agent) -> None:
-    assert FACES[face]("echo", "a", timeout=timeout).text == "echo: a"
 
 
 @pytest.mark.parametrize("face", FACES)

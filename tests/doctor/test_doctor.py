@@ -94,16 +94,6 @@ def test_keys_are_set_or_not_and_never_shown(
     assert step.startswith("copy it again into ANTHROPIC_API_KEY")
 
 
-def test_a_server_that_is_up_is_told_with_its_address_without_the_login(
-    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server = serve("openai", body={"data": [{"id": "gpt-5"}, {"id": "gpt-5-mini"}]})
-    findings = found(using("openai/gpt-5"))
-    assert of("openai server", findings) == [("right", f"up at {server.url('x')}, 2 models", "")]
-    assert [request.path for request in server.log("x")] == ["/models"]
-
-
 def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
     project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
 ) -> None:
@@ -156,20 +146,6 @@ def test_a_server_that_is_down_is_told_with_the_next_step(
         "wrong", 'base URL of provider "ollama" must start with http:// or https://',
     )  # fmt: skip
     assert step.startswith("set AXE_OLLAMA_BASE_URL or base_url in ")
-
-
-def test_a_server_without_a_list_is_up_all_the_same(
-    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server = serve("openai", status=404, body={"detail": "Not Found"})
-    assert of("openai server", found(using("openai/x"))) == [
-        (
-            "note",
-            f"answers at {server.url('x')}, but does not list its models",
-            "if requests fail, check AXE_OPENAI_BASE_URL in the environment",
-        )
-    ]
 
 
 def test_agents_are_looked_through(project: Path) -> None:

@@ -131,18 +131,6 @@ def test_a_mistake_is_told_with_the_line_that_the_editor_shows(cells: Kernel) ->
     assert "agent config not found: x" in text(cells.run("%%axe x\nhi")), "nothing was defined"
 
 
-def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
-    for line, told in (
-        ("", "the following arguments are required: NAME"),
-        ("a b", "unrecognized arguments: b"),
-        ("a --sav", "unrecognized arguments: --sav; did you mean --save?"),
-        ("a --dir x", "--dir requires --save"),
-        ("../a", 'invalid agent name "../a": expected a plain name without folders'),
-    ):
-        [error] = cells.run(f'%%axe_agent {line}\nmodel = "script/echo"')
-        assert error["evalue"] == told
-
-
 def test_saving_writes_what_was_typed_with_its_name_added(project: Path, cells: Kernel) -> None:
     said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
     assert "written to axe/agents/new.toml" in said

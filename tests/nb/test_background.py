@@ -90,15 +90,6 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
     )
 
 
-def test_interrupting_another_cell_does_not_stop_it(watched: Kernel) -> None:
-    watched.run("%%axe slower --bg -o job\nhello")
-    *_, error = watched.run("import time; time.sleep(20)", interrupt_after=0.3)
-    assert error["ename"] == "KeyboardInterrupt"
-    *_, error = watched.run("job.result()", interrupt_after=0.3)
-    assert error["ename"] == "KeyboardInterrupt", "only the waiting is stopped"
-    assert printed(watched.run("print(job.done, job.result(60).text)")) == "False late: hello\n"
-
-
 @pytest.mark.req("D-8")
 def test_cancelling_keeps_what_was_done(watched: Kernel) -> None:
     watched.run("%%axe never --bg -o job\ngo")

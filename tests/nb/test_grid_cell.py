@@ -90,16 +90,6 @@ def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
     assert point(call) == {"g"}
 
 
-@pytest.mark.req("E-3")
-def test_resume_takes_a_path_and_a_dry_run_makes_no_file(project: Path, cells: Kernel) -> None:
-    cell = "%%axe_grid {} --inputs cities\nOf {{{{ city }}}}"
-    cells.run(cell.format("hasty --resume runs.jsonl --dry-run"))
-    assert not (project / "runs.jsonl").exists()
-    cells.run(cell.format("hasty --resume runs.jsonl"))
-    told = text(cells.run(cell.format("hasty --resume runs.jsonl --dry-run")))
-    assert "2 requests, minus what is in the resume file" in told
-
-
 @pytest.mark.req("E-2", "E-4")
 def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
     cells.run("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)")

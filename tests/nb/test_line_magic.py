@@ -82,16 +82,6 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     assert 'did you mean "echo"?' in "\n".join(error["traceback"])
 
 
-@pytest.mark.req("B-12")
-def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
-    said = text(cells.run("%axe init fresh"))
-    assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` opens it in a cell\n"
-    cells.run("%axe edit fresh")
-    assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\ndescription = "')
-    [error] = cells.run("%axe init fresh")
-    assert error["evalue"] == "axe/agents/fresh.toml already exists"
-
-
 def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:
     cells.run(
         "import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks a town up.'\n"
@@ -117,26 +107,6 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         "grep reads denied",
     ]
     assert text(cells.run("%axe tools echo")) == "echo has no tools\n"
-
-
-def test_usage_sums_tokens_by_agent_and_model(cells: Kernel) -> None:
-    assert text(cells.run("%axe usage")) == "nothing has run yet\n"
-    for cell in (
-        "%%axe lead\na",
-        "%%axe lead\nb",
-        "%%axe echo -m script/other\nc",
-        "%%axe echo\nd",
-    ):
-        cells.run(cell)
-    rows = [line.split() for line in text(cells.run("%axe usage")).splitlines()]
-    assert rows[0] == ["agent", "model", "runs", "turns", "input", "output"]
-    assert rows[1:3] == [
-        ["lead", "script/lead", "2", "4", "100", "14"],
-        ["echo", "script/echo", "3", "3", "3,000", "21"],
-    ]
-    assert rows[3][:4] == ["echo", "script/other", "1", "1"]
-    total = [sum(int(row[i].replace(",", "")) for row in rows[1:4]) for i in range(2, 6)]
-    assert rows[4] == ["total", *(f"{number:,}" for number in total)]
 
 
 def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:

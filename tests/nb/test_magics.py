@@ -189,13 +189,6 @@ def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
     )
 
 
-def test_capture_keeps_one_output_and_time_works(cells: Kernel) -> None:
-    cells.run("%%capture caught\n%%axe echo -o r\nhi")
-    assert text(cells.run("print(len(caught.outputs), r.ok)")) == "1 True\n"
-    timed = cells.run("%%time\n%%axe echo\nhi")
-    assert [o["type"] for o in timed].count("display_data") == 1
-
-
 def test_the_magics_are_there_once_the_package_is_imported(
     kernel_python: Path, project: Path
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from axe_nb.commands.parser import Options, UsageError, parse_run
 from axe_nb.commands.table import RUN
 from axe_nb.notebook.option_line import read_words
-from axe_nb.session.overrides import Overrides
 from tests.nb.kernels import Kernel, Kernels, text
 
 HOSTILE = [
@@ -49,16 +48,6 @@ def options(line: str, face: str = "line", **names: object) -> object:
 )  # fmt: skip
 def test_a_value_stays_one_value_whatever_it_is(line: str, value: str) -> None:
     assert options(line, r=R(value)) == Options(agent="second", prompt=value)
-
-
-@pytest.mark.parametrize("value", HOSTILE)
-def test_values_may_stand_within_a_word_and_in_any_option(value: str) -> None:
-    line = '{r.text} --skill "a {r.text} b" --workdir={r.text}/x --param note="{r.text}"'
-    found = options(line, "cell", r=R(value))
-    wanted = Overrides(
-        skill=f"a {value} b", workdir=f"{value}/x", params={"note": value}, timeout=120.0
-    )
-    assert found == Options(agent=value, overrides=wanted)
 
 
 def test_a_value_is_never_the_name_of_an_option() -> None:

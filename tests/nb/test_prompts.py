@@ -99,23 +99,3 @@ def test_values_reach_the_server_as_a_model_reads_them_best(
         assert sent["huge"] == f"<{'x' * 200_000}\n[800000 more characters left out]>"
         cells.run("%%axe echo\n{{ r }}!")
         assert reached(server) == "heard!", "a result stands for its text"
-
-
-def test_an_expression_that_fails_sends_nothing_and_names_its_line(
-    project: Path, kernel_python: Path, kernels: Kernels
-) -> None:
-    with cells_and_server(project, kernel_python, kernels) as (cells, server):
-        for body, told in {
-            "a\n{{ 1 / int('0') }}": "{{ 1 / int('0') }} failed (line 3): ZeroDivisionError: ",
-            "{{ open('nowhere.txt').read() }}": "failed (line 2): FileNotFoundError: ",
-            "{{ {}['k'] + str(1) }}": "failed (line 2): KeyError: 'k'",
-            "{{ print }}": 'unknown name "print" in {{ print }} (line 2)',
-            "{{ 'a'.upper }}": (
-                "{{ 'a'.upper }} is of type builtin_function_or_method, "
-                "which cannot be converted to text (line 2)"
-            ),
-        }.items():
-            [error] = cells.run(f"%%axe echo\n{body}")
-            assert told in error["evalue"]
-            assert len("\n".join(error["traceback"]).splitlines()) == 2
-        assert server.requests == []

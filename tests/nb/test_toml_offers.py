@@ -47,10 +47,3 @@ def test_what_fits_at_the_cursor_is_offered(project: Path, above: str) -> None:
 )
 def test_nothing_is_offered_in_text_and_for_values(above: str) -> None:
     assert offers(above) is None
-
-
-def test_keys_that_stand_below_the_cursor_are_not_offered_again(project: Path) -> None:
-    below = '\nmode = "plan"\n[limits]\nmax_requests = 1\n'
-    assert offers("mo", below) == ("mo", ["model"])
-    assert offers("[l", below) == ("l", [])
-    assert offers("[limits]\nmax_r", "\n[retry]\nmax_retries = 1") == ("max_r", ["max_requests"])

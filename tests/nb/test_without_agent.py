@@ -51,18 +51,6 @@ def test_a_conversation_without_an_agent(
     assert [len(body.get("messages") or body["input"]) for body in bodies] == [1, 3, 5]
 
 
-def test_the_tree_the_usage_and_reset_name_the_model(cells: Kernel) -> None:
-    shown = text(cells.run("%%axe -m script/echo\nhello"))
-    assert "script/echo" in shown
-    assert "Heard: hello" in shown
-    row = text(cells.run("%axe usage")).splitlines()[1].split()
-    assert row == ["(no", "agent)", "script/echo", "1", "1", "10", "2"]
-    assert text(cells.run("%axe reset")).strip() == "conversations forgotten: (no agent)"
-    said = text(cells.run("%%axe -c\ngo on"))
-    assert "nothing to continue: no model has been asked without an agent in this session" in said
-    assert text(cells.run("%axe run -m script/echo -p 'from a line' -q")) == "Heard: from a line"
-
-
 def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:
     said = text(cells.run("%%axe -q\nhello"))
     assert "required: AGENT, or -m for a model without an agent" in said

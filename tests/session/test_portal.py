@@ -19,7 +19,7 @@ import pytest
 from axe_nb import Request, RunResult
 from axe_nb.events import Event, TextDelta
 from axe_nb.session.drive import NullView, drive
-from axe_nb.session.portal import Portal, portal, run_and_wait
+from axe_nb.session.portal import Portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from tests.engine.in_process import agent
@@ -231,11 +231,3 @@ def test_a_process_ends_with_work_left_behind_and_an_import_starts_no_thread(
     words = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=55, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
-
-
-def test_the_loop_knows_its_own_thread() -> None:
-    async def here() -> bool:
-        return portal.is_here()
-
-    assert run_and_wait(here())
-    assert not portal.is_here()

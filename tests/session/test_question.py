@@ -11,7 +11,6 @@ from axe_nb.engine.person import ApprovalRequest
 from axe_nb.session.drive import prompt_person
 from axe_nb.session.prompts import (
     MAX_SHOWN,
-    MAX_WHOLE,
     WIDTH,
     format_model_question,
     format_question,
@@ -59,11 +58,6 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
     assert asked.choices.startswith(
         f"yes (type the whole word: {hidden} characters are hidden)  [n]o  always for this tool"
     )
-
-
-def test_a_command_beyond_all_measure_is_cut_too_and_says_so() -> None:
-    asked = format_question(command("x" * (MAX_WHOLE + 10)))
-    assert "… 10 characters hidden …" in asked.text
 
 
 @pytest.mark.req("D-48")
@@ -153,11 +147,6 @@ def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
     assert asked.text.count("\n") == 0
     assert "\x1b" not in asked.text
     assert len(format_question(request(agent="x" * 9000)).text) < 200
-
-
-@pytest.mark.req("D-56")
-def test_a_childs_question_names_its_place() -> None:
-    assert format_question(request(run="0.2-1")).text.startswith("lead (0.2-1) wants to call ")
 
 
 @pytest.mark.req("D-48")

@@ -5,7 +5,6 @@ Source: D-72; docs/providers.md "Retries".
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +102,6 @@ def test_what_does_not_pass_is_not(error: dict[str, Any], failing: Failing) -> N
     assert (run().status, len(failing.asked)) == ("error", 1)
 
 
-def test_the_next_step_without_an_agent_is_an_option_of_the_run(failing: Failing) -> None:
-    failing.times = 99
-    result = run()
-    assert result.error == "rate_limit: slow down (3 attempts)"
-    assert result.cause
-    assert result.cause.hint == "try again later, or allow more retries with --retries"
-
-
 def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Agent("plain", "script/failing")
     own = plain.but(name="own", retry=Retry(3))
@@ -146,12 +137,6 @@ def test_a_variable_that_is_no_number_is_refused(
         run()
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "2", True])
-def test_an_option_that_is_no_whole_number_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="retries takes a whole number, as in 2, not"):
-        run(retries=wrong)
-
-
 def test_the_command_takes_it(
     failing: Failing, capfd: pytest.CaptureFixture[str], piped: Any
 ) -> None:
@@ -176,13 +161,3 @@ def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
         assert cassette.status().unused == 0
     assert failing.asked == []
     assert (again.text, again.error, again.retries) == (first.text, first.error, first.retries)
-
-
-def test_a_fork_keeps_the_failure_of_a_run_without_retries(failing: Failing) -> None:
-    define_family()
-    failing.times = 99
-    first = axe_nb.run("lead", "go", retries=0, display=False)
-    again = first.fork("0/2", display=False)
-    assert len(failing.asked) == 1
-    assert [child.error for child in again.children] == ["rate_limit: slow down"]
-    assert json.dumps(again.children[0].to_dict()["error"]) == '"rate_limit: slow down"'

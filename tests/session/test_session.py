@@ -38,18 +38,6 @@ def write(folder: Path, name: str, **fields: str) -> None:
     (folder / f"{name}.toml").write_text("\n".join(lines))
 
 
-def test_a_given_folder_wins_over_the_project_which_wins_over_the_persons(
-    project: Path, tmp_path: Path
-) -> None:
-    session = Session()
-    write(tmp_path / "config/axe/agents", "one", description="person")
-    assert session.find("one").description == "person"
-    write(project / "axe/agents", "one", description="project")
-    assert session.find("one").description == "project"
-    write(tmp_path / "given", "one", description="given")
-    assert session.find("one", str(tmp_path / "given")).description == "given"
-
-
 def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Path) -> None:
     echo("echo")
     write(tmp_path / "given", "child")
@@ -65,12 +53,6 @@ def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Pat
     )
     ask = ask_session(Session(), "boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
     assert asyncio.run(ask).text == "Task: x"
-
-
-def test_a_name_that_is_a_path_is_refused() -> None:
-    for bad in ("../x", "a/b", "a\\b"):
-        with pytest.raises(ConfigError):
-            Session().define(Agent(bad, "script/echo"))
 
 
 def test_what_a_run_changes_is_changed_for_it_alone() -> None:
@@ -96,18 +78,6 @@ def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:
     assert session.conversation("one") is one
     with pytest.raises(ConfigError, match="nothing to continue"):
         session.conversation("third")
-
-
-def test_a_conversation_goes_on() -> None:
-    sent = echo("echo")
-    session = Session()
-    one = session.define(Agent("one", "script/echo"))
-    first = asyncio.run(ask_session(session, one, "hello"))
-    second = asyncio.run(ask_session(session, one, "again", continue_from=first))
-    assert [m.content for m in sent[-1].messages] == ["hello", "hello", "again"]
-    assert [m.role for m in second.messages] == ["user", "assistant", "user", "assistant"]
-    assert second.turns == 1, "the turns of this run"
-    assert len(first.messages) == 2, "an earlier result stays as it is"
 
 
 @pytest.mark.req("D-25", "A-C4")
@@ -211,14 +181,3 @@ def test_many_threads_and_loops_may_wait_for_one_handle() -> None:
         thread.join(20)
     assert len(results) == 10
     assert all(result is handle.finished for result in results)
-
-
-@pytest.mark.req("D-2", "D-8")
-def test_driving_a_handle_that_is_cancelled_gives_the_result_so_far() -> None:
-    async def hangs(_: Request) -> str:
-        handle.cancel()
-        await asyncio.sleep(30)
-        return "late"
-
-    handle = Session().start(RunRequest(agent=agent("one", hangs)))
-    assert drive(handle, NullView()).status == "cancelled"

@@ -153,32 +153,6 @@ def test_scripts_are_those_of_the_start(project: Path) -> None:
     assert [child.text for child in result.children] == ["second", "second"], "of the next root"
 
 
-@pytest.mark.req("D-53", "D-57")
-def test_runs_that_a_tool_starts_belong_to_the_same_snapshot(project: Path) -> None:
-    sent = keep("worker")
-    put_agent("worker", system_prompt="first")
-
-    @axe_nb.tool
-    def nested() -> str:
-        """Runs agents by name."""
-        put_agent("worker", system_prompt="second")
-        put_agent("late")
-        done = axe_nb.run("worker", "go").text
-        try:
-            return axe_nb.run("late", "go").text
-        except axe_nb.ConfigError as error:
-            return f"{done}; {error}"
-
-    @axe_nb.tool
-    async def delegating(ctx: axe_nb.ToolContext) -> str:
-        """Delegates to an agent by name."""
-        return (await ctx.delegate("go", agent="worker")).text
-
-    result = play([call("nested"), call("delegating")], tools=("nested", "delegating"))
-    assert [request.system for request in sent] == ["first", "first"]
-    assert 'ok; agent "late" was added after this run began' in heard(result)
-
-
 @pytest.mark.req("D-53")
 def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
     sent = keep("worker")
@@ -192,21 +166,6 @@ def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) 
 
     play(call("nested"), tools=("nested",))
     assert [request.system for request in sent] == ["first"]
-
-
-@pytest.mark.req("D-53")
-def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
-    sent = keep("worker")
-    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
-
-    def change() -> Any:
-        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
-        axe_nb.define(Agent("late", "script/worker"))
-        return [ask("worker"), ask("late")]
-
-    result = play(change, sub_agents=("worker", "late"))
-    assert [request.system for request in sent] == ["first"]
-    assert 'sub-agent "late" failed' in heard(result)
 
 
 @pytest.mark.req("D-53")

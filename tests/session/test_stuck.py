@@ -83,25 +83,6 @@ def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threadi
     assert time.monotonic() - began < LONG - 4
 
 
-def test_a_run_on_a_new_loop_does_not_hold_up_the_one_that_is_blocked(
-    let_go: threading.Event,
-) -> None:
-    blocking(let_go)
-    results: list[axe_nb.RunResult] = []
-
-    def first() -> None:
-        results.append(axe_nb.run(boss("block"), "go", timeout=0.3))
-
-    began = time.monotonic()
-    thread = threading.Thread(target=first)
-    thread.start()
-    time.sleep(0.4)
-    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
-    thread.join()
-    assert time.monotonic() - began < LONG - 2
-    assert results[0].status == "timeout"
-
-
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_tool_that_swallows_its_cancelling_is_left_behind(how: str) -> None:
     stubborn()
