@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from typing import Any
 
@@ -57,27 +56,6 @@ def test_run_takes_an_agent_or_its_name_and_blocks() -> None:
     assert len(result.children) == 2
 
 
-def test_run_works_in_threads_side_by_side() -> None:
-    barrier = threading.Barrier(6, timeout=5)
-
-    def model(request: Request) -> str:
-        barrier.wait()
-        return request.last
-
-    one = agent("together", model)
-    results: dict[int, str] = {}
-
-    def work(n: int) -> None:
-        results[n] = axe_nb.run(one, f"prompt {n}").text
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert results == {n: f"prompt {n}" for n in range(6)}
-
-
 @pytest.mark.req("D-2")
 def test_failed_runs_are_returned_and_mistakes_are_raised() -> None:
     def fail(_: Request) -> str:
@@ -93,17 +71,6 @@ def test_failed_runs_are_returned_and_mistakes_are_raised() -> None:
     with pytest.raises(ConfigError):
         axe_nb.run(agent("x", "x"), timeout=-1)
     assert axe_nb.last() is result
-
-
-def test_arun_awaits_in_the_callers_loop() -> None:
-    tree()
-
-    async def main() -> list[RunResult]:
-        return await asyncio.gather(*(axe_nb.arun("lead", f"go {n}") for n in range(5)))
-
-    results = asyncio.run(main())
-    assert [r.text for r in results] == [EXPECTED] * 5
-    assert [r.prompt for r in results] == [f"go {n}" for n in range(5)]
 
 
 @pytest.mark.req("D-8")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.benchmarks import structure
 from tests.benchmarks.peers.model import model, take_counts
-from tests.benchmarks.peers.run import Failed, compare, in_turns
-from tests.benchmarks.peers.table import CONTENDERS, TASKS, Contender, Task
+from tests.benchmarks.peers.run import Failed, compare
+from tests.benchmarks.peers.table import CONTENDERS, TASKS, Task
 
 OURS = CONTENDERS[0]
 
@@ -22,21 +22,6 @@ def test_what_axe_nb_costs_is_within_its_bounds() -> None:
         assert structure.check(row, sample, structure.BOUNDS[row]) == []
         found[row] = sample
     assert set(found) == set(structure.BOUNDS)
-
-
-def test_contenders_take_turns_and_one_that_fails_is_left_out() -> None:
-    asked: list[str] = []
-
-    def measure(contender: Contender) -> dict[str, int]:
-        asked.append(contender.name)
-        if contender.name == "httpx" and len(asked) > 5:
-            raise Failed("it ended")
-        return {"seconds": 9.0 if contender.name == "pydantic-ai" and len(asked) > 6 else 0.1}
-
-    found = in_turns(CONTENDERS[:3], measure, rounds=3, seconds=60)
-    names = [one.name for one in CONTENDERS[:3]]
-    assert asked[:6] == [*names, *names[1:], names[0]]  # none is always first
-    assert {name: len(rounds) for name, rounds in found.items()} == {names[0]: 3, names[2]: 2}
 
 
 def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:

@@ -81,11 +81,6 @@ def test_stdout_carries_the_answer_and_nothing_else(tree: Path, axe) -> None:
     assert axe("run", "echo", "--prompt", "hi\nyou", "-q").out == "hi\nyou\n"
 
 
-def test_a_dash_stands_for_the_piped_prompt(tree: Path, axe, piped) -> None:
-    piped(b"from the pipe")
-    assert axe("run", "echo", "-").out == "from the pipe\n"
-
-
 @pytest.mark.req("B-9", "A-8.6", "A-8.8", "A-X0")
 def test_json_is_one_line_with_seven_keys(tree: Path, axe) -> None:
     ran = axe("run", "lead", "-p", "x", "--json")
@@ -173,18 +168,6 @@ def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
         'did you mean "echo"?',
     ]
     assert not axe("run", "helper", "-p", "hi", *way).err
-
-
-def test_another_folder_of_agents_that_does_not_exist_is_an_error(tree: Path, axe) -> None:
-    for command in (("run", "lead", "-p", "x"), ("agents", "list"), ("agents", "show", "lead")):
-        ran = axe(*command, "--agents-dir", "gone")
-        assert (ran.code, ran.out) == (2, "")
-        assert ran.err.splitlines()[0] == "error: agents folder not found: gone"
-    ran = axe("doctor", "--agents-dir", "gone")
-    assert ran.code == 1
-    assert "agents folder    agents folder not found: gone" in ran.out
-    assert "2 found" not in ran.out.partition("agents folder")[2]
-    assert axe("agents", "init", "new", "--agents-dir", "gone").code == 0
 
 
 @pytest.mark.req("D-38", "A-X1", "D-15")
@@ -277,13 +260,6 @@ def test_show_prints_the_delegation_settings_of_an_agent_with_sub_agents(tree: P
     )
 
 
-@pytest.mark.req("B-12", "A-D7")
-def test_show_of_an_agent_that_there_is_not_names_the_nearest(tree: Path, axe) -> None:
-    ran = axe("agents", "show", "hepler")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == 'error: agent config not found: hepler\ndid you mean "helper"?\n'
-
-
 @pytest.mark.req("B-12", "A-5.6")
 def test_init_writes_an_agent_that_can_be_shown_and_never_overwrites(project: Path, axe) -> None:
     ran = axe("agents", "init", "lead")
@@ -324,29 +300,6 @@ def test_edit_opens_the_file_in_the_editor(
 
 
 @pytest.mark.req("B-12")
-@pytest.mark.parametrize(
-    ("editor", "told"),
-    [
-        (
-            "",
-            "error: no editor is set for axe/agents/lead.toml\n"
-            "set EDITOR, for example EDITOR=nano\n",
-        ),
-        ("no-such-editor", 'error: cannot start the editor "no-such-editor": '),
-        ("'unclosed", 'error: cannot start the editor "\'unclosed": No closing quotation\n'),
-    ],
-)
-def test_without_an_editor_the_variable_to_set_is_told(
-    editor: str, told: str, tree: Path, axe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", editor)
-    ran = axe("agents", "edit", "lead")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(told)
-
-
-@pytest.mark.req("B-12")
 def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path: Path, axe) -> None:
     path = tmp_path / "config" / "axe" / "config.toml"
     assert axe("config", "path").out == f"{path}\n"
@@ -365,31 +318,20 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
 USAGE = {
     ("foo",): 'unknown command "foo"; known commands: demo, start, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
-    ("show", "lead"): 'unknown command "show"; did you mean "agents show"?',
-    ("init",): 'unknown command "init"; did you mean "agents init" or "config init"?',
     ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("statr",): 'unknown command "statr"; did you mean "start"?',
-    ("agent", "list"): 'unknown command "agent"; did you mean "agents"?',
-    ("runn", "lead"): 'unknown command "runn"; did you mean "run"?',
-    ("--foo", "version"): "unrecognized arguments: --foo",
     ("run",): "the following arguments are required: AGENT",
     ("run", "lead", "--foo"): "unrecognized arguments: --foo",
-    ("run", "lead", "--dry"): "unrecognized arguments: --dry",
     ("run", "lead", "what", "now"): "unrecognized arguments: now; put the prompt in quotes",
     ("run", "lead", "-p", "x", "y"): "the prompt is given twice",
     ("run", "lead", "-c"): "unrecognized arguments: -c",
     ("run", "lead", "--modle", "p/m"): "unrecognized arguments: --modle p/m; did you mean --model?",
-    ("run", "lead", "--mod", "p/m"): "unrecognized arguments: --mod p/m; did you mean --mode?",
     ("run", "lead", "--timeout", "soon"): "argument --timeout: takes seconds",
-    ("run", "lead", "--timeout", "-1"): "argument --timeout: takes seconds",
     ("run", "lead", "--param", "temperature"): "argument --param: takes KEY=VALUE",
-    ("run", "lead", "--mode", "yolo"): "argument --mode: invalid choice: 'yolo'",
     ("run", "lead", "-m"): "argument -m/--model: expected one argument",
     ("agents", "foo"): 'unknown command "foo"; known commands: list, show, init, edit',
-    ("agents", "shwo"): 'unknown command "shwo"; did you mean "show"?',
     ("agents", "show"): "the following arguments are required: NAME",
-    ("version", "now"): "unrecognized arguments: now",
 }
 
 

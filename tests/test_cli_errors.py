@@ -241,17 +241,6 @@ def test_a_server_that_takes_its_time_is_told_with_the_setting(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("url", ["localhost:1", KEY, "http://h:99999", "http://[::1"])
-def test_an_address_that_is_none_exits_2_and_is_not_repeated(
-    url: str, run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
-    code, out, err = run("-m", "openai/gpt")
-    assert (code, out) == (2, "")
-    assert err[0].startswith('error: base URL of provider "openai" ')
-    assert "AXE_OPENAI_BASE_URL" in err[1]
-
-
 @pytest.mark.parametrize("key", ["schlüssel-" + KEY, "a\x07b" + KEY])
 def test_a_key_that_is_none_exits_3_and_is_not_repeated(
     key: str, run, monkeypatch: pytest.MonkeyPatch

@@ -23,17 +23,8 @@ def test_every_row_has_a_test_or_an_exemption(now: Coverage) -> None:
     assert now.missing(FAMILIES) == []
 
 
-def test_an_exempt_row_is_in_the_register_and_has_a_reason(now: Coverage) -> None:
-    assert [row for row in now.excused if row not in now.rows] == []
-    assert [row for row, reason in now.excused.items() if len(reason.split()) < 3] == []
-
-
 def test_an_exemption_goes_when_a_test_names_the_row(now: Coverage) -> None:
     assert {row: now.named[row] for row in now.excused if row in now.named} == {}
-
-
-def test_no_row_is_exempt_twice(now: Coverage) -> None:
-    assert len(now.excused) == sum(map(len, now.exempt.values()))
 
 
 def test_marks_are_found_on_modules_classes_functions_and_parameters() -> None:

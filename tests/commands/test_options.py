@@ -58,18 +58,11 @@ MISTAKES = {
     "": "the following arguments are required: AGENT",
     "lead --model": "argument -m/--model: expected one argument",
     "lead --timeout abc": 'argument --timeout: takes seconds, as in 120 or 0.5, not "abc"',
-    "lead --timeout=-1": 'argument --timeout: takes seconds, as in 120 or 0.5, not "-1"',
     "lead --timeout nan": 'argument --timeout: takes seconds, as in 120 or 0.5, not "nan"',
-    "lead --timeout inf": 'argument --timeout: takes seconds, as in 120 or 0.5, not "inf"',
     "lead --param a": 'argument --param: takes KEY=VALUE, as in temperature=0.2, not "a"',
-    "lead --param =1": 'argument --param: takes KEY=VALUE, as in temperature=0.2, not "=1"',
     "lead -o 1a": 'argument -o/--out: takes a Python name, not "1a"',
-    "lead -o class": 'argument -o/--out: takes a Python name, not "class"',
-    "lead -o a.b": 'argument -o/--out: takes a Python name, not "a.b"',
     "lead --raises never": "argument --raises: invalid choice: 'never'",
-    "lead --mode yolo": "argument --mode: invalid choice: 'yolo'",
     "lead --model 'p/m": "no closing quotation",
-    "lead \\": "no escaped character",
 }
 
 
@@ -90,16 +83,12 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
     ("word", "value"),
     [
         ("temperature=0.2", 0.2),
-        ("n=3", 3),
         ("on=true", True),
-        ("none=null", None),
         ("stop=END", "END"),
-        ("empty=", ""),
         ("text=a=b", "a=b"),
         ('quoted="3"', "3"),
         ('list=["a", 1]', ["a", 1]),
         ('format={"type": "json"}', {"type": "json"}),
-        ("broken={", "{"),
         ("deep=" + "[" * 100_000, "[" * 100_000),
     ],
 )

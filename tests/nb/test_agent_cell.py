@@ -74,21 +74,11 @@ MISTAKES = {
     'model = "script/echo"\n\n[params]\ntop = 1\n[sub_agents_config]\nmax_deph = 2': (
         'unknown key "sub_agents_config.max_deph" (line 7)', 'did you mean "max_depth"?',
     ),
-    'model = "script/echo"\n[sub_agents_config.budget]\ntimeout_ms = 1': (
-        "sub_agents_config.budget.timeout_ms must be at least 5000", "line 4",
-    ),
     'model = "script/echo"\nworkdir = "C:\\Users\\x"': (
         "Invalid hex value (at line 3, column", r"use single quotes",
     ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
         'mode must be plan, ask or auto, not "atuo"', "line 4",
-    ),
-    'model = "script/echo"\nfiles = "x"': ("files must be a list of strings", "line 3"),
-    'model = "script/echo"\n[permissions]\ngrep = "maybe"': (
-        'permissions.grep must be allow, ask or deny, not "maybe"', "line 4",
-    ),
-    'model = "script/echo"\n[sub_agents_config]\nmax_depth = 6': (
-        "sub_agents_config.max_depth cannot exceed 5", "line 4",
     ),
     'model = "echo"': (
         'invalid model format "echo": expected provider/model-name', "line 2",
@@ -100,9 +90,6 @@ MISTAKES = {
     'model = "script/echo"\ntools = [\n  "read_file",\n  "grap",\n]': (
         'unknown tool "grap" in agent "x"', "line 5", 'did you mean "grep"?',
     ),
-    'model = "script/echo"\n[permissions]\nwrite_fil = "allow"': (
-        'unknown tool "write_fil" in agent "x"', "line 4", 'did you mean "write_file"?',
-    ),
     'model = "script/echo"\nfiles = [\n  "*.md",\n  "a[b",\n]': (
         'invalid glob pattern "a[b": unclosed bracket', "line 5",
     ),
@@ -110,12 +97,8 @@ MISTAKES = {
         'name is "y" (line 3), but the magic names "x"',
         "use the same name in both, or omit `name`",
     ),
-    'model = "script/echo"\ndescription = no quotes': ("at line 3, column 15",),
-    'model = "script/echo"\nmode = "ask"\nmode = "auto"': ("Cannot overwrite a value", "line 4"),
     'model = "script/echo"\nsystem_prompt = """\nnever closed\n': ("line 4",),
     'description = "x"': ("agent config missing required field: model", "line 1"),
-    'description = "x"\nmodel = ""': ("agent config missing required field: model", "line 3"),
-    'name = ""\nmodel = "script/echo"': ("agent config missing required field: name", "line 2"),
 }  # fmt: skip
 """TOML of an agent `x` → what its error must say."""
 

@@ -38,26 +38,20 @@ OFFERED = {
     "%%axe ": [f"%%axe {name}" for name in AGENTS],
     "%%axe lead-w": ["%%axe lead-writer"],
     "%%axe -m script/echo pl": ["%%axe -m script/echo planner"],
-    "%%axe reader --pa": ["%%axe reader --param"],
     "%%axe reader --m": [
         "%%axe reader --model", "%%axe reader --model-all", "%%axe reader --mode",
     ],
     "%%axe reader -m op": ["%%axe reader -m openai/", "%%axe reader -m openai/gpt-5-mini"],
     "%%axe reader --model ollama/q": ["%%axe reader --model ollama/qwen3:8b"],
-    "%%axe reader -m script/": ["%%axe reader -m script/", "%%axe reader -m script/echo"],
     "%%axe reader --mode a": ["%%axe reader --mode ask", "%%axe reader --mode auto"],
     "%%axe reader --raises max_t": [
         "%%axe reader --raises max_turns", "%%axe reader --raises max_tool_calls",
         "%%axe reader --raises max_tokens",
     ],
     "%%axe reader -o su": ["%%axe reader -o survey"],
-    "%%axe reader --out s": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --output T": ["%%axe reader --output Town"],
-    "%%axe_agent re": ["%%axe_agent reader"],
-    "%%axe_grid rea": ["%%axe_grid reader"],
     "%%axe_grid reader --rep": ["%%axe_grid reader --repeats"],
-    "%%axe_agent reader --s": ["%%axe_agent reader --save"],
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
@@ -67,21 +61,13 @@ OFFERED = {
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
-    "%axe show lead-writer --a": ["%axe show lead-writer --agents-dir"],
-    "%axe reset --": ["%axe reset --agents"],
     "%axe request to": ["%axe request told"],
     "%axe request survey --protocol o": [
         "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
     ],
-    "%axe diff to": ["%axe diff told"],
-    "%axe time to": ["%axe time told"],
     "%axe cassette x.axe --mode re": [
         "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",
     ],
-    "%axe history pl": ["%axe history planner"],
-    "%axe help req": ["%axe help request"],
-    "%axe run rea": ["%axe run reader"],
-    "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
     "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
