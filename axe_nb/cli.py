@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import axe_nb
@@ -52,19 +52,63 @@ def _dispatch(words: Sequence[str] | None) -> int:
         command, rest = command_of(sys.argv[1:] if words is None else words)
         if command.name == "run":
             return _run(parse_run(rest, "command"))
-        chosen = parse(command, "command", rest)
-        if command.name in ACTIONS:
-            return ACTIONS[command.name](chosen)
-        from axe_nb.commands.actions import TEXTS
-
-        _write(TEXTS[command.name](chosen))
-        return 0
+        return _act(command.name, parse(command, "command", rest))
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
     except KeyboardInterrupt:
         _print_note("interrupted")
         return 130
+
+
+def _act(name: str, chosen: argparse.Namespace) -> int:
+    """Does what a command says, and returns the exit code; what most need is imported here."""
+    match name:
+        case "version":
+            _write(f"axe-nb {axe_nb.__version__}")
+        case "config path":
+            _write(str(config.config_path()))
+        case "config init":
+            write_new(config.config_path(), config.SCAFFOLD, mode=0o600)
+            _write(str(config.config_path()))
+        case "init":
+            _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
+        case "edit":
+            _edit(chosen)
+        case "lesson":
+            _make_lesson(chosen)
+        case "demo":
+            from axe_nb.commands.demo import show
+
+            show(_write, sys.stderr)
+        case "start":
+            from axe_nb.commands.starter import start
+
+            return start(chosen.notebook, _write, opens=not chosen.no_open)
+        case "freeze":
+            from axe_nb.testing.freeze import freeze
+
+            return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
+        case "check":
+            from axe_nb.testing.check import check
+
+            return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
+        case _:
+            return _act_on_agents(name, chosen)
+    return 0
+
+
+def _act_on_agents(name: str, chosen: argparse.Namespace) -> int:
+    from axe_nb.commands import actions
+
+    if name == "trust":
+        return 0 if actions.trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
+    if name == "doctor":
+        found = actions.diagnose(chosen.agents_dir)
+        _write("\n".join(map(str, found)))
+        return 1 if any(finding.state == "wrong" for finding in found) else 0
+    _write(actions.TEXTS[name](chosen))
+    return 0
 
 
 def _run(options: Options) -> int:
@@ -121,12 +165,7 @@ def _can_prompt() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _init(chosen: argparse.Namespace) -> int:
-    _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
-    return 0
-
-
-def _edit(chosen: argparse.Namespace) -> int:
+def _edit(chosen: argparse.Namespace) -> None:
     found = agent_files.find_file(chosen.agent, chosen.agents_dir)
     check_link(found)
     editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
@@ -141,34 +180,6 @@ def _edit(chosen: argparse.Namespace) -> int:
         raise ConfigError(f"cannot start the editor {quote(editor)}: {error}", hint=hint) from None
     if code:
         raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
-    return 0
-
-
-def _print_config_path(chosen: argparse.Namespace) -> int:
-    _write(str(config.config_path()))
-    return 0
-
-
-def _init_config(chosen: argparse.Namespace) -> int:
-    path = config.config_path()
-    write_new(path, config.SCAFFOLD, mode=0o600)
-    _write(str(path))
-    return 0
-
-
-def _diagnose(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.actions import diagnose
-
-    found = diagnose(chosen.agents_dir)
-    for finding in found:
-        _write(str(finding))
-    return 1 if any(finding.state == "wrong" for finding in found) else 0
-
-
-def _review_trust(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.actions import trust
-
-    return 0 if trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
 
 
 def _find_asker() -> Callable[[str], str] | None:
@@ -184,19 +195,7 @@ def _find_asker() -> Callable[[str], str] | None:
     return ask if _can_prompt() else None
 
 
-def _freeze(chosen: argparse.Namespace) -> int:
-    from axe_nb.testing.freeze import freeze
-
-    return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
-
-
-def _check(chosen: argparse.Namespace) -> int:
-    from axe_nb.testing.check import check
-
-    return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
-
-
-def _make_lesson(chosen: argparse.Namespace) -> int:
+def _make_lesson(chosen: argparse.Namespace) -> None:
     from axe_nb.testing.files import find_notebooks
     from axe_nb.testing.lesson import write_student_copy
     from axe_nb.testing.marking import choose_sandbox, mark_submissions
@@ -216,42 +215,6 @@ def _make_lesson(chosen: argparse.Namespace) -> int:
     else:
         sandbox = choose_sandbox(is_off=chosen.no_sandbox, ask=_find_asker())
         mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
-    return 0
-
-
-def _run_demo(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.demo import show
-
-    show(_write, sys.stderr)
-    return 0
-
-
-def _start(chosen: argparse.Namespace) -> int:
-    from axe_nb.commands.starter import start
-
-    return start(chosen.notebook, _write, opens=not chosen.no_open)
-
-
-def _print_version(chosen: argparse.Namespace) -> int:
-    _write(f"axe-nb {axe_nb.__version__}")
-    return 0
-
-
-ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "init": _init,
-    "edit": _edit,
-    "config path": _print_config_path,
-    "config init": _init_config,
-    "doctor": _diagnose,
-    "trust": _review_trust,
-    "freeze": _freeze,
-    "check": _check,
-    "lesson": _make_lesson,
-    "demo": _run_demo,
-    "start": _start,
-    "version": _print_version,
-}
-"""Name of a command → its implementation, which returns the exit code; others print a text."""
 
 
 def _write(text: str) -> None:

@@ -1,6 +1,6 @@
 """The command table: a row for each command of the cell magics, `%axe` and `axe-nb`; its help.
 
-Rows are implemented by the entry of their name in `ACTIONS`: `notebook/line_magic.py` or `cli.py`.
+What they do is in `_act` of `notebook/line_magic.py` and `cli.py`, what both do in `actions.py`.
 Source: B-12.
 """
 

@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
@@ -44,8 +44,8 @@ from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.diffs.run_diff import RunDiff, diff_runs
-from axe_nb.views.request import SentRequest, find_request
+from axe_nb.views.diffs.run_diff import diff_runs
+from axe_nb.views.request import find_request
 from axe_nb.views.rows import format_cost
 from axe_nb.views.timeline import Timeline
 
@@ -57,12 +57,6 @@ RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 
 MOST_NAMED = 30
 """Names of variables in one line."""
-
-Action: TypeAlias = (
-    "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest | RunDiff | Timeline]"
-)
-"""(shell, what was chosen) -> the text that the cell prints, or the value of the line. Raises
-ConfigError."""
 
 
 def run_command(
@@ -92,8 +86,7 @@ def run_command(
             raise
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
-    text = actions.TEXTS.get(command.name)
-    done = text(chosen) if text else ACTIONS[command.name](shell, chosen)
+    done = _act(shell, command.name, chosen)
     if not isinstance(done, str):
         return done
     if done:
@@ -101,15 +94,50 @@ def run_command(
     return None
 
 
-def _init(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    path = agent_files.init(chosen.agent, chosen.agents_dir)
-    return f"written to {format_path_or_name(path)}; `%axe edit {chosen.agent}` opens it in a cell"
-
-
-def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    name = chosen.agent
-    shell.set_next_input(f"%%axe_agent {name} --save\n{_read_toml(name, chosen.agents_dir)}")
-    return f"{name} is in the next cell; run that cell to save it"
+def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
+    """Does what a command says; returns the text that it prints, or the value of the line."""
+    match name:
+        case "init":
+            path = format_path_or_name(agent_files.init(chosen.agent, chosen.agents_dir))
+            return f"written to {path}; `%axe edit {chosen.agent}` opens it in a cell"
+        case "edit":
+            toml = _read_toml(chosen.agent, chosen.agents_dir)
+            shell.set_next_input(f"%%axe_agent {chosen.agent} --save\n{toml}")
+            return f"{chosen.agent} is in the next cell; run that cell to save it"
+        case "tools" if chosen.agent is None:
+            return agent_summary.all_tools(session.servers.list_running())
+        case "tools":
+            return actions.format_tools(session.find(chosen.agent, chosen.agents_dir))
+        case "request":
+            return find_request(*find_place(shell, chosen.place or ""), chosen.protocol)
+        case "diff":
+            a, b = find_tree(shell, chosen.a), find_tree(shell, chosen.b)
+            return diff_runs(a, b, names=(chosen.a, chosen.b))
+        case "time":
+            return Timeline(find_tree(shell, chosen.run or "0"))
+        case "doctor":
+            first, *rest = actions.diagnose(chosen.agents_dir)
+            display = Finding("note", "display", describe_display(shell))
+            return "\n".join(map(str, [first, display, *rest]))
+        case "expect":
+            return _expect(shell, chosen)
+        case "env":
+            return _read_env(chosen)
+        case "usage":
+            return _show_usage()
+        case "budget":
+            return _use_budget(chosen)
+        case "cassette":
+            return _use_cassette(chosen)
+        case "trust":
+            return _review_trust(chosen)
+        case "undo":
+            return _undo(shell, chosen)
+        case "reset":
+            return _reset(chosen)
+        case "help":
+            return _show_help(chosen.topic)
+    return actions.TEXTS[name](chosen)
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
@@ -124,12 +152,6 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
-def _list_tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    if chosen.agent is None:
-        return agent_summary.all_tools(session.servers.list_running())
-    return actions.format_tools(session.find(chosen.agent, chosen.agents_dir))
-
-
 def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     found = RESULT.match(chosen.expectations)
     name, expectations = found.groups() if found else ("", chosen.expectations)
@@ -141,21 +163,7 @@ def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
 
 
-def _find_request(shell: InteractiveShell, chosen: argparse.Namespace) -> SentRequest:
-    result, place = find_place(shell, chosen.place or "")
-    return find_request(result, place, chosen.protocol)
-
-
-def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
-    a, b = find_tree(shell, chosen.a), find_tree(shell, chosen.b)
-    return diff_runs(a, b, names=(chosen.a, chosen.b))
-
-
-def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline:
-    return Timeline(find_tree(shell, chosen.run or "0"))
-
-
-def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _read_env(chosen: argparse.Namespace) -> str:
     if chosen.file is None:
         return "\n".join(align_columns(list(list_keys())))
     outcomes = load_env(chosen.file)
@@ -180,7 +188,7 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
                 yield info.name, info.url_variable, "set"
 
 
-def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _show_usage() -> str:
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
@@ -198,7 +206,7 @@ def _format_numbers(spent: Spent) -> tuple[str, ...]:
     return *(f"{count:,}" for count in counts), format_cost(usage) or "unknown"
 
 
-def _use_budget(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _use_budget(chosen: argparse.Namespace) -> str:
     budget = session.budget
     if chosen.amount is not None:
         budget.set(chosen.amount)
@@ -208,19 +216,13 @@ def _use_budget(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         spent += f" of {format_dollars(budget.amount)}, {left} left"
     else:
         spent += "; no budget is set: %axe budget AMOUNT sets one"
-    unknown = sum(budget.unpriced.values())
-    models = list_some(list(budget.unpriced), 3)
-    more = f"not counted: {plural(unknown, 'request')} of unknown price ({models})"
-    return f"{spent}\n{more}" if unknown else spent
+    if unknown := sum(budget.unpriced.values()):
+        models = list_some(list(budget.unpriced), 3)
+        spent += f"\nnot counted: {plural(unknown, 'request')} of unknown price ({models})"
+    return spent
 
 
-def _diagnose(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    display = Finding("note", "display", describe_display(shell))
-    first, *rest = actions.diagnose(chosen.agents_dir)
-    return "\n".join(map(str, [first, display, *rest]))
-
-
-def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _review_trust(chosen: argparse.Namespace) -> str:
     lines: list[str] = []
 
     def ask(prompt: str) -> str:
@@ -256,7 +258,7 @@ def _ask(question: str) -> str:
         return ""
 
 
-def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _use_cassette(chosen: argparse.Namespace) -> str:
     if chosen.off:
         session.use_cassette(None)
         return "no cassette is in use"
@@ -286,7 +288,7 @@ def _refuse_runs(error: ConfigError) -> ConfigError:
     return session.cassette_problem
 
 
-def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _reset(chosen: argparse.Namespace) -> str:
     name = chosen.agent
     if name is not None and name not in session.conversations:
         session.find(name)  # rejects unknown names
@@ -302,8 +304,8 @@ def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return f"{report}\nagents forgotten: {', '.join(agents) or 'none'}"
 
 
-def _show_help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    commands, topic = commands_of("line"), chosen.topic
+def _show_help(topic: str | None) -> str:
+    commands = commands_of("line")
     if topic is None:
         return list_parser("line").format_help().rstrip()
     if topic not in commands:
@@ -317,24 +319,3 @@ def _explain_unknown(word: str) -> ConfigError:
     else:
         hint = advise_command("line", word, commands_of("line"))
     return UsageError(f"unknown command {quote(word)}", hint=hint)
-
-
-ACTIONS: Mapping[str, Action] = {
-    "init": _init,
-    "edit": _edit,
-    "tools": _list_tools,
-    "expect": _expect,
-    "request": _find_request,
-    "diff": _compare,
-    "time": _show_times,
-    "env": _read_env,
-    "usage": _show_usage,
-    "budget": _use_budget,
-    "doctor": _diagnose,
-    "cassette": _use_cassette,
-    "trust": _review_trust,
-    "undo": _undo,
-    "reset": _reset,
-    "help": _show_help,
-}
-"""Name of a command → its action here; `run` is a run, others are in `commands/actions.py`."""
