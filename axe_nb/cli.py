@@ -78,9 +78,9 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "lesson":
             _make_lesson(chosen)
         case "demo":
-            from axe_nb.commands.demo import show
+            from axe_nb.commands.starter import show_demo
 
-            show(_write, sys.stderr)
+            show_demo(_write, sys.stderr)
         case "start":
             from axe_nb.commands.starter import start
 
