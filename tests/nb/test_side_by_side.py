@@ -102,6 +102,19 @@ def test_runs_in_threads_share_one_display_also_where_they_do_not_overlap(cells:
     assert text(cells.run("print(texts[5])")) == "did 5\n"
 
 
+def test_a_gather_with_a_limit_has_one_display_too(cells: Kernel) -> None:
+    code = """
+gate = asyncio.Semaphore(2)
+async def one(n):
+    async with gate:
+        return await axe_nb.arun("slow", str(n))
+results = await asyncio.gather(*map(one, range(6)))
+"""
+    outputs = cells.run("PAUSE = 0.0\n" + code)
+    assert len(shown(outputs, "display_data")) == 1
+    assert shown(outputs)[-1]["text/plain"].startswith("✓ 6 runs · 6 completed")
+
+
 @pytest.mark.parametrize("live", [False, True], ids=["headless", "live"])
 def test_runs_one_after_another_have_a_display_each(cells: Kernel, live: bool) -> None:
     loop = "for n in range(2): await axe_nb.arun('slow', str(n))"
@@ -109,6 +122,15 @@ def test_runs_one_after_another_have_a_display_each(cells: Kernel, live: bool) -
     assert len(shown(outputs, "display_data")) == 2
     ends = [data["text/plain"].split("\n")[0] for data in shown(outputs) if WIDGET not in data]
     assert ends == ["did 0", "did 1"]
+
+
+def test_a_run_that_cannot_begin_has_no_row(cells: Kernel) -> None:
+    outputs = cells.run(
+        "pair = axe_nb.arun('slow', '1'), axe_nb.arun('nobody', '1')\n"
+        "results = await asyncio.gather(*pair, return_exceptions=True)"
+    )
+    [alone] = shown(outputs)
+    assert alone["text/plain"].startswith("did 1")
 
 
 def test_an_interrupted_group_keeps_what_was_done(cells: Kernel) -> None:

@@ -103,6 +103,17 @@ def test_headless_there_is_one_output_and_no_widget_unless_asked_for(cells: Kern
     assert "comm_open" in kinds(cells.run(RUN))
 
 
+def test_captured_output_is_the_twin_at_once(cells: Kernel) -> None:
+    assert cells.run("%%capture kept\nr = axe_nb.run('lead', 'Go.')", live=True) == []
+    said = text(cells.run("print(len(kept.outputs), *sorted(kept.outputs[0].data))"))
+    assert said == "1 text/html text/plain\n"
+
+
+def test_a_run_that_cannot_begin_shows_nothing(cells: Kernel) -> None:
+    outputs = cells.run("axe_nb.run('nobody', 'Go.')", live=True)
+    assert kinds(outputs) == ["error"]
+
+
 STREAM = """
 from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.results import RunResult
@@ -181,6 +192,16 @@ def test_a_fast_stream_is_sent_ten_times_a_second_and_at_a_bounded_pace(cells: K
     assert sum(len("".join(news["parts"].values())) for news in told) < 60_000 * (took + 3)
 
 
+def test_the_first_words_of_a_reply_do_not_wait_for_the_next_update(cells: Kernel) -> None:
+    begins = STREAM.replace("range(3000)", "range(3)")
+    quick = begins.replace(
+        "began =",
+        "view.tick()\nview.event(TextDelta('0', 1, 1, 'At once. '))\nview.tick()\nbegan =",
+    ).replace("view.tick()\n    time", "time")
+    told = told_by(cells.run(quick, live=True))
+    assert join_answers(told)[:2] == ["", "<p>At once.</p>\n"]
+
+
 FLOOD = """
 import random
 
@@ -256,6 +277,15 @@ def test_a_live_run_shows_its_text_as_it_comes_unless_that_is_turned_off(cells: 
     assert shown(outputs)[-1] == shown(live)[-1]
 
 
+def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:
+    cells.run("PAUSE = 2.5")
+    outputs = cells.run(RUN, live=True)
+    told = contents([o for o in outputs if "snapshot" in json.dumps(o)])
+    keys = [row["key"] for row in told[-1]["rows"]]
+    assert keys == ["0", "0/1", "0/1/0", "0/1/1", "0/1/2", "0/2"]
+    assert {row["name"].split()[0] for row in told[-1]["rows"]} == {"completed"}
+
+
 FAILING = """
 @axe_nb.tool
 async def look():
@@ -309,6 +339,25 @@ def test_an_interrupted_run_leaves_its_twin(cells: Kernel) -> None:
     assert "⊘ lead · script/lead · cancelled · 1 turn" in shown(outputs)[-1]["text/plain"]
     assert "comm_close" in kinds(outputs)
     assert outputs[-1]["type"] == "error"
+
+
+def test_a_view_that_never_hears_the_end_shows_what_it_has(cells: Kernel) -> None:
+    source = STREAM.split("answer = ")[0].replace("range(3000)", "range(3)") + "view.finish(None)"
+    [_, last] = shown(cells.run(source, live=True))
+    assert last["text/plain"] == (
+        "word0 word1 word2 \n\n⊘ lead · script/x · cancelled · 1 turn\n  ⊘ turn 1 · no answer"
+    )
+
+
+def test_a_late_event_makes_no_second_display(cells: Kernel) -> None:
+    ended = STREAM.replace("range(3000)", "range(3)")
+    late = """
+view.event(TurnStarted("0", 2, 1, 0)); view.tick()
+view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); view.tick()
+never = CellDisplay("r", live=True).add_run(); never.finish(None)
+never.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); never.tick()
+"""
+    assert len(shown(cells.run(ended + late, live=True))) == 2
 
 
 def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
