@@ -201,21 +201,6 @@ def test_run_inside_an_async_tool_or_model_raises_at_once_and_names_the_way(face
     assert "await ctx.delegate(" in caught[0].hint
 
 
-def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
-    done = script("""
-        from IPython.core.interactiveshell import InteractiveShell
-        import axe_nb
-        from axe_nb import front_end
-
-        InteractiveShell.instance()
-        outer = type(front_end.make_view(True)).__name__
-        axe_nb.script("m")(lambda request: type(front_end.make_view(True)).__name__)
-        inner = axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text
-        print(inner, outer != "NullView")
-        """)
-    assert (done.stdout, done.stderr) == ("NullView True\n", "")
-
-
 def script(code: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
     return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)

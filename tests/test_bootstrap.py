@@ -51,18 +51,6 @@ def test_an_environment_is_made_once_and_brought_up_to_date(
     assert not (checkout / ".venv" / "axe-nb.stamp").exists(), "the next time starts afresh"
 
 
-def test_a_link_to_the_environment_of_another_checkout_is_never_emptied(
-    checkout: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    worktree = tmp_path_factory.mktemp("worktree")
-    (worktree / "pyproject.toml").write_text("[project]\n")
-    (worktree / ".venv").symlink_to(checkout / ".venv", target_is_directory=True)
-    with pytest.raises(SystemExit, match=r"^\.venv is a link .* \.venv/bin/python -m pytest"):
-        bootstrap.environment(".venv", "tiny", root=worktree)
-    assert (checkout / ".venv" / "left-over").exists()
-    assert (checkout / ".venv" / "axe-nb.stamp").exists()
-
-
 @pytest.mark.parametrize("script", ["tests/bootstrap.py", "tests/__main__.py"])
 def test_a_script_that_runs_first_needs_the_standard_library_only(script: str) -> None:
     tree = ast.parse((ROOT / script).read_text("utf-8"))

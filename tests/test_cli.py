@@ -129,20 +129,6 @@ def test_a_dry_run_sends_nothing_and_succeeds(tree: Path, axe) -> None:
     )
 
 
-@pytest.mark.req("B-9", "D-49")
-def test_the_options_of_a_run_change_the_agent_for_this_run(tree: Path, axe) -> None:
-    Path("elsewhere").mkdir()
-    put("axe/s.md", "A skill.")
-    words = ["-m", "script/helper", "--skill", "s.md", "--workdir", "elsewhere", "--timeout", "0.5"]
-    ran = axe(
-        "run", "echo", *words, "--param", "temperature=0.3", "top_p=1", "--dry-run", "-p", "x"
-    )
-    assert "Model:    script/helper\nWorkdir:  elsewhere\nTimeout:  0.5s\n" in ran.out
-    assert "Params:   temperature=0.3, max_tokens=0, top_p=1\n" in ran.out
-    assert "--- Skill ---\nA skill.\n" in ran.out
-    assert axe("run", "echo", "-m", "script/helper", "-p", "x").out == "blue\n"
-
-
 @pytest.mark.req("A-E2.4", "D-27")
 @pytest.mark.parametrize("way", [(), ("--dry-run",)])
 def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
@@ -178,16 +164,6 @@ def test_a_run_that_reaches_a_limit_gives_its_text_so_far_and_exits_1(tree: Path
     assert (ran.code, ran.out) == (1, "Let me ask.\n")
     assert ran.err.startswith("error: limits.max_requests (1) of lead reached")
     assert "\nin agent lead, turn 1\n" in ran.err
-
-
-@pytest.mark.req("D-38", "A-X3", "D-10")
-def test_a_run_that_takes_too_long_gives_its_text_so_far_and_exits_3(tree: Path, axe) -> None:
-    put("axe/scripts/helper.toml", '[[rule]]\ndelay = 30\ntext = "late"\n')
-    ran = axe("run", "lead", "-p", "x", "--timeout", "0.2")
-    assert (ran.code, ran.out) == (3, "Let me ask.\n")
-    assert ran.err == (
-        "error: timeout after 0.2s\nin agent lead, turn 1\ngive it more time with --timeout\n"
-    )
 
 
 @pytest.mark.req("A-XN", "A-X0")
@@ -240,24 +216,6 @@ def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
         ["broken", "✗", "unknown", "key", '"nmae"', "(line", "1)"],
         ["echo", "script/echo"], ["helper", "script/helper"], ["lead", "script/lead", "Leads."],
     ]  # fmt: skip
-
-
-@pytest.mark.req("A-5.7", "B-12")
-def test_show_prints_the_delegation_settings_of_an_agent_with_sub_agents(tree: Path, axe) -> None:
-    with Path("axe/agents/lead.toml").open("a") as file:
-        file.write("[sub_agents_config]\nmax_depth = 2\nparallel = false\ntimeout = 0.5\n")
-    ran = axe("agents", "show", "lead")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith(
-        "Name:           lead\n"
-        "Description:    Leads.\n"
-        "Model:          script/lead\n"
-        "Mode:           ask\n"
-        "Sub-Agents:     helper\n"
-        "Max Depth:      2\n"
-        "Parallel:       no\n"
-        "Timeout:        0.5s\n"
-    )
 
 
 @pytest.mark.req("B-12", "A-5.6")

@@ -206,16 +206,6 @@ def test_where_nobody_sits_at_a_terminal_the_call_is_denied_with_the_key_to_chan
 
 
 @on_posix
-def test_a_run_is_stepped_through_on_a_terminal_and_nowhere_else(tree: Path) -> None:
-    code, out, shown = on_terminal("run", "echo", "-p", "x", "--step", typed=b"r\nBy hand.\n")
-    assert (code, out) == (0, b"By hand.\n")
-    assert b"[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: " in shown
-    piped = axe("run", "echo", "-p", "x", "--break", "turn")
-    assert (piped.returncode, piped.stdout) == (2, b"")
-    assert b"error: --break pauses the run: no one can be prompted here" in piped.stderr
-
-
-@on_posix
 def test_what_a_model_answers_cannot_command_the_terminal(tree: Path) -> None:
     import pty
 

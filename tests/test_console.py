@@ -1,7 +1,6 @@
 """The one line that shows on a terminal who is at work."""
 
 import io
-import os
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from axe_nb.events import RunStarted, TextDelta, ToolStarted, TurnFinished, Turn
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns
 
 
 class Terminal(io.StringIO):
@@ -92,31 +90,6 @@ def drawn_while(*pieces: TextDelta) -> str:
 )
 def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: str) -> None:
     assert drawn_while(piece) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
-
-
-def test_the_last_words_never_wrap_the_line() -> None:
-    for letter in ("words and ", "漢字", "👩\u200d🔬 "):
-        drawn = drawn_while(TextDelta("0", 1, 1, letter * 200))
-        assert 60 < count_columns(drawn[1:]) < 80
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs a pty")
-@pytest.mark.parametrize(("columns", "width"), [(20, 19), (300, 99), (0, 79)])
-def test_the_line_fits_the_size_that_the_terminal_tells(columns: int, width: int) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(theirs, "w") as terminal:
-        status = StatusLine(terminal, 0.0)
-        status.event(started("0", "x" * 400))
-        status.tick()
-        drawn = os.read(ours, 4096).decode()
-        assert drawn == "\r" + "x" * (width - 1) + "…"
-    os.close(ours)
 
 
 @pytest.mark.parametrize("verbose", [True, False])

@@ -86,17 +86,6 @@ def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     assert [one for one in other if not one.startswith("docs/")] == []
 
 
-def test_the_suggested_models_are_known_and_stay() -> None:
-    suggested = [name for name in list_suggested() if not name.startswith("ollama/")]
-    assert suggested
-    for model in suggested:
-        vendor, _, name = model.partition("/")
-        assert find_facts(vendor, name).is_known
-        assert tell_end(model, find_released()) == ("", "")
-    for name, info in PROVIDERS.items():
-        assert bool(suggest_model(name)) == info.has_server
-
-
 def test_a_model_that_ends_is_told_with_its_date_and_the_next_step() -> None:
     told = tell_end("anthropic/claude-opus-4-5", date(2026, 11, 26))
     step = f"use {suggest_model('anthropic')}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,31 +152,6 @@ def test_the_table_prices_the_models_of_those_who_sell_them() -> None:
     assert asyncio.run(prices.find_cost("openai/gpt-5", Usage())) is None, "nothing was counted"
 
 
-ALONE = """
-import asyncio, sys
-sys.addaudithook(lambda event, given: event.startswith("socket.connect") and sys.exit(7))
-class Missing:
-    def find_spec(self, name, *more):
-        if name.partition(".")[0] == "genai_prices":
-            raise ImportError(name)
-if sys.argv[1] == "missing":
-    sys.meta_path.insert(0, Missing())
-from axe_nb.messages import Usage
-from axe_nb.providers.prices import Prices
-assert "genai_prices" not in sys.modules
-print(asyncio.run(Prices().find_cost("openai/gpt-5", Usage(1_000_000, 0))))
-"""
-
-
-@pytest.mark.parametrize(("package", "told"), [("missing", "None"), ("there", "1.25")])
-def test_the_table_is_optional_and_never_fetched(package: str, told: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ALONE, package],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout.strip()) == (0, told), done.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -305,17 +278,6 @@ def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
         'limits.max_cost cannot be enforced: the price of the model "script/one" is unknown'
     )
     assert '[prices."script/one"]' in raised.value.hint
-
-
-@pytest.mark.req("D-64")
-def test_a_sub_agent_without_a_price_is_not_called_below_max_cost(project: Path) -> None:
-    settings(price("script/lead"))
-    axe_nb.define(agent("child", "never"))
-    root = lead(ask("child")).but(limits={"max_cost": 1})
-    result = axe_nb.run(root, "go")
-    assert "limits.max_cost cannot be enforced" in result.warnings[0]
-    assert "limits.max_cost cannot be enforced" in result.text
-    assert result.children == ()
 
 
 def run_within(

@@ -15,10 +15,8 @@ from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.provider_table import PROVIDERS, describe_provider
-from axe_nb.commands.doctor import Finding, examine
 from axe_nb.engine.make_provider import make
-from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.session.session import session
+from axe_nb.errors import ConfigError
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
@@ -57,12 +55,6 @@ def groq(server: Replay, reply: str = "groq", more: str = "") -> None:
     )
 
 
-def examined(*agents: Agent) -> list[Finding]:
-    for agent in agents:
-        session.define(agent)
-    return asyncio.run(examine(None, session.agents, session.find))
-
-
 @pytest.mark.req("B-3", "D-33")
 def test_servers_of_one_protocol_work_side_by_side(
     server: Replay, project: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,17 +68,6 @@ def test_servers_of_one_protocol_work_side_by_side(
     assert (at_groq.path, at_groq.body["model"]) == ("/v1/chat/completions", "llama-4")
     assert at_groq.headers["authorization"] == f"Bearer {KEY}"
     assert at_openai.headers["authorization"] == "Bearer another-key"
-
-
-@pytest.mark.req("B-3")
-def test_an_endpoints_variables_are_made_of_its_name(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings('[providers.my-server]\nprotocol = "openai"\nbase_url = "http://nowhere"')
-    monkeypatch.setenv("AXE_MY_SERVER_BASE_URL", server.url("groq"))
-    monkeypatch.setenv("MY_SERVER_API_KEY", KEY)
-    asyncio.run(make("my-server", Config.load()).send(ask()))
-    assert server.log("groq")[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.req("D-22")
@@ -109,18 +90,6 @@ def test_an_endpoints_own_headers_are_sent_with_the_key_put_in(
     asyncio.run(make("groq", Config.load()).send(ask()))
     headers = server.log("groq")[0].headers
     assert (headers["api-key"], headers["authorization"], headers["x-team"]) == (KEY, "none", "7")
-
-
-def test_a_server_that_is_silent_for_too_long_is_a_timeout(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groq(server, "silence", "read_timeout = 0.2")
-    monkeypatch.setenv("MY_GROQ_KEY", KEY)
-    with pytest.raises(ProviderError) as raised:
-        asyncio.run(make("groq", Config.load()).send(ask()))
-    assert str(raised.value).startswith("timeout: no data from http://127.0.0.1")
-    assert str(raised.value).endswith("within 0.2s")
-    assert raised.value.hint == "raise read_timeout under [providers.groq] in config.toml"
 
 
 KNOWN = "must be anthropic, openai or ollama"
@@ -157,23 +126,6 @@ def test_a_mistake_in_an_endpoints_table_is_told(table: str, told: str, hint: st
     assert raised.value.hint == hint
     line = "" if "(line" in told else f", line {table.count(chr(10)) + 2}"
     assert raised.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{line}"
-
-
-def test_the_doctor_asks_a_named_endpoint(
-    server: Replay, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groq(server, "models")
-    monkeypatch.setenv("MY_GROQ_KEY", KEY)
-    monkeypatch.setenv("OPENAI_API_KEY", "")
-    found = examined(Agent(name="a", model="groq/llama-3"))
-    told = {f.what: f.message for f in found if f.what.startswith("groq")}
-    assert told["groq key"] == "set (MY_GROQ_KEY)"
-    [up, lacking] = [f for f in found if f.what == "groq server"]
-    assert up.message == f"up at {server.url('models')}/v1, 1 model"
-    assert (lacking.message, lacking.next_step) == (
-        'has no "llama-3", needed by agent a', 'did you mean "llama-4"?',
-    )  # fmt: skip
-    assert [f.state for f in found if f.what == "agents"] == ["right"]
 
 
 @pytest.mark.req("B-12")

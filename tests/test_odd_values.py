@@ -26,18 +26,6 @@ def run(**options: Any) -> str:
     return axe_nb.run(None, "go", model="script/a", display=False, **options).text
 
 
-@pytest.mark.parametrize("make", [int, np.int64, np.int32, np.uint8])
-def test_whole_numbers_of_numpy_are_whole_numbers(make: Callable[[int], Any]) -> None:
-    assert run(timeout=make(30), retries=make(1)) == "done"
-    runs = axe_nb.map(None, ["go", "on"], model="script/a", concurrency=make(2))
-    assert [one.text for one in runs] == ["done"] * 2
-    grid = axe_nb.grid(None, "go", models="script/a", repeats=make(2), concurrency=make(1))
-    assert len(grid) == 2
-    runs = axe_nb.map(None, ["go", "on"], model="script/a", budget={"max_requests": make(1)})
-    assert len(list(runs)) == 1
-    assert "max_requests = 1" in runs.stopped
-
-
 @pytest.mark.parametrize("wrong", [True, "2", 1.5, np.float64(2), 0, np.int64(0), None])
 def test_what_is_no_count_is_told(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="concurrency takes a positive whole number"):

@@ -126,31 +126,6 @@ def test_a_whole_address_is_used_as_it_is(
         assert [one.path for one in replay.log("x")] == [asked, models]
 
 
-@pytest.mark.parametrize(
-    ("body", "hint"),
-    [
-        ({"detail": "Not Found"}, 'set api = "chat" under [providers.mine] in config.toml'),
-        ({"error": {"message": "File Not Found"}}, 'set api = "chat" under [providers.mine] in '
-         "config.toml"),
-        ({"error": {"message": "Item with id 'rs_1' not found. Items are not persisted."}},
-         "check the model name, and base_url under [providers.mine] in config.toml"),
-        ({"error": {"message": "The model `m` does not exist"}},
-         "check the model name, and base_url under [providers.mine] in config.toml"),
-    ],
-)  # fmt: skip
-def test_a_server_without_the_api_is_told_from_one_without_the_model(
-    body: dict[str, Any], hint: str
-) -> None:
-    with Replay({"x": {"status": 404, "body": body}}) as replay:
-        settings(
-            f'[providers.mine]\nprotocol = "openai"\napi = "responses"\n'
-            f'base_url = "{replay.url("x")}"\n'
-        )
-        result = axe_nb.run(Agent("a", "mine/m"), "hi", display=False)
-    assert result.cause
-    assert result.cause.hint == hint
-
-
 @pytest.mark.req("D-27")
 @pytest.mark.parametrize(
     ("table", "told", "line"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.events import Event, TextDelta
 from axe_nb.recording.history_writer import find_writer
 from axe_nb.recording.recorder import history_path
-from axe_nb.session.session import Session
 from axe_nb.views.html import twin
-from axe_nb.views.rows import draft_line
-from axe_nb.views.transcript import Transcript
-from tests.engine.in_process import ask_session
 from tests.providers.openai_2026 import OWN, THOUGHTS, OpenAI, at_own_address, settings
 
 MODEL = "openai/gpt-6.1-terra"
@@ -77,28 +71,6 @@ def test_an_effort_and_a_summary_are_asked_for(
     spent = 0 if thinking == "off" else 200
     assert result.usage.reasoning_tokens == spent
     assert result.request().body == openai.asked[-1][1]
-
-
-@pytest.mark.req("D-24")
-def test_the_summary_is_shown_while_it_arrives_and_kept_whole(openai: OpenAI) -> None:
-    events: list[Event] = []
-    streamed = asyncio.run(ask_session(Session(), thinker(), "How many?", emit=events.append))
-    openai.said.clear()  # so that it gives the same ids
-    whole = ask(thinker(stream=False))
-    assert [body.get("stream", False) for _, body in openai.asked] == [True, True, False, False]
-    assert [one.response for one in whole.exchanges] == [one.response for one in streamed.exchanges]
-    pieces = [one for one in events if isinstance(one, TextDelta) and one.kind == "reasoning"]
-    assert len(pieces) > 2
-    for turn in (1, 2):
-        assert "".join(one.text for one in pieces if one.turn == turn) == THOUGHT
-    transcript, shown = Transcript(), list[str]()
-    for event in events:
-        transcript.apply(event, 0.0)
-        if isinstance(event, TextDelta) and event.kind == "reasoning":
-            assert transcript.root
-            shown.append(draft_line(transcript.root.turns[-1].draft))
-    assert shown[0].startswith("thinks: First")
-    assert shown[-1].endswith("Then the rivers.")
 
 
 @each
@@ -161,23 +133,6 @@ def test_a_model_that_thinks_is_streamed_even_if_nobody_watches(
     settings(f'[providers.openai]\nbase_url = "{OWN}"\napi = "responses"\n')
     ask(thinker(thinking, model=f"openai/{model}", tools=()))
     assert [body.get("stream", False) for _, body in openai.asked] == [streams]
-
-
-@each
-def test_an_organization_that_gets_no_summaries_is_served_without(
-    openai: OpenAI, streams: bool
-) -> None:
-    openai.is_verified = False
-    model = "openai/gpt-6-sol" if streams else "openai/gpt-6-luna"  # refusals are remembered
-    first = ask(thinker(model=model), stream=streams)
-    second = ask(thinker(model=model), "Sure?", stream=streams, continue_from=first)
-    assert second.request().body == openai.asked[-1][1]
-    saved = RunResult.from_dict(second.to_dict(full=True))
-    assert saved.request().body == openai.asked[-1][1]
-    asked = [body["reasoning"] for _, body in openai.asked]
-    without = {"effort": "low"}
-    assert asked == [{**without, "summary": "auto"}, *[without] * 3], "refused once, remembered"
-    assert list_thoughts(first) == ["", ""]
 
 
 @each

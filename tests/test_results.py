@@ -199,30 +199,6 @@ def test_a_file_that_is_not_a_saved_result_is_an_error_with_the_place(
     check_error(caught.value, f"cannot read {tmp_path}", "bad.axe", problem)
 
 
-@pytest.mark.parametrize(
-    ("damage", "problem"),
-    [
-        ({"tools": "as system"}, '"exchanges[0].tools" must be a list'),
-        ({"by_digest": "T" * 400}, 'the part "exchanges[0].system" does not match its digest'),
-        ({"by_digest": object()}, 'the part "exchanges[0].system" does not match its digest'),
-    ],
-)
-def test_a_part_of_a_saved_run_has_its_own_type_and_digest(
-    damage: dict[str, Any], problem: str, project: Path
-) -> None:
-    axe_nb.script("s")(lambda request: "answer")
-    agent = Agent("a", "script/s", system_prompt="S" * 400)
-    data = axe_nb.run(agent, "x", display=False).to_dict(full=True)
-    exchange = data["exchanges"][0]
-    if "tools" in damage:
-        exchange["tools"] = exchange["system"]
-    else:
-        data["by_digest"][exchange["system"]["digest"]] = damage["by_digest"]
-    with pytest.raises(ConfigError) as caught:
-        RunResult.from_dict(data)
-    assert problem in caught.value.message
-
-
 def mutations(text: str, number: int) -> Iterator[str]:
     """The text with parts that are cut out, repeated, exchanged or replaced."""
     chance = random.Random(7)

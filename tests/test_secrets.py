@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
 import string
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ from axe_nb.conversion.records import from_json, to_json
 from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.results import Turn
 from axe_nb.secrets import MASK, ORDINARY, SHAPES, find_filter, redact
-from tests.protocols import PROTOCOLS, provider_of
 
 OFTEN = settings(
     max_examples=40, deadline=None, database=None,
@@ -350,37 +347,6 @@ def test_a_secret_that_is_cut_into_pieces_is_removed(
         kept = from_json(Reply, to_json(reply, find_filter()))
         assert b"".join(kept.pieces) == body.replace(PLAIN.encode(), b"***")
         assert kept == reply or PLAIN.encode() in body
-
-
-@pytest.mark.req("D-60")
-@pytest.mark.parametrize("protocol", ["script", *PROTOCOLS])
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_secret_that_a_stream_spells_out_reaches_no_saved_file(
-    protocol: str, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("THE_KEY", PLAIN)
-    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "none")
-
-    @axe_nb.script("speller")
-    async def speller(_: axe_nb.Request) -> AsyncIterator[str]:
-        for piece in ("it is ", *PLAIN.partition("e7-5"), "!"):
-            yield piece
-        if not ends:
-            raise ProviderError("server", "broken", status=500)
-
-    async def watch() -> Any:
-        agent = axe_nb.Agent("one", f"{provider_of(protocol)}/speller")
-        return [event async for event in axe_nb.stream(agent, "go")][-1]
-
-    with nullcontext() if protocol == "script" else axe_nb.script_server(protocol):  # type: ignore[arg-type]
-        result = asyncio.run(watch()).result
-    assert result.ok == ends
-    data = result.to_dict(full=True)
-    assert RunResult.from_dict(data).to_dict(full=True) == data
-    result.save(tmp_path / "r.axe")
-    assert "e7-5" not in (tmp_path / "r.axe").read_text("utf-8")
-    [exchange] = axe_nb.load(tmp_path / "r.axe").exchanges
-    assert (exchange.reply, exchange.deltas) == (None, ())
 
 
 @pytest.mark.req("D-60")

@@ -4,22 +4,16 @@ import sys
 
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
 
 from axe_nb.invisible import INVISIBLE
 from axe_nb.text import (
     clean,
-    cut_bytes,
     fold,
     nearest,
     one_line,
     quote,
     suggestion,
 )
-
-ANY = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
-"""Texts of any code points, lone surrogates too."""
 
 
 @pytest.mark.req("D-13")
@@ -71,14 +65,6 @@ def test_a_cleaned_text_does_nothing_to_a_terminal(text: str, cleaned: str) -> N
     assert clean(text) == cleaned
 
 
-@given(ANY)
-def test_a_cleaned_text_can_be_saved_and_stays_as_it_is(text: str) -> None:
-    cleaned = clean(text)
-    cleaned.encode()
-    assert clean(cleaned) == cleaned
-    assert not {chr(n) for n in (*range(9), *range(11, 32), *range(127, 160))} & set(cleaned)
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -93,21 +79,6 @@ def test_a_cleaned_text_can_be_saved_and_stays_as_it_is(text: str) -> None:
 )
 def test_one_line_has_no_more_than_its_characters(text: str, line: str) -> None:
     assert one_line(text, 10) == line
-
-
-@pytest.mark.req("X-27")
-@pytest.mark.parametrize(
-    ("text", "limit", "cut"),
-    [
-        ("äöü", 6, "äöü"),
-        ("äöüß", 7, "äöü of 8"),
-        ("äöüß", 0, " of 8"),
-        ("🔬🔬", 7, "🔬 of 8"),
-        ("\ud800\ud800", 4, "\ud800 of 6"),
-    ],
-)
-def test_a_text_cut_by_bytes_has_whole_characters(text: str, limit: int, cut: str) -> None:
-    assert cut_bytes(text, limit, " of {size}") == cut
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,41 +91,6 @@ def test_a_file_changed_since_the_run_is_left_unless_forced(
     assert not (folder / "b.txt").exists()
 
 
-def test_a_change_that_someone_else_made_during_the_run_is_a_conflict(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-
-    @axe_nb.tool(name="meddle")
-    def meddle() -> str:
-        """Change the file as a person would."""
-        (folder / "a.txt").write_text("a person's")
-        return "ok"
-
-    calls = (write("a.txt", "new"), call("meddle"), write("a.txt", "newer"))
-    result = do(*calls, tools=("file_ops", "meddle"))
-    undone = result.undo()
-    assert undone.conflicts == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "newer"
-
-
-@POSIX
-def test_a_deleted_file_is_made_anew_with_its_mode_and_folders(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "bin").mkdir()
-    (folder / "bin/run.sh").write_text("old")
-    (folder / "bin/run.sh").chmod(0o750)
-    result = do(write("bin/run.sh", "new"))
-    (folder / "bin/run.sh").unlink()
-    (folder / "bin").rmdir()
-    assert result.undo(dry=True).restored == ("bin/run.sh",)
-    assert not (folder / "bin").exists()
-    result.undo()
-    assert (folder / "bin/run.sh").read_text() == "old"
-    assert stat.S_IMODE((folder / "bin/run.sh").stat().st_mode) == 0o750
-
-
 def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
     @script("lead")
     def lead(request: Request) -> Any:
@@ -196,20 +160,6 @@ def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
     assert repr(undone).count("through a link") == 2
 
 
-def test_the_oldest_runs_give_way(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_files, "MAX_RUNS", 3)
-    results = [do(write(f"{number}.txt", "x")) for number in range(5)]
-    assert len(list((state_dir() / "undo").iterdir())) == 3
-    assert "were not kept, or no longer are" in repr(results[0].undo())
-    assert (folder / "0.txt").exists()
-    assert results[4].undo().removed == ("4.txt",)
-    monkeypatch.setattr(kept_files, "MAX_ALL", 0)
-    do(write("last.txt", "x"))
-    assert len(list((state_dir() / "undo").iterdir())) == 1
-
-
 def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], folder: Path) -> None:
     (folder / "a.txt").write_text("\x1b[2Jold <b>\n" + "line\n" * 100_000)
     (folder / "b.bin").write_bytes(b"\0\1\2")
@@ -236,15 +186,6 @@ def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path:
 def test_an_id_from_a_foreign_file_reaches_no_other_folder(undo_id: str) -> None:
     result = RunResult(status="completed", text="", agent="", model="", undo_id=undo_id)
     assert result.undo().restored == ()
-
-
-@pytest.mark.parametrize("damage", [b"{", b"[]\n", b'{"root": 1}\n', b"\xff\xfe\n"])
-def test_a_damaged_index_is_told(damage: bytes, do: Callable[..., RunResult], folder: Path) -> None:
-    result = do(write("a.txt", "x"))
-    index = next((state_dir() / "undo").rglob("index"))
-    index.write_bytes(damage + index.read_bytes())
-    with pytest.raises(axe_nb.ConfigError, match="kept files of this run cannot be read"):
-        result.undo()
 
 
 DIES = """

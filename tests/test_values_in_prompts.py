@@ -13,7 +13,6 @@ import pytest
 from axe_nb.commands.parser import parse_run
 from axe_nb.commands.table import RUN
 from axe_nb.conversion.interpolation import prompt_of
-from axe_nb.errors import ConfigError
 from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
@@ -45,25 +44,6 @@ def test_data_of_several_lines_stands_on_lines_of_its_own(body: str, prompt: str
     answer = RunResult(status="completed", text="so\nit is", agent="a", model="p/m")
     names = {"frame": FRAME, "n": 3, "text": "a\nb", "answer": answer, "array": np.array([1, 2])}
     assert prompt_of(body, names) == prompt
-
-
-class Figure:
-    def _repr_png_(self) -> bytes:
-        return b"\x89PNG"
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (b"\0\1", "is of type bytes, which cannot be converted to text: decode it"),
-        (Figure(), "is a picture (Figure), which cannot be sent as text"),
-        (Plain(), "is of type Plain, which cannot be converted to text"),
-    ],
-)
-def test_what_has_no_text_is_an_error_of_one_line(value: object, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        prompt_of("one\n{{ it }}", {"it": value})
-    assert caught.value.message == f"{{{{ it }}}} {problem} (line 3)"
 
 
 @pytest.mark.parametrize(

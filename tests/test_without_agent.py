@@ -56,17 +56,6 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
         axe_nb.run(None, "x", model="script/echo", vars={"a": 1})
 
 
-def test_people_see_the_model_where_an_agent_would_be(echo: list[Request]) -> None:
-    result = axe_nb.run(None, "hi", model="script/echo")
-    assert repr(result).startswith("RunResult(script/echo, completed, 1 turn")
-    assert repr(result.request()).startswith("SentRequest(script/echo, 0/1")
-    with pytest.raises(axe_nb.ExpectationError) as caught:
-        axe_nb.expect(result, "text ~ /never/")
-    assert "script/echo" in caught.value.place
-    failed = axe_nb.run(None, "hi", model="script/echo", timeout=0.000001)
-    assert failed.place == "in model script/echo, turn 1"
-
-
 def test_a_run_without_an_agent_is_recorded_saved_and_played(
     echo: list[Request], tmp_path: Path
 ) -> None:

@@ -139,24 +139,3 @@ def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) 
 def told(request: Request) -> Any:
     tools = [tool.name for tool in request.tools]
     return request.model, request.system, request.params, tools, request.last, request.output
-
-
-@pytest.mark.parametrize(
-    ("keyword", "value", "error"),
-    [("timeout", 0.2, "timeout after 0.2s"), ("retries", 1, "server: down (2 attempts)")],
-)
-def test_limits_are_the_same_in_every_face(
-    seen: list[Request], keyword: str, value: float, error: str
-) -> None:
-    if keyword == "retries":
-
-        @axe_nb.script("lead")
-        def lead(request: Request) -> str:
-            raise axe_nb.ProviderError("server", "down", retry_after=0.01)
-
-    options: Any = {keyword: value}
-    ends = [axe_nb.run("lead", "slow", display=False, **options).error]
-    for face in ("cell", "line", "command"):
-        asked = parse_run(f"lead --{keyword} {value}", face)
-        ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
-    assert ends == [error] * 4

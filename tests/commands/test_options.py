@@ -124,19 +124,6 @@ def test_any_option_line_is_understood_or_refused(line: str) -> None:
     assert told.startswith("usage: ")
 
 
-@pytest.mark.req("B-9")
-@pytest.mark.parametrize(
-    "line",
-    ["--param a=1 sum", "--param a=1 b=2 sum", "sum --param a=1 --param b=2", "sum --param a=1 b=2",
-     "--param a=1 --timeout 3 sum", "--param=a=1 sum", "-q --param a=1 sum 'is x=1 or y=2?'"],
-)  # fmt: skip
-def test_parameters_may_stand_before_the_agent(line: str) -> None:
-    found = parse_run(line, "line")
-    assert found.agent == "sum"
-    assert found.overrides.params == ({"a": 1, "b": 2} if "b=2" in line else {"a": 1})
-    assert found.prompt == ("is x=1 or y=2?" if "-q" in line else None)
-
-
 @pytest.mark.parametrize("face", ["line", "command"])
 @pytest.mark.parametrize(
     ("given", "word"),

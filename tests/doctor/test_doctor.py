@@ -117,19 +117,6 @@ def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
     ]
 
 
-def test_a_server_that_refuses_the_key_is_told(
-    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    server = serve("anthropic", status=401, body={"error": {"message": f"invalid key {KEY}"}})
-    assert of("anthropic server", found()) == [
-        (
-            "wrong", f"up at {server.url('x')}/v1, but it rejects the key",
-            "check ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
-        )
-    ]  # fmt: skip
-
-
 def test_a_server_that_is_down_is_told_with_the_next_step(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.config import config_path
 from tests.nb.kernels import Kernel, Kernels
 
 
@@ -87,20 +86,6 @@ def test_tab_offers_what_fits_there_and_nothing_else(cells: Kernel) -> None:
         if sorted(found) != sorted(wanted):
             wrong[typed] = found
     assert wrong == {}
-
-
-@pytest.mark.req("B-3")
-def test_named_endpoints_and_their_models_are_offered(project: Path, cells: Kernel) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[providers.my_groq]\nprotocol = "openai"\n[providers.other]\nx = 1\n')
-    (project / "axe" / "agents" / "fast.toml").write_text(
-        'name = "fast"\nmodel = "my_groq/llama-4"', "utf-8"
-    )
-    assert sorted(cells.complete("%%axe reader -m my")) == [
-        "%%axe reader -m my_groq/",
-        "%%axe reader -m my_groq/llama-4",
-    ]
-    assert cells.complete("%%axe reader -m ot") == []
 
 
 def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None:

@@ -63,15 +63,6 @@ def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> No
     assert shown == {"text/plain", "image/png"} or "plot needs matplotlib" in text([drawn])
 
 
-def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
-    cell = "%%axe_grid hasty,careful --inputs cities --repeats 3 --dry-run\nOf {{ city }}"
-    assert text(cells.run(cell)) == (
-        "<grid of 2 inputs × 2 variants: 0 of 12 runs>\n12 requests, nothing was sent\n"
-    )
-    with_judge = cell.replace("--dry-run", "--judge careful --dry-run")
-    assert "\n24 requests" in text(cells.run(with_judge))
-
-
 def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
     """As the grid is displayed before it is assigned, by its function, its cell and its value."""
     cells.run("many = [{'city': f'{n} {\"x\" * 99}'} for n in range(150)]")

@@ -213,24 +213,6 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
     assert "any of ['', 'plan', 'ask', 'auto']" in wrong
 
 
-def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
-    cells.run("%config AxeMagics.display = 'off'")
-    [answer] = cells.run("%%axe echo -o r\nhi")
-    assert answer["data"]["text/plain"] == "You said: hi"
-    assert cells.run("import axe_nb; s = axe_nb.run('echo', 'hi')") == []
-    [answer] = cells.run("axe_nb.run('echo', 'hi')")
-    assert answer["data"]["text/plain"] == "You said: hi"
-    [shown] = cells.run("r")
-    assert shown["data"]["text/plain"].startswith("You said: hi\n\n✓ echo"), "asked for, a tree"
-    cells.run("%config AxeMagics.display = 'live'")
-    first = next(o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data")
-    assert "application/vnd.jupyter.widget-view+json" in first["data"]
-    cells.run("%config AxeMagics.display = 'static'")
-    cells.run("%env AXE_NB_DISPLAY=live")
-    [only] = cells.run("%%axe echo\nhi")
-    assert set(only["data"]) == {"text/plain", "text/html"}
-
-
 def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     for line, parts in {
         "%%axe?": ("{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg"),

@@ -56,23 +56,6 @@ def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "line", ["%%axe towns --output {} -q -o r\nhi", "%axe run towns hi --output {} -q -o r"]
-)
-def test_a_cell_asks_for_a_list_of_what_it_names(line: str, cells: Kernel) -> None:
-    cells.run(
-        "@axe_nb.script('towns')\ndef towns(request):\n    return [{'name': 'Ulm', 'people': 3}]\n"
-        "@axe_nb.script('words')\ndef words(request):\n    return ['a', 'b']\n"
-        "for name in ('towns', 'words'):\n    axe_nb.define(axe_nb.Agent(name, f'script/{name}'))"
-    )
-    cells.run(line.format("list[Town]"))
-    assert text(cells.run("print(r.data)")) == "[Town(name='Ulm', people=3)]\n"
-    cells.run(line.format("list[SCHEMA]"))
-    assert text(cells.run("print(r.data)")) == "[{'name': 'Ulm', 'people': 3}]\n"
-    cells.run(line.replace("towns", "words").format("list[str]"))
-    assert text(cells.run("print(r.data)")) == "['a', 'b']\n"
-
-
-@pytest.mark.parametrize(
     ("word", "told"),
     [
         ("list[Twon]", 'no variable "Twon" for --output list[Twon]'),

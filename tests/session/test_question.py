@@ -73,18 +73,6 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
 
 
 @pytest.mark.req("D-48")
-def test_of_a_call_that_fills_the_window_only_the_whole_word_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert format_question(command("\n".join("x" * 39))).choices.startswith("[y]es")
-    long = command("\n".join("x" * 40), always="the program x")
-    assert "yes (type the whole word: there are 41 lines above)" in format_question(long).choices
-    prompts = say(monkeypatch, "y", "a", "always")
-    assert prompt_person(long).choice == "always"
-    assert prompts[1].startswith("Type the whole word, because there are 41 lines above.")
-
-
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("blank", ["", " ", "\t\u3000 "])
 def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
     asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))

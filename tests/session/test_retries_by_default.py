@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, ProviderError, Request, Retry, call, cli
+from axe_nb import Agent, ProviderError, Request, Retry, call, cli
 from axe_nb.agents.config import config_path
 from axe_nb.session.session import session
 
@@ -126,15 +126,6 @@ def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
     failing.times = 99
     assert len(axe_nb.run("lead", "go", display=False).children) == 1
     assert len(failing.asked) == 3, "the attempts of one request"
-
-
-@pytest.mark.parametrize("wrong", ["two", "-1", "1.5", "9" * 30])
-def test_a_variable_that_is_no_number_is_refused(
-    wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_RETRIES", wrong)
-    with pytest.raises(ConfigError, match="AXE_NB_RETRIES takes a whole number, not"):
-        run()
 
 
 def test_the_command_takes_it(

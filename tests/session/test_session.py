@@ -32,29 +32,6 @@ def echo(name: str) -> list[Request]:
     return sent
 
 
-def write(folder: Path, name: str, **fields: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [f'{k} = "{v}"' for k, v in {"name": name, "model": "script/echo", **fields}.items()]
-    (folder / f"{name}.toml").write_text("\n".join(lines))
-
-
-def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Path) -> None:
-    echo("echo")
-    write(tmp_path / "given", "child")
-
-    @axe_nb.script("boss")
-    def boss(request: Request) -> Any:
-        if request.turn == 1:
-            return axe_nb.call("call_agent", agent="child", task="x")
-        return request.last
-
-    (tmp_path / "given/boss.toml").write_text(
-        'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
-    )
-    ask = ask_session(Session(), "boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
-    assert asyncio.run(ask).text == "Task: x"
-
-
 def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
     other = apply_overrides(
@@ -64,20 +41,6 @@ def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     assert other.params == {"temperature": 1, "max_tokens": 9, "seed": 7}
     assert (one.model, one.mode, one.params["temperature"]) == ("script/a", "ask", 0.5)
     assert apply_overrides(one, Overrides()) is one
-
-
-def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:
-    echo("echo")
-    session = Session()
-    for name in ("one", "other"):
-        session.define(Agent(name, "script/echo"))
-    assert session.last is None
-    one = asyncio.run(ask_session(session, "one", "hello"))
-    other = asyncio.run(ask_session(session, "other", "hi"))
-    assert session.last is other
-    assert session.conversation("one") is one
-    with pytest.raises(ConfigError, match="nothing to continue"):
-        session.conversation("third")
 
 
 @pytest.mark.req("D-25", "A-C4")

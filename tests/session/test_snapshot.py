@@ -135,25 +135,6 @@ def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
 
 
 @pytest.mark.req("D-53")
-def test_scripts_are_those_of_the_start(project: Path) -> None:
-    put("axe/scripts/worker.toml", '[[rule]]\ntext = "first"\n')
-    put("axe/scripts/late.toml", '[[rule]]\ntext = "first"\n')
-    put_agent("worker")
-    put_agent("missing", model="script/gone")
-
-    def change() -> Any:
-        put("axe/scripts/worker.toml", '[[rule]]\ntext = "second"\n')
-        put("axe/scripts/gone.toml", '[[rule]]\ntext = "second"\n')
-        return [ask("worker"), ask("missing")]
-
-    first, second = play(change, sub_agents=("worker", "missing")).children[:1], None
-    assert [child.text for child in first] == ["first"]
-    assert second is None
-    result = play(change, sub_agents=("worker", "missing"))
-    assert [child.text for child in result.children] == ["second", "second"], "of the next root"
-
-
-@pytest.mark.req("D-53")
 def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
     sent = keep("worker")
     path = put_agent("worker", system_prompt="first")
