@@ -221,6 +221,28 @@ def _sentence(tool: Tool) -> str:
     return tool.description.partition(". ")[0].rstrip(".") + "."
 
 
+INSTEAD: Mapping[str, Mapping[Face, str]] = {
+    "--prompt": {"cell": "the body", "python": "`prompt`"},
+    "--out": {"command": "no: a shell has no Python variables", "python": "the return value"},
+    "--continue": {
+        "command": "no: each command is a new session without conversations",
+        "python": "`continue_from=`",
+    },
+    "--from": {
+        "command": "no: each command is a new session without results",
+        "python": "`result.fork(place, …)`",
+    },
+    "--raises": {"python": "`.raise_for_status()`"},
+    "--json": {"python": "`.to_json()`"},
+    "--raw": dict.fromkeys(
+        ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
+    ),
+    "--quiet": {"python": "`display=False`"},
+    "--bg": {"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+}
+"""Option → interface without it → its equivalent there, or the reason for none."""
+
+
 def options() -> Iterator[str]:
     """The options of a run, by interface."""
     yield "## Options of a run"
@@ -313,7 +335,7 @@ def _flags(option: Option) -> str:
 
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
-        return option.instead.get(face, "")
+        return INSTEAD.get(option.flag, {}).get(face, "")
     if face != "python":
         return "yes"
     return f"`{option.keyword}={'' if option.metavar or option.value else option.value}`"
