@@ -306,8 +306,15 @@ def commands() -> Iterator[str]:
 
 
 def _commands(face: Face, listed: Iterable[Command]) -> str:
-    rows = [[f"`{command.use(face)}`", command.help, _options(command, face)] for command in listed]
+    rows = [[f"`{_usage(command, face)}`", command.help, _options(command, face)]
+            for command in listed]  # fmt: skip
     return _table(["line", "what it does", "its options"], rows)
+
+
+def _usage(command: Command, face: Face) -> str:
+    """Returns the usage without options: `%axe reset [NAME]`."""
+    arguments = [option.usage for option in command.options_of(face) if not option.flags]
+    return " ".join([command.program(face), *arguments])
 
 
 def _options(command: Command, face: Face) -> str:

@@ -58,11 +58,6 @@ class Command:
         """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
 
-    def use(self, face: Face) -> str:
-        """Returns the usage without options: `%axe reset [NAME]`."""
-        arguments = [option.usage for option in self.options_of(face) if not option.flags]
-        return " ".join([self.program(face), *arguments])
-
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
