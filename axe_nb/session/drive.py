@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from axe_nb.engine.person import Decision, Question, Step
 from axe_nb.errors import interrupted
@@ -38,6 +38,9 @@ PAUSE = 0.2
 
 BATCH = 256
 """Maximum events shown between two ticks of the display."""
+
+END = object()
+"""Follows the last event."""
 
 
 class View(Protocol):
@@ -187,14 +190,10 @@ class _Inbox:
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
-        self._events: queue.SimpleQueue[Event | Exception | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._show = show
         self.put = self._events.put
         self.has_ended = False
-
-    def end(self) -> None:
-        """Marks the end of the events."""
-        self._events.put(StopIteration())
 
     def show_more(self) -> None:
         """Shows the events that there are, or that come soon."""
@@ -204,7 +203,7 @@ class _Inbox:
                 event = self._events.get(timeout=wait)
                 if event is None:
                     return
-                if isinstance(event, Exception):
+                if event is END:
                     self.has_ended = True
                     return
                 self._show(event)
@@ -215,7 +214,7 @@ class _Inbox:
         with suppress(queue.Empty):
             while True:
                 event = self._events.get_nowait()
-                if not isinstance(event, Exception | None):
+                if event is not None and event is not END:
                     self._show(event)
 
 
@@ -243,7 +242,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         try:
             return await handle.execute(inbox.put, ask_person, streams=view.streams)
         finally:
-            inbox.end()
+            inbox.put(END)
 
     def stop_sending() -> None:
         handle.halt()
