@@ -222,19 +222,30 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     """Runs a handle in the portal's thread and shows it in this one; returns the result.
 
     An interrupt cancels the run, lets its last events arrive, and is then raised, when
-    `handle.finished` is the result so far; a second one is raised at once.
+    `handle.finished` is the result so far; a second one is raised at once. Raises
+    concurrent.futures.CancelledError if the run was cancelled before it started.
 
     Args:
-        handle: the run.
-        view: shows the run.
         approver: takes the run's questions, which are answered in this thread; None = no one can be
             prompted.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-        concurrent.futures.CancelledError: the run was cancelled before it started.
-        KeyboardInterrupt: the user stopped the run.
     """
+    try:
+        return _run_and_show(handle, view, approver)
+    except KeyboardInterrupt:
+        handle.abandon(view.event)
+        raise
+    except CancelledError:  # by `handle.cancel()`
+        if handle.finished is None:
+            raise
+        return handle.finished
+    except BaseException:  # of the view or the approver: no one watches the run any more
+        handle.abandon(discard)
+        raise
+    finally:
+        view.finish(handle.finished)
+
+
+def _run_and_show(handle: RunHandle, view: View, approver: Approver | None) -> RunResult:
     inbox = _Inbox(view.event)
     ask_person = approver.ask_person if approver else None
 
@@ -248,49 +259,35 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         handle.halt()
         inbox.put(None)
 
-    try:
-        with record_interrupts(stop_sending) as interrupt:
-            future, loop = portal.begin(work())
-            try:
-                while not inbox.has_ended:
-                    if interrupt.at is not None:
-                        if time.monotonic() >= interrupt.at + DRAIN:
-                            break
-                        future.cancel()
-                    inbox.show_more()
-                    if inbox.has_ended:
+    with record_interrupts(stop_sending) as interrupt:
+        future, loop = portal.begin(work())
+        try:
+            while not inbox.has_ended:
+                if interrupt.at is not None:
+                    if time.monotonic() >= interrupt.at + DRAIN:
                         break
-                    view.tick()
-                    if approver is not None:
-                        approver.serve(lambda: _keep_showing(view, inbox.show_more))
-                    if handle.overdue() > STUCK and not answers(loop):
-                        break
-                if not inbox.has_ended:
-                    handle.close()
-                    inbox.show_rest()
-            except BaseException:
-                future.cancel()
-                raise
-        if interrupt.at is not None:
-            raise interrupted("stopped; axe_nb.last() has the partial result")
-        if inbox.has_ended:
-            return future.result()
-        future.cancel()
-        result = handle.abandon(view.event, timed_out=True)
-        assert result is not None
-        return result
-    except KeyboardInterrupt:
-        handle.abandon(view.event)
-        raise
-    except CancelledError:  # by `handle.cancel()`
-        if handle.finished is None:
+                    future.cancel()
+                inbox.show_more()
+                if inbox.has_ended:
+                    break
+                view.tick()
+                if approver is not None:
+                    approver.serve(lambda: _keep_showing(view, inbox.show_more))
+                if handle.overdue() > STUCK and not answers(loop):
+                    break
+            if not inbox.has_ended:
+                handle.close()
+                inbox.show_rest()
+        except BaseException:
+            future.cancel()
             raise
-        return handle.finished
-    except BaseException:  # of the view or the approver: no one watches the run any more
-        handle.abandon(discard)
-        raise
-    finally:
-        view.finish(handle.finished)
+    if interrupt.at is not None:
+        raise interrupted("stopped; axe_nb.last() has the partial result")
+    if inbox.has_ended:
+        return future.result()
+    future.cancel()
+    handle.abandon(view.event, timed_out=True)
+    return handle.result(0)
 
 
 @contextmanager
