@@ -285,8 +285,8 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
     monkeypatch.chdir(home / "evil")
     assert main(["agents", "list"]) == 0
     bad, evil = capsys.readouterr().out.splitlines()
-    assert bad.startswith("bad helper  Yours\ufffd[2J  (invalid agent name")
-    assert evil.endswith("  Kind.\ufffd[2J\ufffd Mode:  plan")
+    assert bad.startswith("bad helper  Yours\ufffd[2J  ")
+    assert "  Kind.\ufffd[2J\ufffd Mode:  plan" in evil
     assert main(["agents", "show", "evil"]) == 0
     shown = capsys.readouterr().out
     assert not set("\x1b\u202e") & set(shown)
