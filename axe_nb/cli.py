@@ -86,7 +86,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
 
             return start(chosen.notebook, _write, opens=not chosen.no_open)
         case "freeze":
-            from axe_nb.testing.freeze import freeze
+            from axe_nb.testing.check import freeze
 
             return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
         case "check":
@@ -196,9 +196,8 @@ def _find_asker() -> Callable[[str], str] | None:
 
 
 def _make_lesson(chosen: argparse.Namespace) -> None:
-    from axe_nb.testing.files import find_notebooks
-    from axe_nb.testing.lesson import write_student_copy
-    from axe_nb.testing.marking import choose_sandbox, mark_submissions
+    from axe_nb.testing.headless import find_notebooks
+    from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     marks = chosen.submissions is not None
     options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}

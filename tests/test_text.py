@@ -5,8 +5,8 @@ import sys
 import pytest
 import regex
 
-from axe_nb.invisible import INVISIBLE
 from axe_nb.text import (
+    INVISIBLE,
     clean,
     fold,
     nearest,

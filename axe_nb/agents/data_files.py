@@ -16,9 +16,8 @@ from typing import Any, Literal, TypeVar
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.invisible import INVISIBLE
 from axe_nb.paths import open_real_file
-from axe_nb.text import one_line
+from axe_nb.text import INVISIBLE, one_line
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.servers import names_of_servers
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.web_search import make_server_tool
+from axe_nb.builtin.table import make_server_tool
 from axe_nb.delegation import table as delegation
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit, RunScope
