@@ -47,7 +47,8 @@ def test_without_an_extra_the_message_names_the_command_that_installs_it(tmp_pat
     )  # fmt: skip
     told = json.loads(done.stdout or done.stderr)
     for extra, words in told.items():
-        assert f"pip install 'axe-nb[{extra}]'" in words
+        assert "pip install" in words
+        assert f"'axe-nb[{extra}]'" in words
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
