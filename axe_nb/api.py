@@ -309,7 +309,7 @@ def _make_fork(
     result: RunResult, place: str | int | None, changes: dict[str, Any]
 ) -> tuple[RunRequest, bool]:
     """Returns the request of a fork, and True if it is shown."""
-    from axe_nb.recording.fork_point import CHANGES, make_point
+    from axe_nb.recording.fork import CHANGES, make_point
 
     if is_inside():  # the fork would be no part of the tool's tree
         raise AxeError(

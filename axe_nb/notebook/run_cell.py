@@ -31,11 +31,12 @@ from axe_nb.commands.console import (
     show_dry_run,
 )
 from axe_nb.commands.parser import Options, UsageError
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
 from axe_nb.front_end import find_approver
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.find_exchange import MAX_SHOWN, find_run
+from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
@@ -85,7 +86,7 @@ def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated
     """The run that a cell asks for, or the fork of an earlier one."""
     if options.fork_from is None:
         return request_of(options, *prompt)
-    from axe_nb.recording.fork_point import make_point
+    from axe_nb.recording.fork import make_point
 
     result, place = find_place(shell, options.fork_from)
     point = make_point(result, place, prompt=prompt)
