@@ -20,7 +20,7 @@ ROOMS = (
     "paths", "pictures", "messages",
     "conversion", "agents",
     "results", "events",
-    "threads", "clock", "limits", "sandbox", "providers", "tools",
+    "threads", "sandbox", "providers", "tools",
     "scripting",
     "builtin", "mcp_servers", "delegation", "engine", "recording", "expectations",
     "session", "views",

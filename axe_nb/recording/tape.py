@@ -24,10 +24,18 @@ from axe_nb.agents.trust import VARIABLE, load_trusted, remember_trust, trusts_a
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.place import is_below, run_of, turn_of
-from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedPlace,
+    AskedTurn,
+    KeptTurn,
+    Outcome,
+    is_below,
+    run_of,
+    turn_of,
+)
 from axe_nb.errors import CassetteMiss, ConfigError
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording.cassette import Cassette
@@ -46,7 +54,7 @@ from axe_nb.recording.records import (
     list_failed,
 )
 from axe_nb.recording.same_request import AskedRun, Describer, is_same
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
 from axe_nb.secrets import MASK, Filter
 from axe_nb.tools.tool import ToolOutput
 
