@@ -88,13 +88,6 @@ def test_a_denial_where_nobody_can_be_asked_names_the_key_and_the_file() -> None
     )
 
 
-def test_a_guard_that_refuses_the_arguments_fails_the_call_unasked() -> None:
-    touching, person = Touch(), Person()
-    result = attempt(touching, touch("bad"), person=person)
-    assert told(result) == "Error: there is no such thing"
-    assert touching.touched == []
-
-
 @pytest.mark.req("D-48", "D-83")
 def test_always_covers_what_the_guard_says_and_never_a_precious_thing() -> None:
     touching, person = Touch(), Person(*[Decision("always")] * 5)

@@ -6,13 +6,12 @@ import asyncio
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
-from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
+from axe_nb import Agent, ProviderError, Request, RunResult, call
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation.chains import WAYS, Chain, Reply, by
 from tests.delegation.copies import offered, tool
@@ -57,15 +56,6 @@ def test_every_order_of_four_levels_ends_at_the_default_depth_of_its_ways(first:
         check_depth(ways, Chain(ways).play())
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
-@pytest.mark.req("D-3", "A-10.4")
-def test_a_configured_depth_holds_for_every_order(depth: int) -> None:
-    for order in itertools.permutations(WAYS):
-        ways = (*order, *order[:2])
-        config = SubAgentsConfig(max_depth=depth)
-        check_depth(ways, Chain(ways).play(sub_agents_config=config), depth)
-
-
 @pytest.mark.parametrize("depth", [0, 2, 4])
 @pytest.mark.req("D-3", "D-4", "A-9.1")
 def test_at_every_depth_just_those_ways_are_offered_that_may_still_be_used(depth: int) -> None:
@@ -81,18 +71,6 @@ def test_at_every_depth_just_those_ways_are_offered_that_may_still_be_used(depth
             expected = {way for way in WAYS if level < (depth or DEPTH[way])}
             assert set(names) & set(WAYS) == expected, (order, level)
             assert "mixed_peek" in names
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.req("D-3")
-def test_a_child_can_lower_the_depth_below_itself_but_never_raise_it(way: str) -> None:
-    """The helper's own table counts from where it stands in the tree, and only downwards."""
-    for own, root, depth in ((1, 4, 1), (2, 4, 2), (5, 2, 2), (5, 1, 1)):
-        chain = Chain(("call_agent", *[way] * 5))
-        made = chain.set_up(sub_agents_config=SubAgentsConfig(max_depth=root))
-        helper = made.session.agents["helper"]
-        made.session.define(replace(helper, sub_agents_config=SubAgentsConfig(max_depth=own)))
-        assert len(list(made.play().walk())) == depth + 1, (own, root)
 
 
 def fails(at: int) -> Reply:
@@ -123,52 +101,6 @@ def test_a_failure_at_any_level_is_heard_by_its_caller_and_harms_nobody_above(at
             assert one.ok
             assert not heard(one)[0].is_error, "it hears of a child that has done its best"
         assert result.ok
-
-
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.req("D-7", "O-6", "X-24", "D-17")
-def test_a_used_up_budget_at_any_level_is_told_in_the_words_of_its_way(at: int) -> None:
-    def endless(level: int, request: Request) -> Any:
-        if level == at and request.tools:
-            return Response("so far", (call("mixed_peek"),))
-        return None
-
-    for ways in chains(2):
-        config = SubAgentsConfig(max_turns=3, budget=ChildBudget(max_tool_calls=3))
-        result = Chain(ways[:at], endless).play(sub_agents_config=config)
-        caller, spent = list(result.walk())[-2:]
-        [answer] = heard(caller)
-        match ways[at - 1]:
-            case "call_agent":
-                assert answer.is_error
-                expected = {"max_turns", "max_tool_calls"}
-            case "subagent":
-                assert not answer.is_error
-                assert answer.content.startswith(f"<{at}")
-                expected = {"max_turns", "max_tool_calls"}
-            case _:
-                assert not answer.is_error
-                assert "[BUDGET EXCEEDED]" in answer.content
-                expected = {"max_tool_calls"}
-        assert spent.status in expected
-        assert result.ok
-
-
-@pytest.mark.parametrize("below", WAYS)
-@pytest.mark.req("O-22", "D-10", "D-36", "A-12.2")
-def test_the_time_of_a_spawned_child_is_that_of_all_below_it(below: str) -> None:
-    def slow(level: int, request: Request) -> Any:
-        return Response("so far", (call("mixed_peek"),), seconds=3.0) if level == 2 else None
-
-    config = SubAgentsConfig(budget=ChildBudget(timeout_ms=7000, max_tool_calls=90), timeout=20)
-    result = Chain(("spawn_agent", below), slow).play(sub_agents_config=config)
-    root, spawned, leaf = result.walk()
-    assert (spawned.status, leaf.status, leaf.turns) == ("timeout", "timeout", 2)
-    assert leaf.text == "so far"
-    [answer] = heard(root)
-    assert "[TIMEOUT] timeout after 7s\n1 tool calls" in answer.content
-    assert not answer.is_error
-    assert root.ok
 
 
 @pytest.mark.parametrize("below", WAYS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect, Tool, ToolContext
-from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
+from tests.delegation.approvals import Person, tools, uses
 from tests.delegation.chains import by
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import ask_session, heard, stage, texts
@@ -31,17 +30,6 @@ ALONE = {
     "auto": {"read": True, "user": True, "write": True},
 }
 """Mode → effect → whether the tool may be used where nobody can be asked (D-19)."""
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("effect", EFFECTS)
-@pytest.mark.req("D-19")
-def test_a_mode_allows_what_it_says_where_nobody_can_be_asked(mode: Any, effect: Effect) -> None:
-    result = attempt(effect, mode=mode)
-    [answer] = heard(result)
-    assert answer.content == "used" if ALONE[mode][effect] else answer.is_error
-    assert result.tool_calls == 1, "a denied call counts as a call"
-    assert result.ok
 
 
 @pytest.mark.req("D-19")
@@ -61,16 +49,6 @@ def test_a_denial_names_the_agent_and_the_key_to_change() -> None:
     )
 
 
-@pytest.mark.req("D-19", "B-12")
-def test_a_denial_names_the_file_that_the_agent_was_loaded_from(project: Path) -> None:
-    folder = project / "axe" / "agents"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "clerk.toml"
-    file.write_text(boss({}, uses("write"), mode="plan").to_toml(), "utf-8")
-    result = stage(Agent.load("clerk")).play(tools=tools([]))
-    assert told(result).endswith('; set mode = "ask" or mode = "auto" in clerk.toml')
-
-
 @pytest.mark.req("D-19")
 def test_a_denial_by_an_option_names_the_option_and_not_the_file() -> None:
     run = attempt_with(uses("write"), mode="plan")
@@ -83,13 +61,6 @@ def test_a_denial_by_an_option_names_the_option_and_not_the_file() -> None:
         'set permissions.write_it = "allow" in agent "lead", '
         'or start the run with --mode auto (in Python: mode="auto")'
     )
-
-
-@pytest.mark.req("D-19", "D-47")
-def test_a_child_in_the_mode_of_an_option_names_the_option_too() -> None:
-    child = call("spawn_agent", task="write it")
-    run = attempt_with(child, {"": said(uses("write"), results)}, tools=("spawn_agent",))
-    assert "start the run with --mode auto" in told(run.children[0])
 
 
 def attempt_with(
@@ -190,15 +161,6 @@ def test_in_plan_mode_only_harmless_tools_are_offered_and_others_denied() -> Non
     assert result.tool_calls == 4
 
 
-@pytest.mark.req("O-32")
-def test_in_the_other_modes_all_are_offered() -> None:
-    for mode in ("ask", "auto"):
-        log: list[Request] = []
-        names = ("spawn_agent", "delegate_task")
-        play({"lead": recorded(log, said("done"))}, mine=tools([]), tools=names, mode=mode)
-        assert set(offered(log[0])) == {"read_it", "user_it", "write_it", *names}
-
-
 def asking(
     person: Person, lead: Agent, mine: Sequence[Tool] = (), timeout: float = 20.0
 ) -> RunResult:
@@ -295,14 +257,6 @@ def test_the_clock_stands_still_while_a_person_thinks() -> None:
     late = asking(slow, boss(write_once()), (tool("write_it", "write", hang),), timeout=1)
     assert (late.status, late.error) == ("timeout", "timeout after 1s")
     assert late.duration_ms >= 1900
-
-
-@pytest.mark.req("D-48")
-def test_one_question_at_a_time() -> None:
-    person = Person(*[Decision("yes")] * 3, seconds=0.01)
-    result = asking(person, boss({}, *[uses("write")] * 3), tools([]))
-    assert texts(result) == ["used"] * 3
-    assert person.most_at_once == 1
 
 
 @pytest.mark.req("D-20", "D-48")

@@ -8,8 +8,7 @@ import pytest
 
 from axe_nb import ConfigError, Request, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.engine.toolbox import tool as python_tool
-from tests.delegation.copies import offered, play, recorded, said, told, tool
+from tests.delegation.copies import offered, play, recorded, said
 from tests.engine.in_process import texts
 
 
@@ -59,35 +58,6 @@ def test_each_way_to_delegate_is_there_where_it_is_asked_for() -> None:
     off = SubAgentsConfig(enabled=False)
     every = ("subagent", "spawn_agent", "delegate_task", "grep")
     assert names(sub_agents=("helper",), tools=every, sub_agents_config=off) == ["grep"]
-
-
-@pytest.mark.req("D-20")
-def test_python_tools_of_the_session_are_found_by_name_and_the_newest_counts() -> None:
-    @python_tool(name="toolset_probe")
-    def first() -> str:
-        return "first"
-
-    assert told(play({}, call("toolset_probe"), tools=("toolset_probe",))) == "first"
-
-    @python_tool(name="toolset_probe")
-    def second() -> str:
-        return "second"
-
-    assert told(play({}, call("toolset_probe"), tools=("toolset_probe",))) == "second"
-    unnamed = play({}, call("toolset_probe"), tools=("grep",))
-    assert told(unnamed) == 'Unknown tool: "toolset_probe"'
-
-
-@pytest.mark.req("D-20", "D-4")
-def test_tools_handed_to_a_run_are_only_for_those_who_name_them() -> None:
-    log: list[Request] = []
-    play(
-        {"scout": recorded(log, said("a", "b"))},
-        call("subagent", label="scout", task_prompt="t", allowed_tools=["mine"]),
-        tools=("subagent",),
-        mine=(tool("mine"), tool("other")),
-    )
-    assert set(offered(log[0])) == {"mine", "subagent"}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from axe_nb import Agent, Request
 from axe_nb.agents.tables import SubAgentsConfig
-from tests.engine.in_process import agent, ask, heard, play, stage
+from tests.engine.in_process import agent, ask, heard, play
 
 UNLIMITED_CHAIN = ("n0", "n1", "n2", "n3", "n4", "n5", "n6")
 
@@ -66,38 +65,6 @@ def test_a_child_can_lower_the_limit_below_itself() -> None:
     offered, agents = chain(5, 2)
     play(*agents)
     assert offered == {"n0": True, "n1": True, "n2": False}
-
-
-@pytest.mark.req("D-3")
-def test_a_child_cannot_raise_the_limit() -> None:
-    offered, agents = chain(2, 5, 5, 5)
-    play(*agents)
-    assert offered == {"n0": True, "n1": True, "n2": False}
-
-
-@pytest.mark.req("A-10.4", "D-3")
-def test_an_agent_that_calls_itself_comes_to_an_end() -> None:
-    def model(request: Request) -> Any:
-        return ask("self") if request.turn == 1 and request.tools else "bottom"
-
-    config = SubAgentsConfig(max_depth=5)
-    result = play(agent("self", model, sub_agents=("self",), sub_agents_config=config))
-    assert [run.id for run in result.walk()] == ["0", "0.1", "0.1.1", "0.1.1.1", "0.1.1.1.1",
-                                                 "0.1.1.1.1.1"]  # fmt: skip
-
-
-@pytest.mark.req("A-D6", "A-10.1")
-def test_trees_side_by_side_do_not_know_of_each_other() -> None:
-    _, agents = chain()
-
-    async def both() -> list[Any]:
-        one, other = stage(*agents), stage(*agents)
-        deeper = {**vars(agents[0]), "sub_agents_config": SubAgentsConfig(max_depth=5)}
-        other.root = Agent(**deeper)
-        return await asyncio.gather(one.ask(), other.ask())
-
-    shallow, deep = asyncio.run(both())
-    assert [len(list(result.walk())) for result in (shallow, deep)] == [4, 6]
 
 
 @pytest.mark.req("A-9.1", "D-44", "A-9.2", "A-E2.1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ConfigError, Request, RunResult, call
+from axe_nb import Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.session.overrides import Overrides
@@ -77,11 +77,3 @@ def test_a_child_asks_only_if_every_agent_above_it_allows_that(deny: str) -> Non
     )
     assert asked == []
     assert "permission denied for write_it: sub-agents cannot ask; set" in result.text
-
-
-@pytest.mark.req("D-56")
-def test_the_key_takes_deny_or_person() -> None:
-    text = 'name = "a"\nmodel = "script/a"\n[sub_agents_config]\nask = "{}"\n'
-    assert Agent.from_toml(text.format("person")).sub_agents_config.ask == "person"
-    with pytest.raises(ConfigError, match=r"sub_agents_config\.ask must be deny or person"):
-        Agent.from_toml(text.format("maybe"))

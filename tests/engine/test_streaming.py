@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb.commands.parser import parse_run
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import rows
 from axe_nb.views.axe_text import dry_run
 from tests.engine.in_process import ask_session
 
@@ -111,14 +109,6 @@ def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
     assert record(seen)["warnings"] == []
 
 
-@pytest.mark.parametrize("face", ["cell", "line", "command"])
-def test_no_stream_is_an_option_of_every_line(tree: Path, face: Any) -> None:
-    asked = parse_run("lead --no-stream", face, {"stream": True})
-    assert streaming(events(asked.overrides)) == set()
-    assert streaming(events(parse_run("lead", face).overrides)) == {"0", "0.1"}
-    assert parse_run("lead", face, {"stream": False}).overrides.stream is False
-
-
 @pytest.mark.parametrize(
     ("key", "streams", "line"),
     [("", True, "yes"), ("", False, ""), ("stream = false", True, "no")],
@@ -136,17 +126,3 @@ def test_the_dry_run_says_if_replies_are_streamed(
     assert head.rstrip().splitlines()[-1] == (
         f"Stream:   {line}" if line else "Params:   temperature=0, max_tokens=0"
     )
-
-
-def test_what_an_agent_turns_off_is_in_its_summary() -> None:
-    loud = axe_nb.Agent("a", "script/a")
-    assert "Stream" not in dict(rows(loud))
-    assert dict(rows(loud.but(stream=False)))["Stream"] == "no"
-    assert "stream = false" in loud.but(stream=False).to_toml()
-
-
-def test_a_value_that_is_no_switch_is_refused() -> None:
-    with pytest.raises(axe_nb.ConfigError, match="stream takes True or False, not 'no'"):
-        Overrides(stream="no")  # type: ignore[arg-type]
-    with pytest.raises(axe_nb.ConfigError, match="stream"):
-        axe_nb.Agent.from_toml('name = "a"\nmodel = "script/a"\nstream = "no"\n')

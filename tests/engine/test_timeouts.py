@@ -91,36 +91,6 @@ def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: flo
     assert result.children[0].error == f"timeout after {seconds}s"
 
 
-@pytest.mark.req("A-12.1", "A-12.2", "D-10")
-def test_a_childs_time_is_for_everything_below_it() -> None:
-    middle = agent("middle", lambda r: ask("hanging"), sub_agents=("hanging",))
-    result = play(lead(ask("middle"), timeout=0.8, then="on"), middle, hanging())
-    assert texts(result) == [failed("middle", "0.8")]
-    assert [(run.status, run.error) for run in result.walk()] == [
-        ("completed", None), ("timeout", "timeout after 0.8s"), ("timeout", "timeout after 0.8s"),
-    ]  # fmt: skip
-
-
-@pytest.mark.req("A-12.1", "A-11.2")
-def test_a_grandchild_may_have_less_time_than_its_parent() -> None:
-    config = {"timeout": 0.1}
-    middle = lead(ask("hanging"), name="middle", then="without", **config)
-    result = play(lead(ask("middle"), timeout=30), middle, hanging())
-    assert texts(result) == ["without"]
-    assert texts(result.children[0]) == [failed("hanging", "0.1")]
-
-
-@pytest.mark.req("A-11.2", "A-11.4")
-def test_each_child_has_a_time_of_its_own() -> None:
-    async def waits(request: Request) -> str:
-        await asyncio.sleep(float(request.last.removeprefix("Task: ")))
-        return "in time"
-
-    boss = lead(*[ask("waits", "0.7") for _ in range(3)], timeout=2, parallel=False)
-    result = play(boss, agent("waits", waits))
-    assert texts(result) == ["in time"] * 3, "2.1 s in all, but never 2 s for one"
-
-
 @pytest.mark.req("D-8", "A-E6.6")
 def test_what_was_finished_before_is_kept() -> None:
     async def model(request: Request) -> Any:
@@ -166,22 +136,3 @@ def test_a_blocking_tool_is_left_behind() -> None:
     result = play(lead(ask("blocking"), timeout=0.1, then="on"), agent("blocking", model))
     assert texts(result) == [failed("blocking", "0.1")]
     release.set()
-
-
-@pytest.mark.req("A-12.1", "D-10")
-def test_the_time_begins_when_the_child_does() -> None:
-    async def waits(_: Request) -> str:
-        await asyncio.sleep(0.7)
-        return "in time"
-
-    boss = lead(*[ask("waits")] * 3, timeout=2, max_concurrent=1)
-    assert texts(play(boss, agent("waits", waits))) == ["in time"] * 3
-
-
-@pytest.mark.req("D-10")
-def test_a_time_that_is_none_is_refused() -> None:
-    from axe_nb import ConfigError, run
-
-    for wrong in (-1, float("nan"), float("inf")):
-        with pytest.raises(ConfigError, match="timeout"):
-            run(Agent("x", "script/hanging"), timeout=wrong)
