@@ -213,21 +213,6 @@ def test_the_status_stands_first_where_a_child_did_not_complete(status: Any, tex
     assert is_failure(one) is (status in ("error", "cancelled"))
 
 
-@pytest.mark.req("D-7")
-def test_a_child_that_cannot_begin_is_an_error(project: Path) -> None:
-    (project / "gone").mkdir()
-
-    async def remove(ctx: Any) -> str:
-        (project / "gone").rmdir()
-        return "removed"
-
-    parts = {"lead": said(call("remove"), spawn(), results)}
-    result = run(parts, workdir="gone", mine=(tool("remove", fn=remove),))
-    [answer] = heard(result, 1)
-    assert answer.content.startswith("[ERROR] Error: workdir not found")
-    assert answer.is_error
-
-
 @pytest.mark.req("O-12", "O-13", "O-8", "D-34")
 def test_what_is_known_of_a_child_is_on_its_result() -> None:
     def finish(request: Request) -> Response:
@@ -249,30 +234,6 @@ def test_what_is_known_of_a_child_is_on_its_result() -> None:
     }
     assert one.text == "done"
     assert one.duration_ms >= 20
-
-
-@pytest.mark.req("O-24", "O-43", "D-6")
-def test_files_read_and_modified_are_named_from_what_the_tools_did() -> None:
-    async def read(ctx: Any) -> str:
-        ctx.file_log.files_read["src/auth.py"] = None
-        return "read"
-
-    async def edit(ctx: Any) -> str:
-        ctx.file_log.files_modified["src/auth.py"] = None
-        return "edited"
-
-    mine = (tool("look", fn=read), tool("change", fn=edit))
-    deeper = said([call("look"), spawn("deeper")], "done")
-
-    def part(request: Request) -> Any:
-        if request.messages[0].content == "deeper":
-            return said(call("change"), "changed")(request)
-        return deeper(request)
-
-    result = run(child(part), mine=mine)
-    assert told(result).endswith("\n\ndone\n\nFiles read: src/auth.py\nFiles modified: src/auth.py")
-    assert result.children[0].files_read == ("src/auth.py",)
-    assert result.children[0].children[0].files_modified == ("src/auth.py",)
 
 
 @pytest.mark.parametrize("task", ["", "   ", None])
@@ -329,13 +290,6 @@ def test_a_configured_budget_is_checked_at_load() -> None:
     text = 'name = "a"\nmodel = "script/a"\n[sub_agents_config.budget]\ntimeout_ms = 1000'
     with pytest.raises(ConfigError, match=r"budget.timeout_ms must be at least 5000"):
         Agent.from_toml(text)
-
-
-@pytest.mark.parametrize("mode", ["ask", "dangerous", 7, ["plan"]])
-@pytest.mark.req("O-42", "O-14")
-def test_a_mode_that_there_is_not_is_ignored_with_a_note(mode: Any) -> None:
-    result = run(child(said("done")), spawn(mode=mode), mode="auto")
-    assert told(result).endswith("Note: mode was ignored: it is neither plan nor auto")
 
 
 @pytest.mark.req("O-16", "O-17", "O-39", "O-13", "D-3")

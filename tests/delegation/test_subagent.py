@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,8 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.text import cut_bytes
 from axe_nb.tools.tool import Limits
-from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.engine.in_process import check_events, check_history, heard, stage
+from tests.delegation.copies import offered, play, recorded, results, said, told, tool
+from tests.engine.in_process import check_history, heard
 
 DEEP = SubAgentsConfig(max_depth=5)
 
@@ -323,21 +321,6 @@ def test_a_child_whose_server_fails_is_an_error_result_with_what_it_had_said() -
     assert result.ok
 
 
-@pytest.mark.req("D-7")
-def test_a_child_that_cannot_begin_is_an_error_result(project: Path) -> None:
-    (project / "gone").mkdir()
-
-    async def remove(ctx: Any) -> str:
-        (project / "gone").rmdir()
-        return "removed"
-
-    parts = {"lead": said(call("remove"), sub(), results)}
-    result = run(parts, workdir="gone", mine=(tool("remove", fn=remove),))
-    [answer] = heard(result, 1)
-    assert answer.is_error
-    assert answer.content.startswith('Error: subagent "scout" cannot start: workdir not found')
-
-
 @pytest.mark.req("X-27", "D-6")
 def test_a_long_result_is_cut_at_the_limit() -> None:
     result = run({"scout": said("first", "x" * 5000)}, sub())
@@ -370,21 +353,3 @@ def test_truncation_keeps_a_whole_start_within_the_limit(text: str, limit: int) 
 def test_limits_of_nothing_are_refused_where_they_are_made() -> None:
     with pytest.raises(ConfigError, match=r"(?m)^max_turns must be greater than 0$"):
         Limits(turns=0)
-
-
-@pytest.mark.req("X-19", "X-20", "D-5")
-def test_several_subagents_work_side_by_side_and_answer_in_order() -> None:
-    met = asyncio.Barrier(3)
-
-    async def meet(request: Request) -> str:
-        if request.turn == 1:
-            await met.wait()
-        return f"{request.agent} reports"
-
-    calls = [sub(f"scout{n}") for n in range(3)]
-    lead = boss({"": meet}, *calls, tools=("subagent",))
-    made = stage(lead)
-    result = made.play()
-    assert [r.content for r in heard(result)] == [f"scout{n} reports" for n in range(3)]
-    assert [c.agent for c in result.children] == ["scout0", "scout1", "scout2"]
-    check_events(made.events, result)

@@ -218,18 +218,6 @@ def test_a_text_that_was_cut_is_an_answer_with_a_warning() -> None:
     assert "params.max_tokens" in warning
 
 
-@pytest.mark.req("D-31")
-@pytest.mark.parametrize("calls", [(), (call("echo"),)])
-def test_a_full_context_is_not_answered_with_a_higher_limit(calls: Any) -> None:
-    reply = Response("half a sen", calls, "model_context_window_exceeded")
-    _, one = recording(lambda _: reply)
-    result = play(one, tools=(ECHO,))
-    told = result.error or result.warnings[0]
-    assert told.startswith("the reply was cut because the model's context is full")
-    assert "start a new conversation" in told
-    assert "params.max_tokens" not in told
-
-
 @pytest.mark.parametrize(
     ("reason", "told"),
     [

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, RunResult, call
+from axe_nb import ProviderError, Request, RunResult, call
 from axe_nb.events import RunFinished, RunStarted
-from axe_nb.tools.tool import ToolContext
 from tests.engine.in_process import (
     agent,
     ask,
     check_events,
-    check_history,
     heard,
     lead,
     play,
@@ -146,22 +144,3 @@ def test_the_turns_of_a_run_are_one_task_and_each_tool_is_another() -> None:
     play(agent("boss", model), tools=(tool("note", note),))
     assert len(set(models)) == 1
     assert len({*tools, *models}) == 3
-
-
-@pytest.mark.req("A-13.1", "A-11.4", "D-32")
-def test_a_tool_that_is_cancelled_from_within_has_a_result_and_ends_nothing() -> None:
-    async def cancels(_: ToolContext) -> str:
-        waiting = asyncio.get_running_loop().create_future()
-        waiting.cancel()
-        await waiting
-        return "never"
-
-    boss = lead(call("cancels"), ask("child"), call("cancels"), then="on")
-    for parallel in (True, False):
-        boss = Agent(**{**vars(boss), "name": f"lead-{parallel}"})
-        played = stage(boss, agent("child", "hi"))
-        result = played.play(tools=(tool("cancels", cancels),))
-        assert [r.is_error for r in heard(result)] == [True, False, True]
-        assert heard(result)[0].content.startswith("Error: CancelledError")
-        assert (result.status, result.text) == ("completed", "on")
-        check_history(result.messages)

@@ -16,6 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, call, script_server
+from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import TextDelta, TurnStarted
 from tests.engine.in_process import agent, lead, play, stage, tool
@@ -173,9 +174,12 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
     events: list[Any] = []
     one = Agent("one", "script/x", **fields)
 
+    async def read(agent: Agent) -> Briefing:
+        return brief(agent)
+
     async def work() -> RunResult:
         env = Env(
-            agents=AgentSource(load=lambda _: one, provider_for=lambda *_: provider),
+            agents=AgentSource(load=lambda _: one, provider_for=lambda *_: provider, brief=read),
             emit=events.append,
             streams=True,
         )

@@ -52,16 +52,6 @@ def test_children_are_stepped_through_too_with_their_place() -> None:
     check_events(made.events, result)
 
 
-def test_the_time_of_the_whole_chain_stands_still_while_a_step_is_decided() -> None:
-    async def decide(step: Step) -> None:
-        if step.kind == "call" and step.run == "0.1.1":
-            await asyncio.sleep(THINKS)
-
-    made = chain(timeout=THINKS / 3)
-    result = made.play(step=decide, tools=(MEASURE, "measure"), timeout=THINKS / 2)
-    assert result.status == "completed", result.error
-
-
 @pytest.mark.parametrize(
     ("where", "seen"),
     [
