@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,14 @@ from axe_nb.agents.tables import SubAgentsConfig
 from tests.engine.in_process import check_events, stage, texts
 
 pytestmark = pytest.mark.req("D-36")
+
+
+@pytest.fixture(autouse=True)
+def in_no_time(project: Path) -> Iterator[None]:
+    (project / "axe/scripts").mkdir()
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < 20, "nobody waits for a virtual second"
 
 
 def script(name: str, text: str) -> Agent:
