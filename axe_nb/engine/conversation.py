@@ -24,6 +24,7 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
+from axe_nb.messages.answer_tool import OUTPUT
 from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
@@ -41,7 +42,6 @@ class Conversation:
         self._plan = plan
         self._scope = plan.scope
         self._model = connect_model(plan)
-        self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -120,7 +120,10 @@ class Conversation:
             TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
         )
         before = len(self.exchanges)
-        response = await self._model.send(self.make_request(tools, output=output))
+        request = self.make_request(tools, output=output)
+        if asked == "repair" and "{" not in self.text:  # its server ignores the form of answers
+            request = replace(request, refused=frozenset({OUTPUT}))
+        response = await self._model.send(request)
         response = self._settle_calls(response)
         self._add(response, calls=with_calls and not response.is_cut)
         source = self.exchanges[-1].source
@@ -190,7 +193,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, encoded=self._encoded,
+            system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

@@ -8,26 +8,30 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from axe_nb.agents.provider_table import PROMPT_CACHE, PROVIDERS, ProviderInfo
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
 from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
-from axe_nb.providers.assembly import Deltas, append_text, check_parts, settle
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import SSEDecoder
-from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import encode_messages, find_prefix
+from axe_nb.providers.exchange import HttpProvider, Wire, encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import (
+    Assembly,
+    Deltas,
+    SSEDecoder,
+    Streaming,
+    append_text,
+    check_parts,
+    settle,
+)
 from axe_nb.providers.thinking import for_anthropic
 
 PATH = "/v1/messages"
@@ -135,10 +139,16 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         "max_tokens": params.pop("max_tokens"),
         **params,
         **streaming,
-        **({"tool_choice": {"type": "none"}} if tools and not request.tools else {}),
-        **_encode_output(request, form, wire.table(params.get("output_config"))),
-        **({"system": system} if system else {}),
     }
+    if tools and not request.tools:
+        fields["tool_choice"] = {"type": "none"}
+    if form is not None:
+        own = wire.table(params.get("output_config"))
+        fields["output_config"] = {**own, "format": {"type": "json_schema", "schema": form}}
+    elif request.must_call:
+        fields["tool_choice"] = {"type": "tool", "name": request.must_call}
+    if system:
+        fields["system"] = system
     if _is_worth_caching(request, (*tools, system, *turns)):
         _mark(fields, tools, turns)
     return wire.write_body(fields, tools, turns)
@@ -172,8 +182,7 @@ def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
     What was read before costs a tenth; writing costs a quarter more.
     """
     goes_on = bool(request.tools) or any(m.role == "assistant" for m in request.messages)
-    is_wanted = request.params.get(PROMPT_CACHE) is not False
-    if not (is_wanted and goes_on) or "cache_control" in request.params:
+    if not goes_on or "cache_control" in request.params:
         return False
     return any(size >= LEAST for size in accumulate(len(dump(part)) for part in prefix))
 
@@ -195,21 +204,6 @@ def _mark(
     for at in [at for at in latest if turns[at]["role"] == "user"][-2:]:
         *before, last = turns[at]["content"]
         turns[at] = {"role": "user", "content": [*before, {**last, "cache_control": EPHEMERAL}]}
-
-
-def _encode_output(
-    request: Request, form: Mapping[str, Any] | None, own: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Encodes the schema of an answer, or the tool that takes it.
-
-    Args:
-        form: the schema; None = text is asked for.
-    """
-    if form is not None:
-        return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
-    if request.must_call:
-        return {"tool_choice": {"type": "tool", "name": request.must_call}}
-    return {}
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -371,7 +365,7 @@ class _Block:
     """A block of content that is arriving."""
 
     entry: dict[str, Any]
-    call: int | None
+    call: int | None = None
     """Position of its call in the reply, if it is one."""
     gap: str = ""
     """Stands before its text."""
@@ -381,20 +375,17 @@ class _Block:
         entry = dict(self.entry)
         pieces = wire.text(settle(entry.pop("partial_json", "")))
         if pieces.strip():
-            try:
+            entry["input"] = pieces
+            with suppress(ValueError):
                 entry["input"] = wire.loads(pieces, strict=True)
-            except ValueError:
-                entry["input"] = pieces
         return entry
 
 
-class AnthropicAssembly:
+class AnthropicAssembly(Assembly):
     """The blocks of a streamed message."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: list[_Block] = []
@@ -402,9 +393,6 @@ class AnthropicAssembly:
         self._calls = 0
         self._says = False
         """True once there is some text."""
-
-    def end(self) -> None:
-        """Notes the end mark of another protocol, which means nothing here."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds an event; unknown ones are ignored."""
@@ -434,7 +422,7 @@ class AnthropicAssembly:
 
     def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
         check_parts(len(self._blocks) + 1)
-        block = _Block(dict(entry), None)
+        block = _Block(dict(entry))
         if entry.get("type") == "tool_use":
             block.call = self._calls
             self._calls += 1
@@ -468,7 +456,8 @@ class AnthropicAssembly:
                 append_text(block.entry, key, value)
                 self._show(block, key, value)
             elif key == "citation":
-                _append(block.entry, "citations", value)
+                cited = block.entry.get("citations")
+                block.entry["citations"] = [*(cited if isinstance(cited, list) else ()), value]
             else:
                 block.entry[key] = value
 
@@ -492,14 +481,6 @@ class AnthropicAssembly:
         return {**self._message, "content": content, "usage": self._usage}
 
 
-def _append(entry: dict[str, Any], key: str, value: object) -> None:
-    held = entry.get(key)
-    if isinstance(held, list):
-        held.append(value)
-    else:
-        entry[key] = [value]
-
-
 def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -511,22 +492,17 @@ STREAMING = Streaming(
 )
 
 
-@dataclass(frozen=True)
-class Anthropic:
-    """The API at one URL, with one key."""
+@dataclass(frozen=True, repr=False)
+class Anthropic(HttpProvider):
+    """A server of the Messages API."""
 
     name = "anthropic"
-    base_url: str
-    key: str = field(repr=False)
-    info: ProviderInfo = field(default=PROVIDERS["anthropic"], repr=False)
-    __repr__ = show_server
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        return await exchange(
-            self, PATH, body, parse, request, STREAMING, on_delta,
-            takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
-        )  # fmt: skip
+    wire = Wire(
+        path=PATH, body=body, parse=parse, streaming=STREAMING,
+        takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
+    )  # fmt: skip
+    key: str = field(default="", repr=False)
+    info: ProviderInfo = PROVIDERS["anthropic"]
 
 
 PROVIDER = Anthropic

@@ -11,7 +11,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import Secrets, mask_query
+from axe_nb.providers.secrets import find_secrets, without_login
+from axe_nb.secrets import redact
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 SECONDS = 3.0
 """Time limit for the reply of one server."""
 
-MAX_NAMES = 2000
-"""Maximum number of models read from one server."""
-
-MAX_NAME = 120
-"""Maximum length of a model name in characters."""
+LONGEST = 120
+"""Characters of a model's name."""
 
 LISTED = 5
 """Number of models that a hint names if none is similar."""
@@ -46,23 +44,16 @@ async def models(server: Server) -> tuple[str, ...]:
         message = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
         raise ProviderError("timeout", message) from None
     field, key = server.info.models_keys
-    entries = wire.tables(data.get(field), field)[:MAX_NAMES]
-    secrets = Secrets.of(server)
-    found = (masked_line(wire.text(entry.get(key)), secrets, MAX_NAME) for entry in entries)
+    entries = wire.tables(data.get(field), field)
+    found = (masked_line(wire.text(entry.get(key)), LONGEST) for entry in entries)
     return tuple(sorted({name for name in found if name}))
-
-
-def root(server: Server) -> str:
-    """Returns the root of a server for display, without user name and password."""
-    from axe_nb.providers.connection_errors import without_login
-
-    return without_login(server.base_url)
 
 
 def address(server: Server) -> str:
     """Returns the root of the server's API for display, without login and keys."""
-    query = mask_query(server.info.query)
-    return root(server) + server.info.api_path + (query and f"?{query}")
+    find_secrets(server)
+    query = server.info.query
+    return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
 
 
 def has(model: str, names: Sequence[str]) -> bool:
@@ -71,11 +62,9 @@ def has(model: str, names: Sequence[str]) -> bool:
 
 
 def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
-    """Returns the next step for a missing model: a similar name, or the command to fetch it."""
-    near = nearest(model, names) or nearest(f"{model}:latest", names)
+    """Returns the next step for a missing model: the command to fetch it, or a similar name."""
+    if provider.pull:
+        return f"`{provider.pull.format(model=shlex.quote(model))}`"
+    near = nearest(model, names)
     known = f"it has {list_some(names, LISTED)}" if names else ""
-    suggested = f"did you mean {quote(near)}?" if near else known
-    if not provider.pull:
-        return suggested
-    pull = f"`{provider.pull.format(model=shlex.quote(model))}`"
-    return f"{pull}, or {suggested}" if near else f"{pull}; {known}" if known else pull
+    return f"did you mean {quote(near)}?" if near else known

@@ -15,14 +15,17 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers import wire
-from axe_nb.providers.assembly import Deltas, append_text, check_parts
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import NDJSONDecoder
-from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import encode_messages
+from axe_nb.providers.exchange import HttpProvider, Wire, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import (
+    Assembly,
+    Deltas,
+    NDJSONDecoder,
+    Streaming,
+    append_text,
+    check_parts,
+)
 from axe_nb.providers.thinking import for_ollama
 
 PATH = "/api/chat"
@@ -134,32 +137,14 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
 
 
-def check(request: Request, response: Response) -> None:
-    """Rejects an empty message as the first answer of a conversation (D-37).
-
-    Raises ProviderError if there is neither text nor a call, although no limit cut the answer
-    (D-31).
-    """
-    says_something = response.content.strip() or response.tool_calls or response.is_cut
-    if not says_something and request.turn == 1:
-        raise ProviderError(
-            "server", "response contains no content", hint="try again, or use another model"
-        )
-
-
-class OllamaAssembly:
+class OllamaAssembly(Assembly):
     """The lines of one reply; the last one has `done: true`."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._top: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
         self._calls: list[dict[str, Any]] = []
-
-    def end(self) -> None:
-        """Notes the end mark of another protocol, which means nothing here."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a line."""
@@ -206,22 +191,25 @@ STREAMING = Streaming(
 )
 
 
-@dataclass(frozen=True)
-class Ollama:
-    """The server at one URL; only a proxy before it needs a key."""
+@dataclass(frozen=True, repr=False)
+class Ollama(HttpProvider):
+    """A server of Ollama's API; only a proxy before it needs a key."""
 
     name = "ollama"
+    wire = Wire(path=PATH, body=body, parse=parse, streaming=STREAMING)
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
-    base_url: str
     key: str = field(default="", repr=False)
-    info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
-    __repr__ = show_server
+    info: ProviderInfo = PROVIDERS["ollama"]
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
-        check(request, response)
+        """See `Provider.send`; an empty message is no first answer of a conversation (D-37)."""
+        response = await super().send(request, on_delta)
+        says_something = response.content.strip() or response.tool_calls or response.is_cut
+        if not says_something and request.turn == 1:
+            raise ProviderError(
+                "server", "response contains no content", hint="try again, or use another model"
+            )
         return response
 
 

@@ -15,15 +15,18 @@ from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
-from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts, settle
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import SSEDecoder
-from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import encode_messages
+from axe_nb.providers.exchange import HttpProvider, Wire, encode_messages
 from axe_nb.providers.output_schema import name_form
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import (
+    Assembly,
+    Deltas,
+    SSEDecoder,
+    Streaming,
+    append_text,
+    check_parts,
+    settle,
+)
 from axe_nb.providers.thinking import for_chat
 
 PATH = "/v1/chat/completions"
@@ -332,17 +335,42 @@ class _Call:
         return arguments
 
 
+TEXTUAL = {
+    "text": "text",
+    "thinking": "thinking",
+    "reasoning.text": "text",
+    "reasoning.summary": "summary",
+}
+"""Type of a part that may arrive in pieces → key of its text."""
+
 LISTED = ("annotations", "executed_tools")
 """Keys of lists whose entries arrive in several chunks."""
 
 
-class OpenAIAssembly:
+def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
+    """Adds a part to a list of typed parts, or to the last one if it continues that."""
+    last = parts[-1] if parts else {}
+    if wire.text(part.get("type")) not in TEXTUAL or any(
+        part.get(key) not in (None, last.get(key)) for key in ("type", "index", "id")
+    ):
+        check_parts(len(parts) + 1)
+        parts.append(dict(part))
+        return
+    for key, value in part.items():
+        if key in TEXTUAL.values() and isinstance(value, str):
+            append_text(last, key, value)
+        elif isinstance(value, list) and isinstance(last.get(key), list):
+            for entry in wire.tables(value, key):
+                _add_part(last[key], entry)
+        elif value is not None:
+            last[key] = value
+
+
+class OpenAIAssembly(Assembly):
     """The first choice of a streamed reply."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
@@ -384,7 +412,7 @@ class OpenAIAssembly:
 
     def _add_choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
-            raise error_in_reply(choice, self._deltas.secrets)
+            raise error_in_reply(choice)
         self._choice.update(choice)
         if "usage" in choice:
             self._add_usage(choice)
@@ -432,7 +460,7 @@ class OpenAIAssembly:
             held = self._message["content"] = [before] if before else []
         said = [{"type": "text", "text": value}] if isinstance(value, str) else value
         for part in wire.tables(said, "content"):
-            add_part(held, part)
+            _add_part(held, part)
             self._deltas.add(wire.text(part.get("text")))
             for thought in wire.tables(part.get("thinking"), "thinking"):
                 self._deltas.add(wire.text(thought.get("text")), "reasoning")
@@ -440,7 +468,7 @@ class OpenAIAssembly:
     def _add_details(self, value: list[Any], *, is_shown: bool) -> None:
         held = self._message.setdefault("reasoning_details", [])
         for detail in wire.tables(value, "reasoning_details"):
-            add_part(held, detail)
+            _add_part(held, detail)
             if is_shown:
                 thought = wire.text(detail.get("text")) or wire.text(detail.get("summary"))
                 self._deltas.add(thought, "reasoning")
@@ -499,19 +527,14 @@ STREAMING = Streaming(
 )
 
 
-@dataclass(frozen=True)
-class OpenAI:
-    """The API at one URL, with one key."""
+@dataclass(frozen=True, repr=False)
+class OpenAI(HttpProvider):
+    """A server of Chat Completions."""
 
     name = "openai"
-    base_url: str
-    key: str = field(repr=False)
-    info: ProviderInfo = field(default=PROVIDERS["openai"], repr=False)
-    __repr__ = show_server
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+    wire = Wire(path=PATH, body=body, parse=parse, streaming=STREAMING)
+    key: str = field(default="", repr=False)
+    info: ProviderInfo = PROVIDERS["openai"]
 
 
 PROVIDER = OpenAI

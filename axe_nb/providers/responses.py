@@ -27,15 +27,16 @@ from axe_nb.messages import (
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
-from axe_nb.providers.assembly import Deltas, check_parts
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import SSEDecoder
-from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
-from axe_nb.providers.history import encode_messages
+from axe_nb.providers.exchange import (
+    INCLUDE,
+    SUMMARY,
+    HttpProvider,
+    Wire,
+    encode_messages,
+)
 from axe_nb.providers.output_schema import name_form
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import Assembly, Deltas, SSEDecoder, Streaming, check_parts
 from axe_nb.providers.thinking import for_responses
 
 PATH = "/v1/responses"
@@ -335,13 +336,11 @@ def read_thought(item: Mapping[str, Any]) -> str:
     return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
 
 
-class ResponsesAssembly:
+class ResponsesAssembly(Assembly):
     """The items of a streamed reply: whole ones of the last event, else of their own."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._response: dict[str, Any] = {}
         self._items: dict[object, dict[str, Any]] = {}
         """Position in the reply, or id → item, from its first event on."""
@@ -384,7 +383,7 @@ class ResponsesAssembly:
 
     def _make_error(self, response: dict[str, Any]) -> ProviderError:
         if response.get("error"):
-            return error_in_reply(response, self._deltas.secrets)
+            return error_in_reply(response)
         return missing_part("answer (status failed)", response)
 
     def _begin(self, key: object, item: dict[str, Any]) -> None:
@@ -442,19 +441,14 @@ STREAMING = Streaming(
 )
 
 
-@dataclass(frozen=True)
-class Responses:
-    """The API at one URL, with one key."""
+@dataclass(frozen=True, repr=False)
+class Responses(HttpProvider):
+    """A server of the Responses API."""
 
     name = "responses"
-    base_url: str
-    key: str = field(repr=False)
-    info: ProviderInfo = field(default=RESPONSES, repr=False)
-    __repr__ = show_server
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+    wire = Wire(path=PATH, body=body, parse=parse, streaming=STREAMING)
+    key: str = field(default="", repr=False)
+    info: ProviderInfo = RESPONSES
 
 
 PROVIDER = Responses

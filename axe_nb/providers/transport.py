@@ -24,7 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from axe_nb.providers.secrets import mask_query
+from axe_nb.secrets import redact
 
 IDLE_SECONDS = 60.0
 """Time after which a kept connection is not used any more."""
@@ -52,8 +52,7 @@ class QuietURL(httpx.URL):
     """A URL whose keys in the query are not in its text: httpx logs the URL of each request."""
 
     def __str__(self) -> str:
-        address, mark, query = super().__str__().partition("?")
-        return f"{address}{mark}{mask_query(query)}"
+        return redact(super().__str__())
 
 
 class SetupError(httpx.TransportError):
@@ -67,38 +66,29 @@ class _Connection:
         self.transport = transport
         self.until = 0.0
         """The end of its time if it is idle."""
-        self.has_received = False
-        """True once a byte of the reply to its latest request has arrived."""
-        self._stream: Any = None
+        self.stream: Any = None
         """Its bytes, as httpcore has them; None as long as there is no reply."""
+        self._protocol: Any = None
+        """h11's state of it, once it has been idle."""
         self._socket: Any = None
-        """The same below TLS, once it is connected."""
-
-    def watch(self, stream: Any) -> None:
-        """Notes from now on if a byte has arrived."""
-        if stream is self._stream:
-            return
-        self._stream, read = stream, stream.read
-
-        async def read_and_note(max_bytes: int, timeout: float | None = None) -> bytes:
-            data: bytes = await read(max_bytes, timeout)
-            self.has_received = self.has_received or bool(data)
-            return data
-
-        stream.read = read_and_note
+        """The socket below TLS, once it is connected."""
 
     def is_usable(self) -> bool:
         """True if the server has neither closed the idle connection nor sent anything."""
-        return not self._stream.get_extra_info("is_readable")
+        return not self.stream.get_extra_info("is_readable")
 
-    def has_leftover(self) -> bool:
-        """True if more than a reply has arrived: httpcore would take it for the next reply."""
+    def has_received(self) -> bool:
+        """True if bytes have arrived since it was idle."""
+        return bool(self._protocol.trailing_data[0])
+
+    def can_be_kept(self) -> bool:
+        """False if more than a reply has arrived: httpcore would take it for the next reply."""
         for connection in self.transport._pool.connections:
             while hasattr(connection, "_connection"):  # proxies
                 connection = connection._connection
-            state = getattr(connection, "_h11_state", None)
-            return state is None or bool(state.trailing_data[0])
-        return True
+            self._protocol = getattr(connection, "_h11_state", None)
+            return self._protocol is not None and not self.has_received()
+        return False
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
         """Notes the socket that httpcore opens; a callback of its trace."""
@@ -115,22 +105,12 @@ class _Connection:
 class FreeList(httpx.AsyncBaseTransport):
     """The connections to one server; idle ones are kept for later requests."""
 
-    def __init__(
-        self, make: Callable[[], httpx.AsyncHTTPTransport], lists: list[FreeList], most: int
-    ) -> None:
-        """Creates an empty list.
-
-        Args:
-            lists: all lists of the event loop, which share the limit.
-            most: number of connections above which the oldest idle one is closed for a new one.
-        """
+    def __init__(self, make: Callable[[], httpx.AsyncHTTPTransport], most: int) -> None:
+        """Creates an empty list; `most` is the number of idle connections that are kept."""
         self._make = make
-        self._lists = lists
         self._most = most
-        self._busy = 0
         self._idle: deque[_Connection] = deque()
         """The most recently used last."""
-        lists.append(self)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived.
@@ -138,33 +118,26 @@ class FreeList(httpx.AsyncBaseTransport):
         It is sent once more if a connection that was used before turns out to be closed before
         any byte of the reply: the server closed it for having been idle (D-23).
         """
-        self._busy += 1
-        try:
-            if used := await self._take_idle():
-                try:
-                    return await self._send(used, request)
-                except (httpx.NetworkError, httpx.RemoteProtocolError):
-                    if used.has_received:
-                        raise
-            await self._make_room()
-            connection = _Connection(self._make())
-            request.extensions |= {"trace": connection.note_socket}
-            return await self._send(connection, request)
-        except BaseException:
-            self._busy -= 1
-            raise
+        if used := await self._take_idle():
+            try:
+                return await self._send(used, request)
+            except (httpx.NetworkError, httpx.RemoteProtocolError):
+                if used.has_received():
+                    raise
+        connection = _Connection(self._make())
+        request.extensions |= {"trace": connection.note_socket}
+        return await self._send(connection, request)
 
     async def _send(self, connection: _Connection, request: httpx.Request) -> httpx.Response:
-        connection.has_received = False
         try:
             response = await connection.transport.handle_async_request(request)
         except BaseException:
             await connection.aclose()
             raise
-        if "network_stream" not in response.extensions:  # a mock's
-            await self.release(connection, is_whole=False)
+        connection.stream = response.extensions.get("network_stream")
+        if connection.stream is None:  # a mock's
+            await connection.aclose()
             return response
-        connection.watch(response.extensions["network_stream"])
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _Body(response.stream, self, connection)
         return response
@@ -173,25 +146,17 @@ class FreeList(httpx.AsyncBaseTransport):
         """Returns the connection that was used last, if any can be used."""
         now = time.monotonic()
         while self._idle and self._idle[0].until < now:
-            await self._idle.popleft().transport.aclose()
+            await self._idle.popleft().aclose()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable():
                 return connection
-            await connection.transport.aclose()
+            await connection.aclose()
         return None
-
-    async def _make_room(self) -> None:
-        """Closes the idle connection that is the oldest of all, if there are too many."""
-        idle = [one._idle for one in self._lists if one._idle]
-        if idle and sum(one._busy + len(one._idle) for one in self._lists) > self._most:
-            oldest = min(idle, key=lambda connections: connections[0].until)
-            await oldest.popleft().transport.aclose()
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
-        self._busy -= 1
-        if is_whole and not connection.has_leftover():
+        if is_whole and len(self._idle) < self._most and connection.can_be_kept():
             connection.until = time.monotonic() + IDLE_SECONDS
             self._idle.append(connection)
         else:
@@ -233,15 +198,14 @@ def read_variables() -> tuple[str | None, ...]:
     return tuple(map(os.environ.get, VARIABLES))
 
 
-def make_client(
-    url: httpx.URL, certificates: tuple[str, str], lists: list[FreeList], most: int
-) -> httpx.AsyncClient:
+def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment names now.
 
     Raises SetupError if the proxy or the certificates cannot be used.
 
     Args:
         certificates: its `ca_file` and `client_cert`.
+        most: number of idle connections that are kept.
     """
     proxy = find_proxy(url)
     trusted = read_variables()[: len(CERTIFICATES)]
@@ -261,7 +225,7 @@ def make_client(
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none is kept
         headers={"user-agent": "axe-nb"},
-        transport=FreeList(make, lists, most),
+        transport=FreeList(make, most),
     )
 
 
@@ -283,12 +247,12 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
         raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
+        if not proxy.url.host:
+            raise ValueError
     except (httpx.InvalidURL, ValueError):
         raise SetupError(
             "the proxy in the environment is not a valid http, https or socks5 URL"
         ) from None
-    if not proxy.url.host:
-        raise SetupError("the proxy in the environment has no host")
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise SetupError("a SOCKS proxy needs one more package: pip install 'httpx[socks]'")
     return proxy

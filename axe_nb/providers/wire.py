@@ -11,10 +11,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from axe_nb.agents.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
+from axe_nb.agents.provider_table import NOT_PARAMS, SERVER_TOOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
 from axe_nb.pictures.picture import Picture, join_parts
@@ -141,31 +142,27 @@ def tokens(value: object) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`."""
+    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`.
+
+    Arguments that are no JSON object are kept as text (D-11).
+    """
     own = str(id) if isinstance(id, (str, int)) else ""
-    parsed, raw = _parse_arguments(arguments)
     own = own if own.strip() else f"{provider}_{index}"
-    return ToolCall(own, text(name).strip(), parsed, raw)
+    parsed, raw = arguments, ""
+    if isinstance(arguments, str):
+        parsed, raw = None, arguments.strip() and arguments  # many servers write "none" as ""
+        with suppress(ValueError):
+            parsed = loads(arguments, strict=True)
+    elif not isinstance(arguments, dict) and arguments is not None:
+        raw = dump(arguments).decode()
+    if isinstance(parsed, dict):
+        return ToolCall(own, text(name).strip(), parsed)
+    return ToolCall(own, text(name).strip(), {}, raw)
 
 
 def tool_name(name: str) -> str:
     """Returns the name of a called tool in a form that every API accepts."""
     return _NO_NAME.sub("_", name)[:MAX_NAME] or "unnamed"
-
-
-def _parse_arguments(value: object) -> tuple[Mapping[str, Any], str]:
-    """Returns (the object, ""), or ({}, the original text) if it is not an object (D-11)."""
-    if isinstance(value, dict):
-        return value, ""
-    if not isinstance(value, str):
-        return {}, "" if value is None else dump(value).decode()
-    if not value.strip():
-        return {}, ""  # many servers write "no arguments" like this
-    try:
-        parsed = loads(value, strict=True)
-    except ValueError:
-        return {}, value
-    return (parsed, "") if isinstance(parsed, dict) else ({}, value)
 
 
 def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
@@ -180,10 +177,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of calls in the history, which servers reject without any (D-17).
-
-    Calls that the server has made itself are in the parts that it gets back.
-    """
+    """Lists the tools of calls in the history, which servers reject without any (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -207,8 +201,7 @@ def own_params(request: Request) -> dict[str, Any]:
 
     Those about tools are left out if there are none, as servers reject them then.
     """
-    left_out = NOT_PARAMS | {PROMPT_CACHE, SERVER_TOOLS}
-    left_out |= frozenset() if request.tools else ABOUT_TOOLS
+    left_out = NOT_PARAMS | {SERVER_TOOLS} | (frozenset() if request.tools else ABOUT_TOOLS)
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 
