@@ -1,7 +1,4 @@
-"""Messages, tools, requests and responses, independent of providers.
-
-Source: A-1.*, D-11, D-28, D-32.
-"""
+"""Messages, tools, requests and responses, independent of providers."""
 
 from __future__ import annotations
 
@@ -224,16 +221,8 @@ class Usage:
 
 def add_costs(costs: Iterable[float | None]) -> float | None:
     """Returns the sum of prices; None if any is unknown."""
-    known: list[float] = []
-    for cost in costs:
-        if cost is None:
-            return None
-        known.append(cost)
-    return math.fsum(known)
-
-
-MAX_URL = 2000
-"""Characters of a URL; a longer one is not kept as a source."""
+    known = list(costs)
+    return None if None in known else math.fsum(filter(None, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +249,7 @@ class ServerCall:
 
 def is_link(url: str) -> bool:
     """True for an address of the web that can be shown and opened as it is."""
-    if len(url) > MAX_URL or not url.isprintable() or set(url) & set(' <>"'):
+    if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
         parts = urlsplit(url)
@@ -287,14 +276,9 @@ class WireReply:
     """The failure of the connection, before the reply or in the middle of it."""
 
     @property
-    def body(self) -> bytes:
-        """All pieces together."""
-        return b"".join(self.pieces)
-
-    @property
     def text(self) -> str:
         """The body as text; bytes that are not UTF-8 become half characters."""
-        return self.body.decode("utf-8", "surrogateescape")
+        return b"".join(self.pieces).decode("utf-8", "surrogateescape")
 
     @property
     def is_stream(self) -> bool:
@@ -303,50 +287,41 @@ class WireReply:
         return "event-stream" in kind or "ndjson" in kind
 
 
+@dataclass(slots=True)
 class WireLog:
     """The reply to one request; of several requests for one answer, the last one's."""
 
-    def __init__(self) -> None:
-        self.keeps = False
-        """True if the bytes of the reply are kept, for a cassette."""
-        self.recorded: WireReply | None = None
-        """The reply to play instead of asking the server."""
-        self.protocol = ""
-        """That of the recorded reply; empty = that of the provider."""
-        self.hang: Callable[[], Awaitable[None]] | None = None
-        """Awaited after the pieces of a recorded reply that did not end by itself."""
-        self.streaming: Mapping[str, Any] = {}
-        """The fields of the request that ask for a stream."""
-        self.refused: frozenset[str] = frozenset()
-        """As in `Request`; those of a recorded exchange are kept."""
-        self.server = ""
-        """As in `Exchange.server`; that of a recorded exchange is kept."""
-        self._has_begun = False
-        self._status = 0
-        self._headers: Mapping[str, str] = {}
-        self._pieces: list[bytes] = []
-        self._failure: ProviderError | None = None
+    keeps: bool = False
+    """True if the bytes of the reply are kept, for a cassette."""
+    recorded: WireReply | None = None
+    """The reply to play instead of asking the server."""
+    protocol: str = ""
+    """That of the recorded reply; empty = that of the provider."""
+    hang: Callable[[], Awaitable[None]] | None = None
+    """Awaited after the pieces of a recorded reply that did not end by itself."""
+    streaming: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the request that ask for a stream."""
+    refused: frozenset[str] = frozenset()
+    """As in `Request`; those of a recorded exchange are kept."""
+    server: str = ""
+    """As in `Exchange.server`; that of a recorded exchange is kept."""
+    _begun: WireReply | None = None
+    _pieces: list[bytes] = field(default_factory=list)
 
     @property
     def reply(self) -> WireReply | None:
         """The reply so far; None if no request was sent, or its bytes are not kept."""
-        if not self._has_begun:
-            return self.recorded
-        return WireReply(
-            status=self._status,
-            headers={name: value for name in KEPT_HEADERS if (value := self._headers.get(name))},
-            pieces=tuple(self._pieces),
-            failure=self._failure and copy(self._failure),
-        )
+        return self._begun and replace(self._begun, pieces=tuple(self._pieces))
 
     def begin(self) -> None:
         """Notes that a request is sent."""
-        self._has_begun = self.keeps
-        self._status, self._headers, self._pieces, self._failure = 0, {}, [], None
+        self._begun, self._pieces = WireReply() if self.keeps else None, []
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Notes the head of the reply."""
-        self._status, self._headers = status, headers
+        if self._begun:
+            kept = {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
+            self._begun = replace(self._begun, status=status, headers=kept)
 
     def add(self, piece: bytes) -> None:
         """Notes a piece of the body."""
@@ -355,17 +330,13 @@ class WireLog:
 
     def fail(self, failure: ProviderError) -> ProviderError:
         """Notes a failure of the connection; returns it."""
-        self._failure = failure
+        if self._begun:
+            self._begun = replace(self._begun, failure=copy(failure))
         return failure
 
 
 async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a recorded body.
-
-    Raises:
-        ProviderError: the connection failed after them.
-        Exception: whatever cut the reply.
-    """
+    """Yields the pieces of a recorded body; raises what cut it, or the connection's failure."""
     for piece in reply.pieces:
         yield piece
     if log.hang:
@@ -519,16 +490,16 @@ class CallIds:
 
         n is the call's position if that id is free (A-4.3), else the next free number.
         """
-        return tuple(self._settle_one(prefix, call, index) for index, call in enumerate(calls))
-
-    def _settle_one(self, prefix: str, call: ToolCall, index: int) -> ToolCall:
-        if not call.id.strip() or call.id in self._seen:
-            self._next = max(self._next, index)
-            while (free := f"{prefix}_{self._next}") in self._seen:
-                self._next += 1
-            call = replace(call, id=free)
-        self._seen.add(call.id)
-        return call
+        settled = []
+        for index, call in enumerate(calls):
+            if not call.id.strip() or call.id in self._seen:
+                self._next = max(self._next, index)
+                while (free := f"{prefix}_{self._next}") in self._seen:
+                    self._next += 1
+                call = replace(call, id=free)
+            self._seen.add(call.id)
+            settled.append(call)
+        return tuple(settled)
 
 
 def close_open_calls(messages: Sequence[Message]) -> list[Message]:

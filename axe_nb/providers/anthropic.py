@@ -1,7 +1,4 @@
-"""Anthropic's Messages API, and servers that speak it.
-
-Source: A-2.*, B-4, D-11, D-16, D-28, D-32, D-49.
-"""
+"""Anthropic's Messages API, and servers that speak it."""
 
 from __future__ import annotations
 
@@ -14,24 +11,15 @@ from itertools import accumulate
 from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage, dump
 from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.providers import server_tools, wire
-from axe_nb.providers.exchange import HttpProvider, Wire, encode_messages, find_prefix
+from axe_nb.providers import server_tools, streaming, wire
+from axe_nb.providers.exchange import HttpProvider, WireProtocol, encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
-from axe_nb.providers.streaming import (
-    Assembly,
-    Deltas,
-    SSEDecoder,
-    Streaming,
-    append_text,
-    check_parts,
-    settle,
-)
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_anthropic
 
 PATH = "/v1/messages"
@@ -54,31 +42,29 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as a wire message; none if it is empty."""
+    kept = message.echo.get("anthropic") if message.role == "assistant" else None
+    if message.tool_results:
+        content = [*map(_encode_result, message.tool_results)]
+    elif message.pictures:
+        content = [*_encode_parts(message.content, message.pictures)]
+    elif kept:
+        content = _restore_blocks(kept, message.tool_calls)
+    else:
+        content = [*_encode_text(message.content), *map(_encode_call, message.tool_calls)]
     role = "assistant" if message.role == "assistant" else "user"
-    content = _encode_content(message)
     return [{"role": role, "content": content}] if content else []
 
 
-def _encode_content(message: Message) -> list[dict[str, Any]]:
-    if message.tool_results:
-        return [
-            {
-                "type": "tool_result",
-                "tool_use_id": _encode_id(result.call_id),
-                # the API rejects an error without text
-                "content": [*_encode_parts(result.content, result.pictures)]
-                if result.pictures
-                else result.content or ("failed" if result.is_error else ""),
-                "is_error": result.is_error,
-            }
-            for result in message.tool_results
-        ]
-    if message.pictures:
-        return [*_encode_parts(message.content, message.pictures)]
-    kept = message.echo.get("anthropic")
-    if kept and message.role == "assistant":
-        return _restore_blocks(kept, message.tool_calls)
-    return [*_encode_text(message.content), *map(_encode_call, message.tool_calls)]
+def _encode_result(result: ToolResult) -> dict[str, Any]:
+    content: Any = result.content or ("failed" if result.is_error else "")  # an error needs text
+    if result.pictures:
+        content = [*_encode_parts(result.content, result.pictures)]
+    return {
+        "type": "tool_result",
+        "tool_use_id": _encode_id(result.call_id),
+        "content": content,
+        "is_error": result.is_error,
+    }
 
 
 def _restore_blocks(
@@ -150,7 +136,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     if system:
         fields["system"] = system
     if _is_worth_caching(request, (*tools, system, *turns)):
-        _mark(fields, tools, turns)
+        _mark_for_cache(fields, tools, turns)
     return wire.write_body(fields, tools, turns)
 
 
@@ -187,8 +173,8 @@ def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
     return any(size >= LEAST for size in accumulate(len(dump(part)) for part in prefix))
 
 
-def _mark(
-    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: list[dict[str, Any]]
+def _mark_for_cache(
+    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
 ) -> None:
     """Marks what the prompt cache is to keep, in four places at most.
 
@@ -196,14 +182,11 @@ def _mark(
     request finds again, and of the user's before it, which the API may look for in vain behind more
     than 20 blocks of results.
     """
-    if tools:
-        tools[-1]["cache_control"] = EPHEMERAL
     if system := fields.get("system"):
         fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
-    latest = range(max(0, len(turns) - 3), len(turns))
-    for at in [at for at in latest if turns[at]["role"] == "user"][-2:]:
-        *before, last = turns[at]["content"]
-        turns[at] = {"role": "user", "content": [*before, {**last, "cache_control": EPHEMERAL}]}
+    users = [turn for turn in turns[-3:] if turn["role"] == "user"]
+    for part in (*tools[-1:], *(turn["content"][-1] for turn in users[-2:])):
+        part["cache_control"] = EPHEMERAL
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -218,8 +201,7 @@ def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for message in messages:
         if turns and turns[-1]["role"] == message["role"]:
-            content = [*turns[-1]["content"], *message["content"]]
-            turns[-1] = {"role": message["role"], "content": content}
+            turns[-1]["content"] += message["content"]
         else:
             turns.append(message)
     return turns
@@ -234,17 +216,24 @@ def parse(data: Mapping[str, Any]) -> Response:
     blocks = wire.tables(data.get("content"), "content")
     content = _join_texts(blocks)
     if stop_reason == "refusal":
-        blocks = _check_refusal(content, blocks, wire.table(data.get("stop_details")))
+        if not content.strip():
+            details = wire.table(data.get("stop_details"))
+            reasons = (wire.text(details.get(key)) for key in ("category", "explanation"))
+            raise refusal(": ".join(filter(None, reasons)))
+        blocks = [block for block in blocks if block.get("type") == "text"]  # calls are not whole
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
-        raise _make_empty_error(stop_reason, data)
+        why = f" (stop_reason {stop_reason})" if stop_reason else ""
+        error = missing_part(f"content{why}", data)
+        if hint := _AT_LIMIT.get(stop_reason):  # it would be cut again
+            error.hint, error.retryable = hint, False
+        raise error
     uses = (block for block in blocks if block.get("type") == "tool_use")
     calls = (
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    whole = _drop_cut_calls(blocks) if stop_reason in _AT_LIMIT else blocks
-    kept = list(_select_blocks_to_echo(whole)) if any(map(_is_special, whole)) else []
     server_calls, sources = server_tools.read_anthropic(blocks)
+    kept = _select_blocks_to_echo(blocks, is_cut=stop_reason in _AT_LIMIT)
     return Response(
         content,
         tuple(calls),
@@ -269,15 +258,6 @@ def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
     return "".join(texts)
 
 
-def _make_empty_error(stop_reason: str, data: Mapping[str, Any]) -> ProviderError:
-    """Makes the error for a reply without content; one that a limit cut would be cut again."""
-    why = f" (stop_reason {stop_reason})" if stop_reason else ""
-    error = missing_part(f"content{why}", data)
-    if hint := _AT_LIMIT.get(stop_reason):
-        error.hint, error.retryable = hint, False
-    return error
-
-
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     """Parses the counts; the API's `input_tokens` are those that no cache has to do with."""
     details = wire.table(usage.get("output_tokens_details"))
@@ -293,25 +273,31 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yields the blocks to send back for a reply with special ones; calls are placeholders."""
+def _select_blocks_to_echo(
+    blocks: Sequence[Mapping[str, Any]], *, is_cut: bool
+) -> list[Mapping[str, Any]]:
+    """Selects the blocks to send back for a reply with special ones; calls are placeholders.
+
+    The API rejects its own calls that a limit cut off from their results, but not those of a reply
+    that it has paused, or that waits for the results of other calls.
+    """
+    answered = {block.get("tool_use_id") for block in blocks}
+    if is_cut:
+        blocks = [
+            b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered
+        ]
+    if not any(map(_is_special, blocks)):
+        return []
+    kept: list[Mapping[str, Any]] = []
     for block in blocks:
         match block.get("type"):
             case "tool_use":
-                yield {"type": "tool_use"}
+                kept.append({"type": "tool_use"})
             case "text" if not _is_special(block):
-                yield from _encode_text(wire.text(block.get("text")))
+                kept += _encode_text(wire.text(block.get("text")))
             case str():
-                yield block
-
-
-def _drop_cut_calls(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the blocks without the server's calls that a limit cut off from their results.
-
-    The API rejects them, unless it has paused the reply or waits for the results of other calls.
-    """
-    answered = {block.get("tool_use_id") for block in blocks}
-    return [b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered]
+                kept.append(block)
+    return kept
 
 
 def _is_special(block: Mapping[str, Any]) -> bool:
@@ -327,19 +313,6 @@ def _is_special(block: Mapping[str, Any]) -> bool:
             return False
         case kind:
             return isinstance(kind, str)
-
-
-def _check_refusal(
-    content: str, blocks: Sequence[Mapping[str, Any]], details: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Returns the text blocks of an answer that the model broke off; its calls are not whole.
-
-    Raises ProviderError if there is no text at all.
-    """
-    if not content.strip():
-        parts = (wire.text(details.get(key)) for key in ("category", "explanation"))
-        raise refusal(": ".join(filter(None, parts)))
-    return [dict(block) for block in blocks if block.get("type") == "text"]
 
 
 BLOCK_OF = {
@@ -367,13 +340,11 @@ class _Block:
     entry: dict[str, Any]
     call: int | None = None
     """Position of its call in the reply, if it is one."""
-    gap: str = ""
-    """Stands before its text."""
 
     def settle(self) -> dict[str, Any]:
         """Returns the block as in a whole reply: the pieces of its input are an object."""
         entry = dict(self.entry)
-        pieces = wire.text(settle(entry.pop("partial_json", "")))
+        pieces = wire.text(streaming.settle(entry.pop("partial_json", "")))
         if pieces.strip():
             entry["input"] = pieces
             with suppress(ValueError):
@@ -391,8 +362,6 @@ class AnthropicAssembly(Assembly):
         self._blocks: list[_Block] = []
         self._by_index: dict[object, _Block] = {}
         self._calls = 0
-        self._says = False
-        """True once there is some text."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds an event; unknown ones are ignored."""
@@ -402,7 +371,10 @@ class AnthropicAssembly(Assembly):
             case "content_block_start":
                 self._begin_block(data.get("index"), wire.table(data.get("content_block")))
             case "message_start":
-                self._begin_message(wire.table(data.get("message")))
+                message = wire.table(data.get("message"))
+                self._add_changes(message, message.get("usage"))
+                for index, block in enumerate(wire.tables(message.get("content"), "content")):
+                    self._begin_block(index, block)
             case "message_delta":
                 changes = wire.table(data.get("delta"))
                 self._add_changes(changes, data.get("usage"))
@@ -410,18 +382,13 @@ class AnthropicAssembly(Assembly):
             case "message_stop":
                 self.is_complete = self.has_ended = True
 
-    def _begin_message(self, message: dict[str, Any]) -> None:
-        self._add_changes(message, message.get("usage"))
-        for index, block in enumerate(wire.tables(message.get("content"), "content")):
-            self._begin_block(index, block)
-
     def _add_changes(self, changes: dict[str, Any], usage: object) -> None:
         """Replaces fields of the message; counts of tokens are totals, not additions."""
-        self._message.update(_without_nulls(changes))
-        self._usage.update(_without_nulls(wire.table(usage)))
+        for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
+            held.update({key: value for key, value in new.items() if value is not None})
 
     def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
-        check_parts(len(self._blocks) + 1)
+        streaming.check_parts(len(self._blocks) + 1)
         block = _Block(dict(entry))
         if entry.get("type") == "tool_use":
             block.call = self._calls
@@ -429,12 +396,13 @@ class AnthropicAssembly(Assembly):
             self._deltas.begin_call(block.call, entry.get("name"))
             if entry.get("input"):
                 self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
-        if self._says and ends_work(wire.text(self._blocks[-1].entry.get("type"))):
-            block.gap = GAP
+        before = wire.text(self._blocks[-1].entry.get("type")) if self._blocks else ""
+        if entry.get("type") == "text" and ends_work(before) and self._deltas.text:
+            self._deltas.add(GAP)
         self._blocks.append(block)
         if isinstance(index, int):
             self._by_index[index] = block
-        self._say(block, wire.text(entry.get("text")))
+        self._deltas.add(wire.text(entry.get("text")))
         self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
         return block
 
@@ -453,27 +421,23 @@ class AnthropicAssembly(Assembly):
             if key == "type" or value is None:
                 continue
             if isinstance(value, str) and key != "signature":
-                append_text(block.entry, key, value)
+                streaming.append_text(block.entry, key, value)
                 self._show(block, key, value)
             elif key == "citation":
-                cited = block.entry.get("citations")
-                block.entry["citations"] = [*(cited if isinstance(cited, list) else ()), value]
+                if not isinstance(block.entry.get("citations"), list):
+                    block.entry["citations"] = []
+                block.entry["citations"].append(value)
             else:
                 block.entry[key] = value
 
     def _show(self, block: _Block, key: str, piece: str) -> None:
         match key, block.entry.get("type"):
             case "text", "text":
-                self._say(block, piece)
+                self._deltas.add(piece)
             case "thinking", "thinking":
                 self._deltas.add(piece, "reasoning")
             case "partial_json", "tool_use" if block.call is not None:
                 self._deltas.add(piece, "arguments", block.call)
-
-    def _say(self, block: _Block, piece: str) -> None:
-        if piece:
-            self._deltas.add(block.gap + piece)
-            block.gap, self._says = "", True
 
     def reply(self) -> dict[str, Any]:
         """Returns the object that a whole reply has."""
@@ -481,24 +445,17 @@ class AnthropicAssembly(Assembly):
         return {**self._message, "content": content, "usage": self._usage}
 
 
-def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-STREAMING = Streaming(
-    fields=({"stream": True},),
-    decoder=SSEDecoder,
-    assembly=AnthropicAssembly,
-)
-
-
 @dataclass(frozen=True, repr=False)
 class Anthropic(HttpProvider):
     """A server of the Messages API."""
 
     name = "anthropic"
-    wire = Wire(
-        path=PATH, body=body, parse=parse, streaming=STREAMING,
+    protocol = WireProtocol(
+        path=PATH, body=body, parse=parse, streaming=streaming.Streaming(
+    fields=({"stream": True},),
+    decoder=streaming.SSEDecoder,
+    assembly=AnthropicAssembly,
+),
         takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
     )  # fmt: skip
     key: str = field(default="", repr=False)

@@ -1,7 +1,4 @@
-"""Errors of connections to models' servers, each with its cause, its place and the next step.
-
-Source: B-4, B-5, D-23.
-"""
+"""Errors of connections to models' servers, each with its cause, its place and the next step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One request and its reply: streamed if someone takes the pieces and the server streams.
-
-Source: D-24, D-32, D-78.
-"""
+"""One request and its reply: streamed if someone takes the pieces and the server streams."""
 
 from __future__ import annotations
 
@@ -68,15 +65,16 @@ _NO_STREAM = re.compile(
 )
 """Phrases of a server that refuses to stream, with any status."""
 
-_SEALED = re.compile("encrypted|signature|^data$")
-"""Keys of what a server has encrypted or signed."""
+_MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
+"""What a server has encrypted or signed and a file of the run has lost: that keeps nothing that
+looks like a key, and a few of the millions of random characters do."""
 
 Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
 """A message → its objects on the wire; none if it is empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wire:
+class WireProtocol:
     """One protocol: how its requests are written, and its replies read."""
 
     path: str
@@ -95,7 +93,7 @@ class HttpProvider:
     """A server at one URL, with one key, over the protocol of its class."""
 
     name: ClassVar[str]
-    wire: ClassVar[Wire]
+    protocol: ClassVar[WireProtocol]
     base_url: str
     key: str
     info: ProviderInfo
@@ -109,29 +107,29 @@ class HttpProvider:
         stream, for a call of a tool in place of a form of answers. The caps count all as one
         request.
         """
-        wire, log = self.wire, request.log
+        protocol, log = self.protocol, request.log
         request = _address(self, request)
         refused = set(log.refused if log and log.recorded else request.refused)
-        if request.output is not None and not wire.takes_form(request.output):
+        if request.output is not None and not protocol.takes_form(request.output):
             refused.add(OUTPUT)
         while True:
             fields = WHOLE
             if on_delta is not None:
-                forms = wire.streaming.fields
+                forms = protocol.streaming.fields
                 fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
             if log:
                 log.streaming, log.refused = dict(fields), asked.refused
-            body = wire.body(asked, fields)
+            body = protocol.body(asked, fields)
             take = on_delta if fields else None
             try:
-                data = await ask_server(self, wire.path, body, asked, wire.streaming, take)
+                data = await ask_server(self, protocol.path, body, asked, protocol.streaming, take)
             except ProviderError as error:
                 if not (found := _find_refused(error, asked, fields)):
                     raise
                 refused.add(found)
                 continue
-            return _mark(take_answer(request, wire.parse(data)), asked, wire.find_prefix)
+            return _mark(take_answer(request, protocol.parse(data)), asked, protocol.find_prefix)
 
 
 def _address(server: HttpProvider, request: Request) -> Request:
@@ -220,17 +218,4 @@ def _may_return(echo: Mapping[str, Any], request: Request, digest: hashlib._Hash
         return False
     if digest and PREFIX in echo and echo[PREFIX] != digest.hexdigest()[:16]:
         return False
-    return not _is_masked(echo)
-
-
-def _is_masked(part: object, *, is_sealed: bool = False) -> bool:
-    """True if a file of the run lacks something of what only the server can read.
-
-    A file keeps nothing that looks like a key, and a few of the millions of random characters do.
-    """
-    if isinstance(part, Mapping):
-        entries = part.items()
-        return any(_is_masked(entry, is_sealed=bool(_SEALED.search(key))) for key, entry in entries)
-    if isinstance(part, (list, tuple)):
-        return any(_is_masked(entry, is_sealed=is_sealed) for entry in part)
-    return is_sealed and isinstance(part, str) and MASK in part
+    return not _MASKED.search(dump(echo))

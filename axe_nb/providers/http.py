@@ -1,7 +1,4 @@
-"""Requests to models' servers and their replies, over httpx's clients of an event loop.
-
-Source: B-4, B-5, D-8, D-23, D-25, D-30, D-74.
-"""
+"""Requests to models' servers and their replies, over httpx's clients of an event loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Keys that a command prints: run without a shell, shared by all requests, never shown or kept.
-
-Source: D-74, docs/providers.md.
-"""
+"""Keys that a command prints: run without a shell, shared by all requests, never shown or kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ollama's own API.
-
-Source: A-4.*, B-4, D-16, D-28, D-29, D-32, D-37, D-49.
-"""
+"""Ollama's own API."""
 
 from __future__ import annotations
 
@@ -14,18 +11,11 @@ from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.pictures.picture import Picture
-from axe_nb.providers import wire
-from axe_nb.providers.exchange import HttpProvider, Wire, encode_messages
+from axe_nb.providers import streaming, wire
+from axe_nb.providers.exchange import HttpProvider, WireProtocol, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streaming import (
-    Assembly,
-    Deltas,
-    NDJSONDecoder,
-    Streaming,
-    append_text,
-    check_parts,
-)
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_ollama
 
 PATH = "/api/chat"
@@ -161,14 +151,14 @@ class OllamaAssembly(Assembly):
         if key == "tool_calls":
             self._add_calls(value)
         elif key in ("content", "thinking") and isinstance(value, str):
-            append_text(message, key, value)
+            streaming.append_text(message, key, value)
             self._deltas.add(value, "text" if key == "content" else "reasoning")
         elif value is not None:
             message[key] = value
 
     def _add_calls(self, value: object) -> None:
         for call in wire.tables(value, "tool_calls"):
-            check_parts(len(self._calls) + 1)
+            streaming.check_parts(len(self._calls) + 1)
             function = wire.table(call.get("function"))
             self._deltas.begin_call(len(self._calls), function.get("name"))
             if arguments := function.get("arguments"):
@@ -184,19 +174,21 @@ class OllamaAssembly(Assembly):
         return {**self._top, "message": {**self._message, **calls}}
 
 
-STREAMING = Streaming(
-    fields=({"stream": True},),
-    decoder=NDJSONDecoder,
-    assembly=OllamaAssembly,
-)
-
-
 @dataclass(frozen=True, repr=False)
 class Ollama(HttpProvider):
     """A server of Ollama's API; only a proxy before it needs a key."""
 
     name = "ollama"
-    wire = Wire(path=PATH, body=body, parse=parse, streaming=STREAMING)
+    protocol = WireProtocol(
+        path=PATH,
+        body=body,
+        parse=parse,
+        streaming=streaming.Streaming(
+            fields=({"stream": True},),
+            decoder=streaming.NDJSONDecoder,
+            assembly=OllamaAssembly,
+        ),
+    )
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
     key: str = field(default="", repr=False)

@@ -3,7 +3,6 @@
 Where codes and types of an error do not tell, words of its message do: each table of words maps
 regular expressions, in any case, to the servers that use them.
 Pure; also used for the failures that script models simulate.
-Source: B-4, B-5, D-23, D-30, D-37, D-45.
 """
 
 from __future__ import annotations

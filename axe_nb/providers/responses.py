@@ -2,7 +2,6 @@
 
 The server keeps nothing: each request has the whole conversation, with the reasoning of earlier
 turns as the server has encrypted it.
-Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from axe_nb.messages import (
 )
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.providers import server_tools, wire
+from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.exchange import (
     INCLUDE,
     SUMMARY,
     HttpProvider,
-    Wire,
+    WireProtocol,
     encode_messages,
 )
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas, SSEDecoder, Streaming, check_parts
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_responses
 
 PATH = "/v1/responses"
@@ -49,9 +48,6 @@ IN_TABLES: Mapping[str, tuple[str, str]] = {
     "verbosity": ("text", "verbosity"),
 }
 """Parameter of Chat Completions → table and key that this API has for it."""
-
-_REASONS = {"max_output_tokens": "length"}
-"""Reason of an incomplete reply → stop reason, as Chat Completions has it."""
 
 _UNFINISHED = ("failed", "cancelled", "queued", "in_progress")
 """Statuses of a reply without a whole answer."""
@@ -110,46 +106,35 @@ def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[
 def _restore_items(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores the items of a reply in their original order.
+    """Restores the items of a reply in their original order; calls that have none follow.
 
     Reasoning stays out where the call that it led to does: the API refuses it without the item that
     followed it.
     """
-    placed = _match_calls(kept, calls)
+    own = [item for item in kept if item.get("type") == "function_call"]
+    ids = [wire.text(item.get("call_id")) for item in own]
+    if len(own) == len(calls):
+        ids = [call.id for call in calls]
+    left = {call.id: call for call in calls}
+    places = iter(ids)
     items: list[dict[str, Any]] = []
     reasoning: list[dict[str, Any]] = []
-    for number, item in enumerate(kept):
-        match item.get("type"):
-            case "reasoning":
-                reasoning.append(dict(item))
-                continue
-            case "function_call":
-                call = placed.pop(number, None)
-                found = [_encode_call(call, item)] if call else []
-            case _:
-                found = [dict(item)]
-        items += [*reasoning, *found] if found else []
+    for item in kept:
+        if item.get("type") == "reasoning":
+            reasoning.append(dict(item))
+            continue
+        if item.get("type") == "function_call":
+            call = left.pop(next(places), None)
+            found = _encode_call(call, item) if call else None
+        else:
+            found = dict(item)
+        items += [*reasoning, found] if found else []
         reasoning.clear()
-    return [*items, *map(_encode_call, placed.values())]
-
-
-def _match_calls(
-    kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
-) -> dict[int, ToolCall]:
-    """Returns position among the items → call; calls that have none follow under other numbers."""
-    places = [number for number, item in enumerate(kept) if item.get("type") == "function_call"]
-    if len(places) == len(calls):
-        return dict(zip(places, calls, strict=True))
-    by_id = {wire.text(kept[number].get("call_id")): number for number in places}
-    return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
+    return [*items, *map(_encode_call, left.values())]
 
 
 def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON; the system prompt is its instructions.
-
-    Args:
-        streaming: the fields that ask for a stream; none = a whole reply.
-    """
+    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     params = _make_params(request)
     if not streaming:
         params.pop("stream_options", None)
@@ -231,12 +216,13 @@ def parse(data: Mapping[str, Any]) -> Response:
     declined = next((reason for _, reason in said if reason), "")
     if status == "incomplete":
         details = wire.table(data.get("incomplete_details"))
-        reason = wire.text(details.get("reason")) or "incomplete"
-        stop_reason = _REASONS.get(reason, reason)
-        if reason not in _REASONS:
+        stop_reason = wire.text(details.get("reason")) or "incomplete"
+        if stop_reason == "content_filter" and not content.strip():
+            declined = f"a content filter has removed the answer ({stop_reason})"
+        if stop_reason == "max_output_tokens":
+            stop_reason = "length"  # as Chat Completions has it
+        else:
             calls = ()  # one of them may be cut
-        if reason == "content_filter" and not content.strip():
-            declined = f"a content filter has removed the answer ({reason})"
     if declined and not content.strip() and not calls:
         raise refusal(declined)
     if declined and content.strip():
@@ -257,15 +243,14 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:
-    details = wire.table(usage.get("input_tokens_details"))
+    read = wire.table(usage.get("input_tokens_details"))
+    written = wire.table(usage.get("output_tokens_details"))
     return Usage(
         wire.tokens(usage.get("input_tokens")),
         wire.tokens(usage.get("output_tokens")),
-        cached_tokens=wire.tokens(details.get("cached_tokens")),
-        cache_write_tokens=wire.tokens(details.get("cache_write_tokens")),
-        reasoning_tokens=wire.tokens(
-            wire.table(usage.get("output_tokens_details")).get("reasoning_tokens")
-        ),
+        cached_tokens=wire.tokens(read.get("cached_tokens")),
+        cache_write_tokens=wire.tokens(read.get("cache_write_tokens")),
+        reasoning_tokens=wire.tokens(written.get("reasoning_tokens")),
         searches=searches,
     )
 
@@ -379,16 +364,14 @@ class ResponsesAssembly(Assembly):
                 self._response = wire.table(data.get("response"))
                 self.is_complete = self.has_ended = True
             case "response.failed":
-                raise self._make_error(wire.table(data.get("response")))
-
-    def _make_error(self, response: dict[str, Any]) -> ProviderError:
-        if response.get("error"):
-            return error_in_reply(response)
-        return missing_part("answer (status failed)", response)
+                response = wire.table(data.get("response"))
+                if response.get("error"):
+                    raise error_in_reply(response)
+                raise missing_part("answer (status failed)", response)
 
     def _begin(self, key: object, item: dict[str, Any]) -> None:
         if key not in self._items:
-            check_parts(len(self._items) + 1)
+            streaming.check_parts(len(self._items) + 1)
         self._items[key] = item
         if item.get("type") == "function_call" and key not in self._calls:
             self._calls[key] = len(self._calls)
@@ -434,19 +417,21 @@ class ResponsesAssembly(Assembly):
         return {**self._response, "output": [*self._items.values()]}
 
 
-STREAMING = Streaming(
-    fields=({"stream": True},),
-    decoder=SSEDecoder,
-    assembly=ResponsesAssembly,
-)
-
-
 @dataclass(frozen=True, repr=False)
 class Responses(HttpProvider):
     """A server of the Responses API."""
 
     name = "responses"
-    wire = Wire(path=PATH, body=body, parse=parse, streaming=STREAMING)
+    protocol = WireProtocol(
+        path=PATH,
+        body=body,
+        parse=parse,
+        streaming=streaming.Streaming(
+            fields=({"stream": True},),
+            decoder=streaming.SSEDecoder,
+            assembly=ResponsesAssembly,
+        ),
+    )
     key: str = field(default="", repr=False)
     info: ProviderInfo = RESPONSES
 

@@ -1,7 +1,4 @@
-"""The secrets of a server, as its settings and its base URL have them.
-
-Source: B-3.
-"""
+"""The secrets of a server, as its settings and its base URL have them."""
 
 from __future__ import annotations
 

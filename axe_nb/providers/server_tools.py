@@ -2,7 +2,6 @@
 
 `make_entry` writes an entry, once for a run; the `read_…` functions, one for each protocol, find
 the calls and the cited pages in the parts of a reply.
-Source: D-76.
 """
 
 from __future__ import annotations

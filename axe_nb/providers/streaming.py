@@ -1,7 +1,6 @@
 """Streamed replies: from pieces of bytes, cut anywhere, to the JSON object that a whole reply has.
 
 The same `parse` then makes the response of both, so both are equal.
-Source: D-24, D-31.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, dump
@@ -44,18 +43,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 Event: TypeAlias = tuple[str, str]
 """(name, data); the name is empty if the server gives none."""
-
-
-class Decoder(Protocol):
-    """A decoder of one reply."""
-
-    def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yields the events that end in this piece."""
-        ...
-
-    def rest(self) -> Event | None:
-        """Returns what has arrived of an unfinished last event, once the reply has ended."""
-        ...
 
 
 class _Lines:
@@ -274,7 +261,7 @@ class Streaming:
 
     fields: Sequence[Mapping[str, Any]]
     """Fields that ask for a stream; later ones have less, for servers that refuse some."""
-    decoder: Callable[[], Decoder]
+    decoder: Callable[[], SSEDecoder | NDJSONDecoder]
     assembly: Callable[[Deltas], Assembly]
 
 

@@ -2,7 +2,6 @@
 
 Each function takes the parameters of a request and returns those to send. A key in the vendor's own
 form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it is.
-Source: D-79.
 """
 
 from __future__ import annotations

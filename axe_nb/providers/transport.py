@@ -4,14 +4,11 @@ httpx's own pool looks at all its connections for each request (1000 at once tak
 tell if a connection was closed before any byte of the reply. So each transport of httpx has one
 connection here, and a list keeps those that are idle.
 Imported on first use, as httpx is.
-Source: D-23, D-25, D-74.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import socket
 import ssl
 import time
 from collections import deque
@@ -33,19 +30,6 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
 """Variables that a client depends on; under CGI, HTTP_PROXY is a header of the request."""
-
-PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Seconds before the first probe of a silent connection and between two, and their number: a
-router on the way would forget a connection that is silent while the model thinks."""
-
-SOCKET_OPTIONS = [
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in PROBES.items()
-        if hasattr(socket, name)
-    ),
-]
 
 
 class QuietURL(httpx.URL):
@@ -218,9 +202,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
     def make() -> httpx.AsyncHTTPTransport:
         limits = httpx.Limits(max_connections=1, keepalive_expiry=None)
-        return httpx.AsyncHTTPTransport(
-            context, limits=limits, proxy=proxy, socket_options=SOCKET_OPTIONS
-        )
+        return httpx.AsyncHTTPTransport(context, limits=limits, proxy=proxy)
 
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none is kept
@@ -241,10 +223,6 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if not given or any(proxy_bypass(name) for name in names):
         return None
     address = given if "://" in given else f"http://{given}"
-    # what follows a `/` of a password would be taken for the path, and the rest for host and port
-    _, *path = re.split(r"[/?#]", address.partition("://")[2])
-    if any("@" in part for part in path):
-        raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
         if not proxy.url.host:

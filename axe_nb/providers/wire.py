@@ -2,7 +2,6 @@
 
 Whatever a server sends, decoded values have the declared types, can be encoded as JSON again, and
 have a limited nesting depth.
-Source: D-11, D-28, D-32, A-3.1, A-3.3, A-4.1.
 """
 
 from __future__ import annotations
