@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -16,13 +16,12 @@ from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import HttpProvider, WireProtocol, encode_messages, find_prefix
+from axe_nb.providers.exchange import HttpProvider, encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
+from axe_nb.providers.protocol import WireProtocol
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_anthropic
-
-PATH = "/v1/messages"
 
 THINKING = ("thinking", "redacted_thinking")
 
@@ -31,11 +30,22 @@ LEAST = 4096
 
 EPHEMERAL = {"type": "ephemeral"}
 
+GAP = "\n\n"
+"""Stands between a text and the next one, if the server has worked in between."""
+
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
     "model_context_window_exceeded": TOO_LONG,
 }
 """Stop reason of a limit that left no room for content → next step."""
+
+_BLOCK_OF = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""Type of a delta → type of its block, if the server has not begun one."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -98,12 +108,8 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
-    return {
-        "type": "tool_use",
-        "id": _encode_id(call.id),
-        "name": wire.tool_name(call.name),
-        "input": dict(call.arguments),
-    }
+    name, given = wire.tool_name(call.name), dict(call.arguments)
+    return {"type": "tool_use", "id": _encode_id(call.id), "name": name, "input": given}
 
 
 def _encode_id(id: str) -> str:
@@ -113,19 +119,27 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    if spec.entry is not None:
+        return dict(spec.entry)
+    schema = spec.input_schema()
+    return {"name": spec.name, "description": spec.description, "input_schema": schema}
+
+
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
     request, tools, system = _begin(request)
     before = (*tools, system) if _binds_thinking(request) else None
-    turns = _merge(encode_messages(request, encode, before))
+    turns: list[dict[str, Any]] = []
+    for message in encode_messages(request, encode, before):
+        if turns and turns[-1]["role"] == message["role"]:  # such as text after results
+            turns[-1]["content"] += message["content"]
+        else:
+            turns.append(message)
     params = for_anthropic(request.model, wire.own_params(request))
-    fields = {
-        "model": request.model,
-        "max_tokens": params.pop("max_tokens"),
-        **params,
-        **streaming,
-    }
+    most = params.pop("max_tokens")
+    fields = {"model": request.model, "max_tokens": most, **params, **stream}
     if tools and not request.tools:
         fields["tool_choice"] = {"type": "none"}
     if form is not None:
@@ -135,7 +149,8 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         fields["tool_choice"] = {"type": "tool", "name": request.must_call}
     if system:
         fields["system"] = system
-    if _is_worth_caching(request, (*tools, system, *turns)):
+    goes_on = request.tools or any(message.role == "assistant" for message in request.messages)
+    if goes_on and "cache_control" not in request.params:
         _mark_for_cache(fields, tools, turns)
     return wire.write_body(fields, tools, turns)
 
@@ -149,10 +164,7 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
 
 
 def _binds_thinking(request: Request) -> bool:
-    """True unless the model has a budget for thinking.
-
-    Such models do not bind it to what stood before it, and demand it back.
-    """
+    """False for models with a budget for thinking, which demand it back behind any prefix."""
     return find_facts("", request.model).thinking != "budget"
 
 
@@ -162,49 +174,24 @@ def find_bound_prefix(request: Request) -> str:
     return find_prefix(request, encode, (*tools, system)) if _binds_thinking(request) else ""
 
 
-def _is_worth_caching(request: Request, prefix: Iterable[object]) -> bool:
-    """True if a request is likely to be continued, and long enough for the API's prompt cache.
-
-    What was read before costs a tenth; writing costs a quarter more.
-    """
-    goes_on = bool(request.tools) or any(m.role == "assistant" for m in request.messages)
-    if not goes_on or "cache_control" in request.params:
-        return False
-    return any(size >= LEAST for size in accumulate(len(dump(part)) for part in prefix))
-
-
 def _mark_for_cache(
     fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
 ) -> None:
-    """Marks what the prompt cache is to keep, in four places at most.
+    """Marks what the prompt cache is to keep, in four places at most, if it is long enough.
 
     These are the ends of the tools, of the system prompt, of the latest message, which the next
     request finds again, and of the user's before it, which the API may look for in vain behind more
-    than 20 blocks of results.
+    than 20 blocks of results. What was read before costs a tenth; writing costs a quarter more.
     """
-    if system := fields.get("system"):
+    system = fields.get("system", "")
+    sizes = (len(dump(part)) for part in (*tools, system, *turns))
+    if all(size < LEAST for size in accumulate(sizes)):
+        return
+    if system:
         fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
     users = [turn for turn in turns[-3:] if turn["role"] == "user"]
     for part in (*tools[-1:], *(turn["content"][-1] for turn in users[-2:])):
         part["cache_control"] = EPHEMERAL
-
-
-def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
-    if spec.entry is not None:
-        return dict(spec.entry)
-    schema = spec.input_schema()
-    return {"name": spec.name, "description": spec.description, "input_schema": schema}
-
-
-def _merge(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merges consecutive messages of one role, such as user text after tool results."""
-    turns: list[dict[str, Any]] = []
-    for message in messages:
-        if turns and turns[-1]["role"] == message["role"]:
-            turns[-1]["content"] += message["content"]
-        else:
-            turns.append(message)
-    return turns
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -235,41 +222,42 @@ def parse(data: Mapping[str, Any]) -> Response:
     server_calls, sources = server_tools.read_anthropic(blocks)
     kept = _select_blocks_to_echo(blocks, is_cut=stop_reason in _AT_LIMIT)
     return Response(
-        content,
-        tuple(calls),
-        stop_reason,
-        _parse_usage(wire.table(data.get("usage"))),
+        content, tuple(calls), stop_reason, _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
-        reasoning="\n\n".join(filter(None, (wire.text(b.get("thinking")) for b in blocks))),
-        server_calls=server_calls,
-        sources=sources,
-    )
+        reasoning=GAP.join(filter(None, (wire.text(block.get("thinking")) for block in blocks))),
+        server_calls=server_calls, sources=sources,
+    )  # fmt: skip
 
 
 def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
     """Joins the text of a reply; what the model says after a search is a paragraph of its own."""
-    texts: list[str] = []
-    before = ""
+    joined = before = ""
     for block in blocks:
         kind = wire.text(block.get("type"))
         if kind == "text" and (text := wire.text(block.get("text"))):
-            texts += [GAP, text] if texts and ends_work(before) else [text]
+            joined += GAP + text if joined and _ends_work(before) else text
         before = kind
-    return "".join(texts)
+    return joined
+
+
+def _ends_work(kind: str) -> bool:
+    """True for the type of a block with the result of a tool that the server has run."""
+    return kind.endswith("_tool_result")
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     """Parses the counts; the API's `input_tokens` are those that no cache has to do with."""
-    details = wire.table(usage.get("output_tokens_details"))
     cached = wire.tokens(usage.get("cache_read_input_tokens"))
     written = wire.tokens(usage.get("cache_creation_input_tokens"))
+    details = wire.table(usage.get("output_tokens_details"))
+    server_side = wire.table(usage.get("server_tool_use"))
     return Usage(
         wire.tokens(usage.get("input_tokens")) + cached + written,
         wire.tokens(usage.get("output_tokens")),
         cached_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
-        searches=wire.tokens(wire.table(usage.get("server_tool_use")).get("web_search_requests")),
+        searches=wire.tokens(server_side.get("web_search_requests")),
     )
 
 
@@ -282,22 +270,21 @@ def _select_blocks_to_echo(
     that it has paused, or that waits for the results of other calls.
     """
     answered = {block.get("tool_use_id") for block in blocks}
-    if is_cut:
-        blocks = [
-            b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered
-        ]
-    if not any(map(_is_special, blocks)):
-        return []
     kept: list[Mapping[str, Any]] = []
+    has_special = False
     for block in blocks:
-        match block.get("type"):
-            case "tool_use":
-                kept.append({"type": "tool_use"})
-            case "text" if not _is_special(block):
-                kept += _encode_text(wire.text(block.get("text")))
-            case str():
-                kept.append(block)
-    return kept
+        kind = block.get("type")
+        is_special = _is_special(block)
+        if kind == "tool_use":
+            kept.append({"type": "tool_use"})
+        elif kind == "text" and not is_special:
+            kept += _encode_text(wire.text(block.get("text")))
+        elif is_special and not (
+            is_cut and kind == "server_tool_use" and block.get("id") not in answered
+        ):
+            kept.append(block)
+            has_special = True
+    return kept if has_special else []
 
 
 def _is_special(block: Mapping[str, Any]) -> bool:
@@ -306,31 +293,10 @@ def _is_special(block: Mapping[str, Any]) -> bool:
     These are thinking, tools that the server runs, and whatever the API adds; a text is one if it
     cites their results.
     """
-    match block.get("type"):
-        case "text":
-            return bool(block.get("citations")) and bool(wire.text(block.get("text")).strip())
-        case "tool_use":
-            return False
-        case kind:
-            return isinstance(kind, str)
-
-
-BLOCK_OF = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
-    "input_json_delta": "tool_use",
-}
-"""Type of a delta → type of its block, if the server has not begun one."""
-
-
-GAP = "\n\n"
-"""Stands between a text and the next one, if the server has worked in between."""
-
-
-def ends_work(kind: str) -> bool:
-    """True for the type of a block with the result of a tool that the server has run."""
-    return kind.endswith("_tool_result")
+    kind = block.get("type")
+    if kind == "text":
+        return bool(block.get("citations")) and bool(wire.text(block.get("text")).strip())
+    return isinstance(kind, str) and kind != "tool_use"
 
 
 @dataclass
@@ -372,72 +338,67 @@ class AnthropicAssembly(Assembly):
                 self._begin_block(data.get("index"), wire.table(data.get("content_block")))
             case "message_start":
                 message = wire.table(data.get("message"))
-                self._add_changes(message, message.get("usage"))
+                self._change(message, message.get("usage"))
                 for index, block in enumerate(wire.tables(message.get("content"), "content")):
                     self._begin_block(index, block)
             case "message_delta":
                 changes = wire.table(data.get("delta"))
-                self._add_changes(changes, data.get("usage"))
+                self._change(changes, data.get("usage"))
                 self.is_complete = self.is_complete or bool(changes.get("stop_reason"))
             case "message_stop":
                 self.is_complete = self.has_ended = True
 
-    def _add_changes(self, changes: dict[str, Any], usage: object) -> None:
+    def _change(self, changes: dict[str, Any], usage: object) -> None:
         """Replaces fields of the message; counts of tokens are totals, not additions."""
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 
     def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
         streaming.check_parts(len(self._blocks) + 1)
+        before = wire.text(self._blocks[-1].entry.get("type")) if self._blocks else ""
         block = _Block(dict(entry))
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._by_index[index] = block
         if entry.get("type") == "tool_use":
             block.call = self._calls
             self._calls += 1
             self._deltas.begin_call(block.call, entry.get("name"))
             if entry.get("input"):
                 self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
-        before = wire.text(self._blocks[-1].entry.get("type")) if self._blocks else ""
-        if entry.get("type") == "text" and ends_work(before) and self._deltas.text:
+        if entry.get("type") == "text" and _ends_work(before) and self._deltas.text:
             self._deltas.add(GAP)
-        self._blocks.append(block)
-        if isinstance(index, int):
-            self._by_index[index] = block
         self._deltas.add(wire.text(entry.get("text")))
         self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
         return block
 
-    def _find_block(self, index: object, kind: str) -> _Block:
-        """Returns the block that a delta belongs to: the last one if it has no index."""
-        if isinstance(index, int) and index in self._by_index:
-            return self._by_index[index]
-        if self._blocks and not isinstance(index, int):
-            return self._blocks[-1]
-        return self._begin_block(index, {"type": BLOCK_OF.get(kind, "text")})
-
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
-        kind = wire.text(delta.get("type"))
-        block = self._find_block(index, kind)
+        """Adds a piece to its block: the last one if it has no index."""
+        if isinstance(index, int) and index in self._by_index:
+            block = self._by_index[index]
+        elif self._blocks and not isinstance(index, int):
+            block = self._blocks[-1]
+        else:
+            kind = _BLOCK_OF.get(wire.text(delta.get("type")), "text")
+            block = self._begin_block(index, {"type": kind})
         for key, value in delta.items():
             if key == "type" or value is None:
                 continue
-            if isinstance(value, str) and key != "signature":
-                streaming.append_text(block.entry, key, value)
-                self._show(block, key, value)
-            elif key == "citation":
+            if key == "citation":
                 if not isinstance(block.entry.get("citations"), list):
                     block.entry["citations"] = []
                 block.entry["citations"].append(value)
+            elif isinstance(value, str) and key != "signature":
+                streaming.append_text(block.entry, key, value)
+                match key, block.entry.get("type"):
+                    case "text", "text":
+                        self._deltas.add(value)
+                    case "thinking", "thinking":
+                        self._deltas.add(value, "reasoning")
+                    case "partial_json", "tool_use" if block.call is not None:
+                        self._deltas.add(value, "arguments", block.call)
             else:
                 block.entry[key] = value
-
-    def _show(self, block: _Block, key: str, piece: str) -> None:
-        match key, block.entry.get("type"):
-            case "text", "text":
-                self._deltas.add(piece)
-            case "thinking", "thinking":
-                self._deltas.add(piece, "reasoning")
-            case "partial_json", "tool_use" if block.call is not None:
-                self._deltas.add(piece, "arguments", block.call)
 
     def reply(self) -> dict[str, Any]:
         """Returns the object that a whole reply has."""
@@ -451,13 +412,14 @@ class Anthropic(HttpProvider):
 
     name = "anthropic"
     protocol = WireProtocol(
-        path=PATH, body=body, parse=parse, streaming=streaming.Streaming(
-    fields=({"stream": True},),
-    decoder=streaming.SSEDecoder,
-    assembly=AnthropicAssembly,
-),
-        takes_form=lambda form: make_closed(form) is not None, find_prefix=find_bound_prefix,
-    )  # fmt: skip
+        path="/v1/messages",
+        body=body,
+        parse=parse,
+        decoder=streaming.SSEDecoder,
+        assembly=AnthropicAssembly,
+        takes_form=lambda form: make_closed(form) is not None,
+        find_prefix=find_bound_prefix,
+    )
     key: str = field(default="", repr=False)
     info: ProviderInfo = PROVIDERS["anthropic"]
 

@@ -13,9 +13,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers.http import ask_server
-from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.protocol import OnDelta, WireProtocol
 from axe_nb.providers.secrets import show_server
-from axe_nb.providers.streaming import Streaming
 from axe_nb.providers.thinking import asks_for_summary
 from axe_nb.providers.wire import WHOLE
 from axe_nb.secrets import MASK
@@ -73,21 +72,6 @@ Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
 """A message → its objects on the wire; none if it is empty."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WireProtocol:
-    """One protocol: how its requests are written, and its replies read."""
-
-    path: str
-    body: Callable[[Request, Mapping[str, Any]], bytes]
-    """(request, fields that ask for a stream) → body."""
-    parse: Callable[[Mapping[str, Any]], Response]
-    streaming: Streaming
-    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
-    """True if the protocol can ask for an answer of this schema without a tool."""
-    find_prefix: Callable[[Request], str] = lambda request: ""
-    """Digest of what the reply's own parts are bound to; empty = to nothing (D-78)."""
-
-
 @dataclass(frozen=True, repr=False)
 class HttpProvider:
     """A server at one URL, with one key, over the protocol of its class."""
@@ -115,7 +99,7 @@ class HttpProvider:
         while True:
             fields = WHOLE
             if on_delta is not None:
-                forms = protocol.streaming.fields
+                forms = protocol.stream_fields
                 fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
             if log:
@@ -123,7 +107,7 @@ class HttpProvider:
             body = protocol.body(asked, fields)
             take = on_delta if fields else None
             try:
-                data = await ask_server(self, protocol.path, body, asked, protocol.streaming, take)
+                data = await ask_server(self, protocol.path, body, asked, protocol, take)
             except ProviderError as error:
                 if not (found := _find_refused(error, asked, fields)):
                     raise

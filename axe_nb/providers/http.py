@@ -15,10 +15,10 @@ from axe_nb.messages import Delta, Request, WireLog, play
 from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error, name_proxy
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
-from axe_nb.providers.protocol import OnDelta, Server
+from axe_nb.providers.protocol import OnDelta, Server, WireProtocol
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import find_secrets
-from axe_nb.providers.streaming import StreamedReply, Streaming, is_stream
+from axe_nb.providers.streaming import StreamedReply, is_stream
 
 if TYPE_CHECKING:
     import httpx
@@ -64,7 +64,7 @@ async def ask_server(
     path: str,
     body: bytes = b"",
     request: Request | None = None,
-    streaming: Streaming | None = None,
+    protocol: WireProtocol | None = None,
     on_delta: OnDelta | None = None,
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
@@ -76,8 +76,8 @@ async def ask_server(
     Args:
         request: the same in no provider's format, for the error if its model does not support tools
             (D-30).
-        streaming: how the protocol streams; a server may do so although it is not asked to. None =
-            it does not.
+        protocol: how a stream is read; a server may send one that it is not asked for. None = it
+            does not.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
@@ -86,11 +86,11 @@ async def ask_server(
         if not log.recorded:
             lock = (await find_loop()).key_lock
             server = await fill_in_key(server, lock)
-        received = await _receive(server, path, body, log, streaming, on_delta)
+        received = await _receive(server, path, body, log, protocol, on_delta)
         if received[0] == EXPIRED and server.info.key_command and not log.recorded:
             refused, server = server.key, await fill_in_key(forget_key(server), lock)
             if server.key != refused:
-                received = await _receive(server, path, body, log, streaming, on_delta)
+                received = await _receive(server, path, body, log, protocol, on_delta)
         status, headers, reply = received
         try:
             secrets = find_secrets(server)
@@ -108,13 +108,13 @@ async def _receive(
     path: str,
     body: bytes,
     log: WireLog,
-    streaming: Streaming | None,
+    protocol: WireProtocol | None,
     on_delta: OnDelta | None,
 ) -> tuple[int, Headers, bytes]:
     """Returns the status, the headers and the body that a whole reply has."""
     find_secrets(server)
     async with _open(server, path, body, log) as (status, headers, pieces):
-        return status, headers, await _read(pieces, status, streaming, on_delta)
+        return status, headers, await _read(pieces, status, protocol, on_delta)
 
 
 @asynccontextmanager
@@ -187,16 +187,16 @@ async def _read_body(response: httpx.Response) -> AsyncIterator[bytes]:
 async def _read(
     pieces: AsyncIterator[bytes],
     status: int,
-    streaming: Streaming | None,
+    protocol: WireProtocol | None,
     on_delta: OnDelta | None,
 ) -> bytes:
     """Returns the body of a reply, or the body that a whole reply would have."""
-    if streaming is None or on_delta is None or not 200 <= status < 300:
+    if protocol is None or on_delta is None or not 200 <= status < 300:
         reply = b"".join([piece async for piece in pieces])
-        if streaming is None or not 200 <= status < 300 or not is_stream(reply):
+        if protocol is None or not 200 <= status < 300 or not is_stream(reply):
             return reply
         pieces = _cut(reply)
-    stream = StreamedReply(streaming, on_delta or _ignore)
+    stream = StreamedReply(protocol, on_delta or _ignore)
     try:
         return await stream.read(pieces)
     except ProviderError as error:

@@ -10,15 +10,12 @@ from typing import Any
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
-from axe_nb.pictures.picture import Picture
 from axe_nb.providers import streaming, wire
-from axe_nb.providers.exchange import HttpProvider, WireProtocol, encode_messages
-from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.exchange import HttpProvider, encode_messages
+from axe_nb.providers.protocol import OnDelta, WireProtocol
 from axe_nb.providers.reply_errors import missing_part
 from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_ollama
-
-PATH = "/api/chat"
 
 TOP_LEVEL = frozenset(
     {"format", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"}
@@ -37,7 +34,12 @@ def encode(message: Message) -> list[dict[str, Any]]:
         shown = wire.collect_pictures(message.tool_results)
         return [*map(_encode_result, message.tool_results), *(encode(shown) if shown else [])]
     if message.pictures:
-        images = [_encode_picture(picture) for picture in message.pictures]
+        if any(picture.is_document for picture in message.pictures):
+            raise ProviderError(
+                "bad_request", "Ollama cannot read PDF files",
+                hint="send its text, or its pages as pictures, or use another provider",
+            )  # fmt: skip
+        images = [picture.base64 for picture in message.pictures]
         return [{"role": "user", "content": message.content, "images": images}]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
@@ -49,16 +51,6 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if message.tool_calls:
         entry["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     return [entry]
-
-
-def _encode_picture(picture: Picture) -> str:
-    """Encodes a picture. Raises ProviderError if it is a document."""
-    if picture.is_document:
-        raise ProviderError(
-            "bad_request", "Ollama cannot read PDF files",
-            hint="send its text, or its pages as pictures, or use another provider",
-        )  # fmt: skip
-    return picture.base64
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -80,25 +72,18 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON; the system prompt is its first message.
-
-    Args:
-        streaming: the fields that ask for a stream; none = a whole reply.
-    """
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     params = for_ollama(wire.own_params(request))
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
     if "max_tokens" in options:
         options = {"num_predict": options.pop("max_tokens"), **options}
-    fields = {
-        "model": request.model,
-        "stream": False,
-        **streaming,
-        **beside,
-        **({"options": options} if options else {}),
-        **({"format": dict(request.output)} if request.output is not None else {}),
-    }
+    fields = {"model": request.model, "stream": False, **stream, **beside}
+    if options:
+        fields["options"] = options
+    if request.output is not None:
+        fields["format"] = dict(request.output)
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     messages = [*system, *encode_messages(request, encode)]
     return wire.write_body(fields, [*map(wire.encode_function, request.tools)], messages)
@@ -143,18 +128,15 @@ class OllamaAssembly(Assembly):
         if isinstance(message, dict):
             self._message = self._message or {}
             for key, value in message.items():
-                self._add_value(self._message, key, value)
+                if key == "tool_calls":
+                    self._add_calls(value)
+                elif key in ("content", "thinking") and isinstance(value, str):
+                    streaming.append_text(self._message, key, value)
+                    self._deltas.add(value, "text" if key == "content" else "reasoning")
+                elif value is not None:
+                    self._message[key] = value
         if data.get("done"):
             self.is_complete = self.has_ended = True
-
-    def _add_value(self, message: dict[str, Any], key: str, value: object) -> None:
-        if key == "tool_calls":
-            self._add_calls(value)
-        elif key in ("content", "thinking") and isinstance(value, str):
-            streaming.append_text(message, key, value)
-            self._deltas.add(value, "text" if key == "content" else "reasoning")
-        elif value is not None:
-            message[key] = value
 
     def _add_calls(self, value: object) -> None:
         for call in wire.tables(value, "tool_calls"):
@@ -180,14 +162,11 @@ class Ollama(HttpProvider):
 
     name = "ollama"
     protocol = WireProtocol(
-        path=PATH,
+        path="/api/chat",
         body=body,
         parse=parse,
-        streaming=streaming.Streaming(
-            fields=({"stream": True},),
-            decoder=streaming.NDJSONDecoder,
-            assembly=OllamaAssembly,
-        ),
+        decoder=streaming.NDJSONDecoder,
+        assembly=OllamaAssembly,
     )
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""

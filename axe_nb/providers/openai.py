@@ -13,13 +13,12 @@ from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import HttpProvider, WireProtocol, encode_messages
+from axe_nb.providers.exchange import HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
+from axe_nb.providers.protocol import WireProtocol
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_chat
-
-PATH = "/v1/chat/completions"
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
 """Keys of a message with reasoning as text; some servers send it under both."""
@@ -85,23 +84,24 @@ def _encode_parts(message: Message) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url", "image_url": {"url": part.url}}
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
-    params = _make_params(request)
+    params = for_chat(request.model, wire.own_params(request))
+    # OpenAI's models that think refuse the older name
+    if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
+        params.setdefault("max_completion_tokens", params.pop("max_tokens"))
     own = params.pop("stream_options", None)  # refused in requests for whole replies
-    fields = {"model": request.model, **params, **streaming}
+    fields = {"model": request.model, **params, **stream}
+    if "stream_options" in stream:
+        fields["stream_options"] = {**stream["stream_options"], **wire.table(own)}
     if request.output is not None:
-        fields["response_format"] = {
-            "type": "json_schema",
-            "json_schema": name_form(request.output),
-        }
+        form = name_form(request.output)
+        fields["response_format"] = {"type": "json_schema", "json_schema": form}
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
-    if "stream_options" in streaming:
-        fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     messages = [*system, *_merge_users(encode_messages(request, encode))]
     return wire.write_body(fields, [*map(wire.encode_function, request.tools or past)], messages)
@@ -128,17 +128,6 @@ def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _list_parts(content: Any) -> Any:
     is_text = isinstance(content, (str, StringIO))
     return [{"type": "text", "text": content}] if is_text else content
-
-
-def _make_params(request: Request) -> dict[str, Any]:
-    """Returns the params, with the limit of tokens under the name that the model takes.
-
-    OpenAI's models that think refuse `max_tokens`.
-    """
-    params = for_chat(request.model, wire.own_params(request))
-    if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
-        params.setdefault("max_completion_tokens", params.pop("max_tokens"))
-    return params
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -176,15 +165,9 @@ def parse(data: Mapping[str, Any]) -> Response:
     usage = _parse_usage(wire.table(data.get("usage")))
     server_calls, sources = server_tools.read_chat(message, usage.searches)
     return Response(
-        content,
-        () if is_filtered else calls,
-        stop_reason,
-        usage,
-        _select_parts_to_echo(message),
-        reasoning=_find_reasoning(message),
-        server_calls=server_calls,
-        sources=sources,
-    )
+        content, () if is_filtered else calls, stop_reason, usage, _select_parts_to_echo(message),
+        reasoning=_find_reasoning(message), server_calls=server_calls, sources=sources,
+    )  # fmt: skip
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
@@ -216,20 +199,17 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
 
 def _find_reasoning(message: Mapping[str, Any]) -> str:
     """Returns the reasoning as text; servers have it under one of several keys, or in parts."""
-    said = wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning"))
-    if said:
+    if said := wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning")):
         return said
-    parts = [
-        wire.text(part.get("text")) or wire.text(part.get("summary"))
-        for part in wire.tables(message.get("reasoning_details"), "reasoning_details")
-    ]
-    if isinstance(message.get("content"), list):
-        parts += [
-            wire.text(thought.get("text"))
-            for part in wire.tables(message["content"], "content")
-            for thought in wire.tables(part.get("thinking"), "thinking")
-        ]
-    return "".join(parts)
+    parts = wire.tables(message.get("reasoning_details"), "reasoning_details")
+    content = message.get("content")
+    for part in wire.tables(content, "content") if isinstance(content, list) else ():
+        parts = [*parts, *wire.tables(part.get("thinking"), "thinking")]
+    return "".join(map(_read_thought, parts))
+
+
+def _read_thought(part: Mapping[str, Any]) -> str:
+    return wire.text(part.get("text")) or wire.text(part.get("summary"))
 
 
 def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,8 +373,7 @@ class OpenAIAssembly(Assembly):
             for detail in wire.tables(value, key):
                 _add_part(held, detail)
                 if is_shown:
-                    thought = wire.text(detail.get("text")) or wire.text(detail.get("summary"))
-                    self._deltas.add(thought, "reasoning")
+                    self._deltas.add(_read_thought(detail), "reasoning")
         elif key in LISTED and isinstance(value, list):
             held = message.setdefault(key, [])
             streaming.check_parts(len(held) + len(value))
@@ -469,14 +448,15 @@ class OpenAI(HttpProvider):
 
     name = "openai"
     protocol = WireProtocol(
-        path=PATH,
+        path="/v1/chat/completions",
         body=body,
         parse=parse,
-        streaming=streaming.Streaming(
-            fields=({"stream": True, "stream_options": {"include_usage": True}}, {"stream": True}),
-            decoder=streaming.SSEDecoder,
-            assembly=OpenAIAssembly,
+        stream_fields=(
+            {"stream": True, "stream_options": {"include_usage": True}},
+            {"stream": True},
         ),
+        decoder=streaming.SSEDecoder,
+        assembly=OpenAIAssembly,
     )
     key: str = field(default="", repr=False)
     info: ProviderInfo = PROVIDERS["openai"]

@@ -30,15 +30,13 @@ from axe_nb.providers.exchange import (
     INCLUDE,
     SUMMARY,
     HttpProvider,
-    WireProtocol,
     encode_messages,
 )
 from axe_nb.providers.output_schema import name_form
+from axe_nb.providers.protocol import WireProtocol
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_responses
-
-PATH = "/v1/responses"
 
 ENCRYPTED = "reasoning.encrypted_content"
 """Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
@@ -133,19 +131,17 @@ def _restore_items(
     return [*items, *map(_encode_call, left.values())]
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     params = _make_params(request)
-    if not streaming:
+    if not stream:
         params.pop("stream_options", None)
-    fields = {"model": request.model, "store": False, **params, **streaming}
+    fields = {"model": request.model, "store": False, **params, **stream}
     if request.system.strip():
         fields["instructions"] = request.system
     if request.output is not None:
-        fields["text"] = {
-            **wire.table(params.get("text")),
-            "format": {"type": "json_schema", **name_form(request.output)},
-        }
+        form = {"type": "json_schema", **name_form(request.output)}
+        fields["text"] = {**wire.table(params.get("text")), "format": form}
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
@@ -231,15 +227,10 @@ def parse(data: Mapping[str, Any]) -> Response:
     usage = _parse_usage(wire.table(data.get("usage")), server_tools.count_searches(items))
     server_calls, sources = server_tools.read_responses(items)
     return Response(
-        content,
-        calls,
-        stop_reason,
-        usage,
-        {"responses": kept} if kept else {},
+        content, calls, stop_reason, usage, {"responses": kept} if kept else {},
         reasoning=BETWEEN.join(filter(None, map(read_thought, items))),
-        server_calls=server_calls,
-        sources=sources,
-    )
+        server_calls=server_calls, sources=sources,
+    )  # fmt: skip
 
 
 def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:
@@ -423,14 +414,11 @@ class Responses(HttpProvider):
 
     name = "responses"
     protocol = WireProtocol(
-        path=PATH,
+        path="/v1/responses",
         body=body,
         parse=parse,
-        streaming=streaming.Streaming(
-            fields=({"stream": True},),
-            decoder=streaming.SSEDecoder,
-            assembly=ResponsesAssembly,
-        ),
+        decoder=streaming.SSEDecoder,
+        assembly=ResponsesAssembly,
     )
     key: str = field(default="", repr=False)
     info: ProviderInfo = RESPONSES

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, dump
 from axe_nb.providers import wire
-from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.protocol import OnDelta, WireProtocol
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
 
 MAX_PARTS = 10_000
@@ -255,16 +254,6 @@ def settle(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Streaming:
-    """The streaming of one protocol."""
-
-    fields: Sequence[Mapping[str, Any]]
-    """Fields that ask for a stream; later ones have less, for servers that refuse some."""
-    decoder: Callable[[], SSEDecoder | NDJSONDecoder]
-    assembly: Callable[[Deltas], Assembly]
-
-
 def is_stream(body: bytes) -> bool:
     """True if the body of a reply is a stream: server-sent events, or several lines of JSON."""
     return b"}\n{" in body or _begins_events(body)
@@ -277,10 +266,10 @@ def _begins_events(body: bytes) -> bool:
 class StreamedReply:
     """One reply while it arrives, which may turn out to be a whole one."""
 
-    def __init__(self, streaming: Streaming, on_delta: OnDelta) -> None:
+    def __init__(self, protocol: WireProtocol, on_delta: OnDelta) -> None:
         self._deltas = Deltas(on_delta)
-        self._decoder = streaming.decoder()
-        self._assembly = streaming.assembly(self._deltas)
+        self._decoder = protocol.decoder()
+        self._assembly = protocol.assembly(self._deltas)
         self._raw: list[bytes] | None = []
         """Everything that has arrived, until it is known to be a stream."""
         self._is_whole = False
