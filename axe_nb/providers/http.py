@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Delta, Request, WireLog, play
+from axe_nb.messages import Request, WireLog, play
 from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error, name_proxy
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
@@ -74,10 +74,8 @@ async def ask_server(
     far.
 
     Args:
-        request: the same in no provider's format, for the error if its model does not support tools
-            (D-30).
-        protocol: how a stream is read; a server may send one that it is not asked for. None = it
-            does not.
+        request: the same in no provider's format, for errors.
+        protocol: how a stream is read; a server may send one that it is not asked for.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
@@ -196,7 +194,7 @@ async def _read(
         if protocol is None or not 200 <= status < 300 or not is_stream(reply):
             return reply
         pieces = _cut(reply)
-    stream = StreamedReply(protocol, on_delta or _ignore)
+    stream = StreamedReply(protocol, on_delta or (lambda delta: None))
     try:
         return await stream.read(pieces)
     except ProviderError as error:
@@ -204,11 +202,8 @@ async def _read(
         raise
 
 
-def _ignore(_: Delta) -> None:
-    """Ignores the pieces of a stream that no view shows."""
-
-
 async def _cut(reply: bytes) -> AsyncGenerator[bytes]:
+    """Yields the pieces of a stream that was not asked for, and lets other tasks run."""
     for start in range(0, len(reply), PIECE):
         yield reply[start : start + PIECE]
         await asyncio.sleep(0)
@@ -232,9 +227,7 @@ class _Loop:
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived; it must be closed.
 
-        Raises:
-            httpx.HTTPError: there is no reply.
-            Exception: whatever SSL or a mock raises.
+        Raises whatever httpx, SSL or a mock does.
         """
         import httpx
 
@@ -262,27 +255,24 @@ class _Loop:
         return await client.send(request, stream=True, follow_redirects=False)
 
     def _find_client(self, server: Server, url: httpx.URL) -> httpx.AsyncClient:
+        import httpx
+
         from axe_nb.providers.transport import make_client, read_variables
 
-        certificates = server.info.certificates
-        key = _make_own or (server.base_url, certificates, read_variables())
+        key = _make_own or (server.base_url, server.info.certificates, read_variables())
         if key not in self.clients:
-            own = _make_users_client(_make_own) if _make_own else None
-            self.clients[key] = own or make_client(url, certificates, self.most)
+            if _make_own is None:
+                made = make_client(url, server.info.certificates, self.most)
+            else:
+                given = "the function given to use_http_client"
+                try:
+                    made = _make_own()
+                except Exception as error:
+                    raise ConfigError(f"{given} failed: {error!r}") from error
+                if not isinstance(made, httpx.AsyncClient):
+                    raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
+            self.clients[key] = made
         return self.clients[key]
-
-
-def _make_users_client(make: Callable[[], httpx.AsyncClient]) -> httpx.AsyncClient:
-    import httpx
-
-    try:
-        client = make()
-    except Exception as error:
-        raise ConfigError(f"the function given to use_http_client failed: {error!r}") from error
-    if not isinstance(client, httpx.AsyncClient):
-        kind = type(client).__name__
-        raise ConfigError(f"the function given to use_http_client made no AsyncClient, but {kind}")
-    return client
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.conversion.jsonable import change_texts
@@ -88,27 +87,32 @@ _REFUSED_PICTURES: Mapping[str, str] = {
 }
 """A picture or document sent to a model, or a server, that reads text only."""
 
-_KINDS: Mapping[str, Category] = {
-    "overloaded_error": "overloaded",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "resource_exhausted": "rate_limit",
-    "insufficient_quota": "rate_limit",
-    "authentication_error": "auth",
-    "invalid_api_key": "auth",
-    "permission_error": "auth",
-    "permission_denied": "auth",
-    "unauthenticated": "auth",
-    "billing_error": "bad_request",
-    "invalid_request_error": "bad_request",
-    "invalid_argument": "bad_request",
-    "not_found_error": "bad_request",
-    "request_too_large": "bad_request",
-    "data_residency_mismatch": "bad_request",
-    "timeout_error": "timeout",
-    "deadline_exceeded": "timeout",
+_CATEGORIES: Mapping[int, Category] = {
+    401: "auth",
+    403: "auth",
+    408: "timeout",
+    429: "rate_limit",
+    498: "rate_limit",  # no capacity left in Groq's flex tier
+    529: "overloaded",
 }
-"""Type, code or status in an error body → category, if there is no HTTP status."""
+"""HTTP status → category, where its hundred does not tell (B-5, D-37)."""
+
+_KINDS: Mapping[Category, tuple[str, ...]] = {
+    "overloaded": ("overloaded_error",),
+    "rate_limit": (
+        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "insufficient_quota",
+    ),
+    "auth": (
+        "authentication_error", "invalid_api_key", "permission_error", "permission_denied",
+        "unauthenticated",
+    ),
+    "bad_request": (
+        "billing_error", "invalid_request_error", "invalid_argument", "not_found_error",
+        "request_too_large", "data_residency_mismatch",
+    ),
+    "timeout": ("timeout_error", "deadline_exceeded"),
+}  # fmt: skip
+"""Category → types, codes or statuses in an error body, if there is no HTTP status."""
 
 _QUOTA_CODES = frozenset(
     {
@@ -165,9 +169,6 @@ _RESPONSES = re.compile(r"\bv1/responses\b|\bresponses (api|endpoint)\b", re.IGN
 _CHAT = re.compile(r"\bchat[/ ]completions?\b", re.IGNORECASE)
 """Names of OpenAI's two APIs in the refusals of the other one."""
 
-_NAMED = re.compile(r"\b(models?|deployment|item|script)\b", re.IGNORECASE)
-"""Words for something else than a path that a server has not found."""
-
 _TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
 
 _NO_TOOLS = re.compile(
@@ -200,7 +201,7 @@ def read_reply(
     except ValueError:
         data = None
     if 200 <= status < 300 and isinstance(data, dict) and not data.get("error"):
-        return _mask(data, secrets) if any(secret in content for secret in secrets) else data
+        return _mask(data, secrets) if secrets else data
     if not 200 <= status < 300:
         error = _make_status_error(provider, status, headers, data, content)
     elif isinstance(data, dict):
@@ -228,10 +229,8 @@ def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> 
     step, message = provider.other_api, find_message(data)
     if not step or error.status not in (400, 404, 405, 422, 501):
         return ""
-    if not provider.speaks_responses:
-        return step if _RESPONSES.search(message) else ""
-    has_no_path = error.status not in (400, 422) and not _NAMED.search(message)
-    return step if has_no_path or _CHAT.search(message) else ""
+    other = _CHAT if provider.speaks_responses else _RESPONSES
+    return step if other.search(message) else ""
 
 
 def _explain(error: ProviderError, data: Any, request: Request) -> ProviderError:
@@ -266,7 +265,7 @@ def _make_unable_error(
 
 def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
     """Returns the error that a reply with a success status reports in its body."""
-    category, is_retryable, hint = classify(None, data)
+    category, is_retryable, hint = _classify(None, data)
     message = _describe(data) or "the reply reports an error"
     wait = _find_wait(data)
     return ProviderError(category, message, hint=hint, retry_after=wait, retryable=is_retryable)
@@ -299,13 +298,13 @@ def _make_status_error(
         phrase = str(status)
     message = _describe(data)
     if 300 <= status < 400:
-        where = masked_line(_format_location(headers.get("location", "")))
+        where = masked_line(re.split("[?#]", headers.get("location", ""))[0]) or "another URL"
         message = f"the server redirects to {where}, but redirects are not followed ({phrase})"
     elif not message:
         is_text = "html" not in _find_content_type(headers) and "<" not in content[:200]
         first = masked_line(content, 100) if is_text and data is None else ""
         message = f"{phrase}: {first}" if first else phrase
-    category, is_retryable, hint = classify(status, data)
+    category, is_retryable, hint = _classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
     waits = (
         _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001),
@@ -315,7 +314,6 @@ def _make_status_error(
     error = ProviderError(
         category,
         message,
-        hint=hint,
         status=status,
         retry_after=next((wait for wait in waits if wait is not None), None),
         retryable={"true": True, "false": False}.get(verdict, is_retryable),
@@ -374,21 +372,8 @@ def _find_content_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _format_location(location: str) -> str:
-    """Formats the target of a redirect, without parts that may be secret."""
-    try:
-        parts = urlsplit(location)
-    except ValueError:
-        return "another URL"
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path or "another URL"
-
-
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Parses a number or an HTTP date into seconds to wait; None if it is neither.
-
-    Dates of HTTP are in UTC, also those in the older form, which names no zone.
-    """
+    """Parses a number or an HTTP date, which is in UTC, into seconds; None if it is neither."""
     try:
         seconds = float(value) * unit
     except ValueError:
@@ -402,38 +387,21 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
 
 
-def category(status: int) -> Category:
-    """Returns the category of an HTTP error status (B-5, D-37)."""
-    match status:
-        case 401 | 403:
-            return "auth"
-        case 408:
-            return "timeout"
-        case 429 | 498:  # 498: no capacity left in Groq's flex tier
-            return "rate_limit"
-        case 529:
-            return "overloaded"
-        case _ if 400 <= status < 500:
-            return "bad_request"
-        case _:
-            return "server"
-
-
-def classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
+def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
     """Returns the category of an error, whether a retry may help, and the next step.
 
-    The second is None where the category says it, the third empty where the body does not tell.
-
-    Args:
-        status: HTTP status of the reply; None if it reports success.
-        data: the body, if it is JSON.
+    The second is None where the category says it, the third empty where the body does not tell. The
+    status is None if the reply reports success.
     """
     codes, message = set(_list_codes(data)), find_message(data)
     status = status or next((int(c) for c in codes if re.fullmatch("[45][0-9]{2}", c)), None)
-    kinds = [_KINDS[code] for code in sorted(codes) if code in _KINDS]
-    if any("image" in code for code in codes):
-        kinds.append("bad_request")
-    found: Category = category(status) if status else next(iter(kinds), "server")
+    found: Category = "server"
+    if status:
+        found = _CATEGORIES.get(status) or ("bad_request" if 400 <= status < 500 else "server")
+    elif kinds := [kind for kind, known in _KINDS.items() if codes.intersection(known)]:
+        found = kinds[0]
+    elif any("image" in code for code in codes):
+        found = "bad_request"
     if found == "bad_request" and _WRONG_KEY.match(message):
         return "auth", False, ""
     moderated = (table(error.get("metadata")) for error in _list_errors(data))  # by OpenRouter
@@ -497,7 +465,8 @@ def _find_code(data: Any, message: str) -> str:
     named = (str(value) for value in values if type(value) in (str, int))
     code = next(filter(_CODE.fullmatch, named), "")
     kind = code.lower()
-    is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
+    known = {one for name, all in _KINDS.items() if name != "bad_request" for one in all}
+    is_category = kind in known - _QUOTA_CODES
     is_said = f" {_split(code)} " in f" {_split(message)} " or kind.endswith("not_found")
     return "" if is_said or is_category or kind.endswith("error") else code
 
