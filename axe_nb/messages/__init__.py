@@ -14,7 +14,8 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -181,16 +182,8 @@ class Usage:
     """The price of those tokens, in US dollars."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            searches=self.searches + other.searches,
-            priced_tokens=self.priced_tokens + other.priced_tokens,
-            dollars=self.dollars + other.dollars,
-        )
+        names = [one.name for one in fields(self)]
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
         """Returns the usage of one reply with its price; None = the price is unknown."""
@@ -509,27 +502,16 @@ def close_open_calls(messages: Sequence[Message]) -> list[Message]:
     calls right before them, as servers reject both.
     """
     closed: list[Message] = []
-    for i, message in enumerate(messages):
-        said = message.content.strip() or message.tool_calls or message.echo
-        if message.role == "assistant" and not said:
-            continue
-        if message.role == "tool":
-            continue  # added below, after its calls
+    for message, after in zip_longest(messages, messages[1:], fillvalue=Message("tool")):
+        is_empty = not (message.content.strip() or message.tool_calls or message.echo)
+        if message.role == "tool" or (message.role == "assistant" and is_empty):
+            continue  # results are added after their calls
         closed.append(message)
         if message.tool_calls:
-            after = messages[i + 1] if i + 1 < len(messages) else Message("tool")
-            closed.append(_match_results(message, after))
+            known = {result.call_id: result for result in after.tool_results}
+            results = [
+                known.get(c.id) or ToolResult(c.id, INTERRUPTED, is_error=True, name=c.name)
+                for c in message.tool_calls
+            ]
+            closed.append(Message("tool", tool_results=tuple(results)))
     return closed
-
-
-def _match_results(calls: Message, results: Message) -> Message:
-    if [r.call_id for r in results.tool_results] == [c.id for c in calls.tool_calls]:
-        return results
-    by_id = {r.call_id: r for r in results.tool_results}
-    return Message(
-        "tool",
-        tool_results=tuple(
-            by_id.get(c.id, ToolResult(c.id, INTERRUPTED, is_error=True, name=c.name))
-            for c in calls.tool_calls
-        ),
-    )

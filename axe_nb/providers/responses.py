@@ -74,9 +74,8 @@ def _make_message(role: str, content: object) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult) -> dict[str, Any]:
-    output: Any = result.content
-    if result.pictures:
-        output = [*_encode_parts(result.content, result.pictures)]
+    parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
+    output = parts or result.content
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
@@ -93,12 +92,9 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Encodes a call; what the server has added to it, such as its own id, is in `kept`."""
-    return {
-        **(kept or {"type": "function_call"}),
-        "call_id": call.id,
-        "name": wire.tool_name(call.name),
-        "arguments": dump(dict(call.arguments)).decode(),
-    }
+    name, arguments = wire.tool_name(call.name), dump(dict(call.arguments)).decode()
+    given = {"call_id": call.id, "name": name, "arguments": arguments}
+    return {**(kept or {"type": "function_call"}), **given}
 
 
 def _restore_items(
@@ -312,20 +308,27 @@ def read_thought(item: Mapping[str, Any]) -> str:
     return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
 
 
+@dataclass
+class _Item:
+    """An item that is arriving."""
+
+    entry: dict[str, Any]
+    call: int | None = None
+    """Position among the calls, if it is one."""
+    is_whole: bool = False
+
+
 class ResponsesAssembly(Assembly):
     """The items of a streamed reply: whole ones of the last event, else of their own."""
 
     def __init__(self, deltas: Deltas) -> None:
         super().__init__(deltas)
         self._response: dict[str, Any] = {}
-        self._items: dict[object, dict[str, Any]] = {}
-        """Position in the reply, or id → item, from its first event on."""
-        self._whole: set[object] = set()
-        """Those that have arrived to their end."""
-        self._calls: dict[object, int] = {}
-        """The same → position among the calls, once the call has begun."""
+        self._items: dict[object, _Item] = {}
+        """Position in the reply, or id → item."""
         self._shown: set[object] = set()
-        """Items of which a piece has been passed on."""
+        """Those of which a piece has been passed on."""
+        self._calls = 0
         self._last: dict[str, object] = {}
         """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
 
@@ -334,10 +337,11 @@ class ResponsesAssembly(Assembly):
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event; unknown ones are ignored."""
+        """Adds an event; unknown ones are ignored. A server may send no pieces of an item."""
         key: object = data.get("output_index")
+        item = wire.table(data.get("item"))
         if not isinstance(key, int):
-            key = wire.text(data.get("item_id") or wire.table(data.get("item")).get("id"))
+            key = wire.text(data.get("item_id") or item.get("id"))
         match data.get("type", name):
             case "response.output_text.delta":
                 self._show(key, "text", data.get("delta"))
@@ -348,9 +352,14 @@ class ResponsesAssembly(Assembly):
             case "response.reasoning_summary_part.added" if "reasoning" in self._last:
                 self._last["reasoning"] = None
             case "response.output_item.added":
-                self._begin(key, wire.table(data.get("item")))
+                self._begin(key, item)
             case "response.output_item.done":
-                self._finish(key, wire.table(data.get("item")))
+                self._begin(key, item).is_whole = True
+                if key not in self._shown:
+                    said = read_message(item)[0] if item.get("type") == "message" else ""
+                    self._show(key, "text", said)
+                    self._show(key, "arguments", item.get("arguments"))
+                    self._show(key, "reasoning", read_thought(item))
             case "response.completed" | "response.incomplete":
                 self._response = wire.table(data.get("response"))
                 self.is_complete = self.has_ended = True
@@ -360,35 +369,25 @@ class ResponsesAssembly(Assembly):
                     raise error_in_reply(response)
                 raise missing_part("answer (status failed)", response)
 
-    def _begin(self, key: object, item: dict[str, Any]) -> None:
+    def _begin(self, key: object, entry: dict[str, Any]) -> _Item:
         if key not in self._items:
             streaming.check_parts(len(self._items) + 1)
-        self._items[key] = item
-        if item.get("type") == "function_call" and key not in self._calls:
-            self._calls[key] = len(self._calls)
-            self._deltas.begin_call(self._calls[key], item.get("name"))
-
-    def _finish(self, key: object, item: dict[str, Any]) -> None:
-        """Keeps a whole item; a server may have sent no pieces of it."""
-        self._begin(key, item)
-        self._whole.add(key)
-        if key in self._shown:
-            return
-        match item.get("type"):
-            case "function_call":
-                self._show(key, "arguments", item.get("arguments"))
-            case "message":
-                self._show(key, "text", read_message(item)[0])
-            case "reasoning":
-                self._show(key, "reasoning", read_thought(item))
+        item = self._items.setdefault(key, _Item(entry))
+        item.entry = entry
+        if entry.get("type") == "function_call" and item.call is None:
+            item.call = self._calls
+            self._calls += 1
+            self._deltas.begin_call(item.call, entry.get("name"))
+        return item
 
     def _show(self, key: object, kind: DeltaKind, piece: object) -> None:
         if not isinstance(piece, str) or not piece:
             return
         self._shown.add(key)
         if kind == "arguments":
-            if key in self._calls:
-                self._deltas.add(piece, kind, self._calls[key])
+            call = self._items[key].call if key in self._items else None
+            if call is not None:
+                self._deltas.add(piece, kind, call)
             return
         if self._last.get(kind, key) != key:
             self._deltas.add(BETWEEN, kind)
@@ -403,9 +402,9 @@ class ResponsesAssembly(Assembly):
         """
         if self._response.get("output") or not self._items:
             return self._response
-        if self._items.keys() - self._whole:
+        if not all(item.is_whole for item in self._items.values()):
             raise missing_part("whole answer", self._response)
-        return {**self._response, "output": [*self._items.values()]}
+        return {**self._response, "output": [item.entry for item in self._items.values()]}
 
 
 @dataclass(frozen=True, repr=False)
