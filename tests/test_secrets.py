@@ -26,7 +26,7 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.providers.openai import PROVIDER as OpenAI
-from axe_nb.providers.secrets import Secrets
+from axe_nb.providers.secrets import find_secrets
 from axe_nb.results import Turn
 from axe_nb.secrets import MASK, ORDINARY, SHAPES, find_filter, redact
 from tests.protocols import PROTOCOLS, provider_of
@@ -291,7 +291,7 @@ def test_keys_and_headers_of_nested_data_are_removed(monkeypatch: pytest.MonkeyP
 def test_the_key_and_the_login_of_a_server_are_removed_though_no_variable_has_them() -> None:
     key, login = "k3y-of-a-config-file", "l0gin-of-a-base-url"
     assert redact(f"{key} {login}") == f"{key} {login}"
-    Secrets.of(OpenAI(f"http://user:{login}@localhost", key, PROVIDERS["openai"]))
+    find_secrets(OpenAI(f"http://user:{login}@localhost", key, PROVIDERS["openai"]))
     assert redact(f"{key} {login}") == "*** ***"
 
 
