@@ -60,8 +60,6 @@ class ModelFacts:
 UNKNOWN = ModelFacts()
 """Facts about a model that is not in the table."""
 
-_VENDORS = ("anthropic", "openai")
-
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
 """A name of Anthropic's, as clouds write it."""
 
@@ -122,7 +120,7 @@ def suggest_small() -> str:
 def tell_end(model: str, today: date) -> tuple[str, str]:
     """Returns the warning that a model ends soon, and the next step; empty if it does not."""
     provider, _, name = model.partition("/")
-    vendor = provider if provider in _VENDORS else ""
+    vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires
     if end is None or end - today > SOON:
         return "", ""

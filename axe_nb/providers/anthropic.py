@@ -23,8 +23,6 @@ from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_anthropic
 
-THINKING = ("thinking", "redacted_thinking")
-
 LEAST = 4096
 """Bytes; shorter beginnings of a request have fewer than the 1024 tokens that the API caches."""
 
@@ -46,8 +44,6 @@ _BLOCK_OF = {
     "input_json_delta": "tool_use",
 }
 """Type of a delta → type of its block, if the server has not begun one."""
-
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
@@ -89,7 +85,7 @@ def _restore_blocks(
         elif call := next(left, None):
             blocks.append(_encode_call(call))
     blocks += map(_encode_call, left)
-    while blocks and blocks[-1]["type"] in THINKING:
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()
     return blocks
 
@@ -114,7 +110,7 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
 
 def _encode_id(id: str) -> str:
     """Returns the call's id, or a valid substitute for an id from another provider."""
-    if _ID.fullmatch(id):
+    if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", id):
         return id
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 

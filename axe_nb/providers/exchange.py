@@ -22,9 +22,6 @@ from axe_nb.secrets import MASK
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
 
-FAILURE = 500
-"""Status of servers that crash on a schema instead of refusing it."""
-
 INCLUDE = "include"
 """The demand for encrypted reasoning; a server that refuses it is asked without."""
 
@@ -142,7 +139,7 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
     words_of = {"stream": _NO_STREAM}
     if error.status in REFUSALS:
         words_of = _FIELDS
-    elif error.status == FAILURE:
+    elif error.status == 500:  # some crash on a schema instead of refusing it
         words_of[OUTPUT] = _FIELDS[OUTPUT]
     sent = _list_fields(asked, fields)
     found = (field for field, words in words_of.items() if words.search(error.detail))

@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
 
-BREATH = 50
-"""Pieces of a reply between two that let other tasks run."""
-
 PIECE = 64 * 1024
 """Bytes of a stream that arrived as a whole, read at once."""
 
 MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
-
-EXPIRED = 401
-"""Status of a server that does not accept the key, or not any more."""
 
 _make_own: Callable[[], httpx.AsyncClient] | None = None
 """Makes the user's own clients; None = ours are used."""
@@ -85,7 +79,7 @@ async def ask_server(
             lock = (await find_loop()).key_lock
             server = await fill_in_key(server, lock)
         received = await _receive(server, path, body, log, protocol, on_delta)
-        if received[0] == EXPIRED and server.info.key_command and not log.recorded:
+        if received[0] == 401 and server.info.key_command and not log.recorded:
             refused, server = server.key, await fill_in_key(forget_key(server), lock)
             if server.key != refused:
                 received = await _receive(server, path, body, log, protocol, on_delta)
@@ -154,7 +148,7 @@ async def _note(server: Server, response: httpx.Response, log: WireLog) -> Async
         async for piece in _read_body(response):
             size += len(piece)
             number += 1
-            if number % BREATH == 0:  # many may have arrived at once
+            if number % 50 == 0:  # many may have arrived at once
                 await asyncio.sleep(0)
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")

@@ -13,20 +13,11 @@ from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.secrets import find_secrets, without_login
 from axe_nb.secrets import redact
-from axe_nb.text import format_seconds, list_some, nearest, quote
+from axe_nb.text import list_some, nearest, quote
 
 if TYPE_CHECKING:
     from axe_nb.agents.provider_table import ProviderInfo
     from axe_nb.providers.protocol import Server
-
-SECONDS = 3.0
-"""Time limit for the reply of one server."""
-
-LONGEST = 120
-"""Characters of a model's name."""
-
-LISTED = 5
-"""Number of models that a hint names if none is similar."""
 
 
 async def models(server: Server) -> tuple[str, ...]:
@@ -38,14 +29,14 @@ async def models(server: Server) -> tuple[str, ...]:
 
     server = await fill_in_key(server)  # which takes as long as its command does
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
     except TimeoutError:
-        message = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
+        message = f"no answer from {address(server)} within 3s"
         raise ProviderError("timeout", message) from None
     field, key = server.info.models_keys
     entries = wire.tables(data.get(field), field)
-    found = (masked_line(wire.text(entry.get(key)), LONGEST) for entry in entries)
+    found = (masked_line(wire.text(entry.get(key)), 120) for entry in entries)
     return tuple(sorted({name for name in found if name}))
 
 
@@ -66,5 +57,5 @@ def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
     if provider.pull:
         return f"`{provider.pull.format(model=shlex.quote(model))}`"
     near = nearest(model, names)
-    known = f"it has {list_some(names, LISTED)}" if names else ""
+    known = f"it has {list_some(names, 5)}" if names else ""
     return f"did you mean {quote(near)}?" if near else known

@@ -22,8 +22,6 @@ TOP_LEVEL = frozenset(
 )
 """Params that are top-level keys of a request; all others go into `options`."""
 
-_MADE_UP = re.compile(r"ollama_\d+")
-
 
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as wire messages: one per tool result, none if it is empty.
@@ -69,7 +67,7 @@ def _encode_result(result: ToolResult) -> dict[str, Any]:
 
 def _encode_id(key: str, id: str) -> dict[str, str]:
     """Returns the id under `key`, unless it was generated here, unknown to the server (D-29)."""
-    return {} if _MADE_UP.fullmatch(id) else {key: id}
+    return {} if re.fullmatch(r"ollama_\d+", id) else {key: id}
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:

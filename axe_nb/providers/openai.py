@@ -26,12 +26,6 @@ REASONING_TEXTS = ("reasoning_content", "reasoning")
 REASONING = (*REASONING_TEXTS, "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
 
-FILTERED = "content_filter"
-"""Beginning of the finish reason of an answer that a content filter cut or removed."""
-
-MALFORMED = "function_call_filter"
-"""Beginning of Gemini's finish reason for a call that it could not read."""
-
 SIGNED = "extra_content"
 """Key with Gemini's signature of a call; the server rejects the call without it."""
 
@@ -150,12 +144,13 @@ def parse(data: Mapping[str, Any]) -> Response:
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
     declined, says = wire.text(message.get("refusal")).strip(), bool(content.strip())
-    is_filtered = stop_reason.startswith(FILTERED)
+    is_filtered = stop_reason.startswith("content_filter")
     if not says and is_filtered:
         raise refusal(f"a content filter has removed the answer ({stop_reason})")
     if not says and not calls and declined:
         raise refusal(declined)
-    is_malformed = not says and not calls and stop_reason.startswith(MALFORMED)
+    # Gemini could not read a call
+    is_malformed = not says and not calls and stop_reason.startswith("function_call_filter")
     if stop_reason == "error" or is_malformed:
         lacks = "contains only part of an answer" if says else "contains no answer"
         lacks = f"response {lacks} (finish_reason {stop_reason})"

@@ -29,14 +29,8 @@ from axe_nb.text import one_line, quote
 Headers: TypeAlias = Mapping[str, str]
 """Header names are in lower case, or matched in any case."""
 
-MAX_MESSAGE = 300
-"""Characters kept of a server's own message."""
-
 MAX_SEARCHED = 2000
 """Characters of a message in which words are looked for."""
-
-MAX_RETRY_AFTER = 86_400.0
-"""Seconds; larger values are reduced to this."""
 
 _TOO_LONG: Mapping[str, str] = {
     r"context[ _](length|window|size|limit)": "OpenAI, Anthropic, Mistral, vLLM, llama.cpp, Ollama",
@@ -123,14 +117,6 @@ _QUOTA_CODES = frozenset(
 )  # fmt: skip
 """Codes of an account that has used up its quota or credit."""
 
-_WRONG_KEY = re.compile(
-    r"(invalid api key|api key (is )?(not valid|not found|invalid|expired))", re.IGNORECASE
-)
-"""Beginning of a message about a wrong key, which Gemini sends with status 400."""
-
-_CODE = re.compile(r"[A-Za-z0-9][\w.-]{3,59}", re.ASCII)
-"""A code that can be looked up; an HTTP status is shorter."""
-
 _REFUSAL_CODES = frozenset(
     {
         "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
@@ -143,16 +129,8 @@ _REFUSAL_CODES = frozenset(
 _FAILED_CALLS = frozenset({"tool_use_failed", "json_validate_failed"})
 """Groq's codes of a model that wrote an invalid call or invalid JSON; another try may succeed."""
 
-RETRYABLE_STATUSES = frozenset({409, 425})
-"""Statuses of bad requests that may succeed later: a lock, a repeated early request."""
-
 FINAL_STATUSES = frozenset({501, 505, 510, 511})
 """Statuses of server errors that do not pass."""
-
-_HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
-"""A word with asterisks, as in keys that servers repeat."""
-
-_PAGE = re.compile(r"\s*<(!--|(!doctype|html|head|body)\b)", re.IGNORECASE)
 
 TOO_LONG = (
     "the conversation exceeds the model's context: start a new one, shorten it, or lower "
@@ -164,10 +142,6 @@ _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
 _RETRIES = "allow more retries with --retries"
 
 _BILLING = "check the plan and billing of your account, or use another provider"
-
-_RESPONSES = re.compile(r"\bv1/responses\b|\bresponses (api|endpoint)\b", re.IGNORECASE)
-_CHAT = re.compile(r"\bchat[/ ]completions?\b", re.IGNORECASE)
-"""Names of OpenAI's two APIs in the refusals of the other one."""
 
 _TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
 
@@ -229,8 +203,10 @@ def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> 
     step, message = provider.other_api, find_message(data)
     if not step or error.status not in (400, 404, 405, 422, 501):
         return ""
-    other = _CHAT if provider.speaks_responses else _RESPONSES
-    return step if other.search(message) else ""
+    other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
+    if provider.speaks_responses:
+        other = r"\bchat[/ ]completions?\b"
+    return step if re.search(other, message, re.IGNORECASE) else ""
 
 
 def _explain(error: ProviderError, data: Any, request: Request) -> ProviderError:
@@ -284,9 +260,11 @@ def refusal(explanation: str) -> ProviderError:
     )
 
 
-def masked_line(message: str, limit: int = MAX_MESSAGE) -> str:
+def masked_line(message: str, limit: int = 300) -> str:
     """Returns a server's message as one line of at most `limit` characters, without secrets."""
-    return one_line(_HALF_MASKED.sub(MASK, redact(message[: 10 * limit])), limit)
+    cleaned = redact(message[: 10 * limit])
+    # servers repeat keys with asterisks in them
+    return one_line(re.sub(r"(?<!\S)[^\s*]*\*{3,}\S*", MASK, cleaned), limit)
 
 
 def _make_status_error(
@@ -358,7 +336,8 @@ def _make_non_json_error(
         return ProviderError("server", "the reply is empty", status=status)
     words = masked_line(re.sub(r"<[^<>]*>", " ", redact(content[:2000])), 60)
     kind = masked_line(_find_content_type(headers)) or "text"
-    is_page = "html" in kind or bool(_PAGE.match(content))
+    page = r"\s*<(!--|(!doctype|html|head|body)\b)"
+    is_page = "html" in kind or bool(re.match(page, content, re.IGNORECASE))
     return ProviderError(
         "server",
         f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
@@ -384,7 +363,7 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
             return None
     if math.isnan(seconds):
         return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+    return min(max(seconds, 0.0), 86_400.0)
 
 
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
@@ -402,7 +381,8 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
         found = kinds[0]
     elif any("image" in code for code in codes):
         found = "bad_request"
-    if found == "bad_request" and _WRONG_KEY.match(message):
+    wrong_key = r"invalid api key|api key (is )?(not valid|not found|invalid|expired)"
+    if found == "bad_request" and re.match(wrong_key, message, re.IGNORECASE):  # Gemini's
         return "auth", False, ""
     moderated = (table(error.get("metadata")) for error in _list_errors(data))  # by OpenRouter
     if codes & _REFUSAL_CODES or any("flagged_input" in entry for entry in moderated):
@@ -412,7 +392,7 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
     if found in ("server", "bad_request") and _find(_TOO_LONG, message):
         return found if status else "bad_request", False, TOO_LONG
     is_final: bool | None = None
-    if status in RETRYABLE_STATUSES:
+    if status in (409, 425):  # a lock, a repeated early request
         is_final = False
     elif status in FINAL_STATUSES or (status and 300 <= status < 400):
         is_final = True
@@ -463,7 +443,8 @@ def _find_code(data: Any, message: str) -> str:
     parts = [*errors, *(table(error.get("innererror")) for error in errors)]
     values = (part.get(key) for key in ("code", "type") for part in parts)
     named = (str(value) for value in values if type(value) in (str, int))
-    code = next(filter(_CODE.fullmatch, named), "")
+    # one that can be looked up; an HTTP status is shorter
+    code = next((one for one in named if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{3,59}", one)), "")
     kind = code.lower()
     known = {one for name, all in _KINDS.items() if name != "bad_request" for one in all}
     is_category = kind in known - _QUOTA_CODES

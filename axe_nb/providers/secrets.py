@@ -9,21 +9,12 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from axe_nb.providers.protocol import Server
 from axe_nb.secrets import is_secret_name, redact, remember
 
-SURELY_SECRET = 16
-"""Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
-
 PUBLIC_HEADERS = frozenset({
     "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
     "http-referer", "openai-beta", "openai-organization", "openai-project", "referer",
     "user-agent", "x-title",
 })  # fmt: skip
 """Headers whose values are known not to be secrets."""
-
-KEY_PARAMETERS = ("code", "sig", "signature")
-"""Parameters of a URL whose values are keys though their names do not say so."""
-
-LONG = 24
-"""Characters from which the value of a parameter may be a key; versions and dates are shorter."""
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
@@ -37,7 +28,8 @@ def find_secrets(server: Server) -> tuple[str, ...]:
     found |= {*queried, *map(unquote_plus, queried)}
     for secret in found:
         remember(secret)
-    return tuple(sorted((s for s in found if len(s) >= SURELY_SECRET), key=len, reverse=True))
+    # shorter ones may be words (`lm-studio`)
+    return tuple(sorted((s for s in found if len(s) >= 16), key=len, reverse=True))
 
 
 def list_keys(query: str) -> list[str]:
@@ -59,8 +51,9 @@ def show_server(server: Server) -> str:
 
 
 def _may_be_key(name: str, value: str) -> bool:
-    is_named = is_secret_name(unquote_plus(name)) or name.lower() in KEY_PARAMETERS
-    return is_named or len(value) >= LONG or redact(value) != value
+    is_named = name.lower() in ("code", "sig", "signature") or is_secret_name(unquote_plus(name))
+    # versions and dates are shorter
+    return is_named or len(value) >= 24 or redact(value) != value
 
 
 def _list_login(base_url: str) -> tuple[str, ...]:

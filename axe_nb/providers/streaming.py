@@ -23,11 +23,6 @@ MAX_PARTS = 10_000
 
 BOM = b"\xef\xbb\xbf"
 
-DONE_MARK = "[DONE]"
-
-LAST_SECONDS = 0.5
-"""Time for a reply to end after its last event; if it does not, its connection is closed."""
-
 FIELDS = (b"", b"data", b"event", b"id", b"retry")
 """Fields of server-sent events; a comment has none."""
 
@@ -36,9 +31,6 @@ STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
 
 JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
 """An object, or a list of anything but words such as `true`."""
-
-_HALF = re.compile("[\ud800-\udfff]")
-"""A surrogate: half of a character, if the other half is in the next piece."""
 
 Event: TypeAlias = tuple[str, str]
 """(name, data); the name is empty if the server gives none."""
@@ -196,7 +188,7 @@ class Deltas:
 
 def _join_halves(text: str) -> str:
     """Returns the text with surrogates joined to characters; lone ones are replaced."""
-    if not text.isascii() and _HALF.search(text):
+    if re.search("[\ud800-\udfff]", text):
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -309,7 +301,7 @@ class StreamedReply:
                 if self._assembly.has_ended or self._is_whole:
                     break
         with suppress(Exception):
-            async with asyncio.timeout(LAST_SECONDS):
+            async with asyncio.timeout(0.5):  # else its connection is closed
                 async for _ in pieces:
                     pass
         return self._finish()
@@ -318,7 +310,7 @@ class StreamedReply:
         name, data = event
         if not data or name == "ping" or data.isspace():
             return
-        if data.startswith(DONE_MARK):
+        if data.startswith("[DONE]"):
             self._raw = None
             self._assembly.end()
             return
