@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
-from axe_nb.providers.reply_errors import Headers, masked_line
+from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.secrets import without_login
 from axe_nb.text import format_seconds
 
@@ -75,26 +75,6 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
     message, hint = _describe(server, error, causes, where)
     is_final = any(map(_is_final, causes))
     return ProviderError("server", message, hint=hint, retryable=False if is_final else None)
-
-
-def name_proxy(error: ProviderError, server: Server, headers: Headers) -> ProviderError:
-    """Returns the error of a reply, with the proxy that may have answered in the server's place.
-
-    Only one for plain http can, and it does not answer in JSON.
-    """
-    is_plain = server.base_url.lower().startswith("http:") and error.status is not None
-    is_json = "json" in headers.get("content-type", "").lower()
-    proxy = _find_proxy(server.base_url) if is_plain and not is_json else ""
-    if not proxy:
-        return error
-    return ProviderError(
-        error.category,
-        f"{error.detail} (through the proxy {proxy})",
-        hint=AT_PROXY,
-        status=error.status,
-        retry_after=error.retry_after,
-        retryable=error.retryable,
-    )
 
 
 def _describe(

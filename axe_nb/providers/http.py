@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, WireLog, play
-from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error, name_proxy
+from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server, WireProtocol
@@ -84,11 +84,8 @@ async def ask_server(
             if server.key != refused:
                 received = await _receive(server, path, body, log, protocol, on_delta)
         status, headers, reply = received
-        try:
-            secrets = find_secrets(server)
-            return read_reply(server.info, status, headers, reply, secrets, request)
-        except ProviderError as error:
-            raise name_proxy(error, server, headers) from None
+        secrets = find_secrets(server)
+        return read_reply(server.info, status, headers, reply, secrets, request)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None

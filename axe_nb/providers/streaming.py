@@ -37,10 +37,7 @@ Event: TypeAlias = tuple[str, str]
 
 
 class _Lines:
-    """Splits pieces of bytes into lines, in linear time however small the pieces are.
-
-    Lines end only where the formats say so: U+2028 and the like are data.
-    """
+    """Splits pieces of bytes into lines, in linear time however small the pieces are."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -279,9 +276,7 @@ class StreamedReply:
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
         """Reads the reply; returns its body, or the body that a whole reply would have.
 
-        Raises:
-            ProviderError: it is cut or malformed, or reports an error.
-            Exception: whatever `pieces` raises.
+        Raises ProviderError if it is cut, malformed or reports an error; also what `pieces` raises.
         """
         while not self._assembly.has_ended:
             try:
