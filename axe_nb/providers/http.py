@@ -253,7 +253,7 @@ class _Loop:
         key = _make_own or (server.base_url, server.info.certificates, read_variables())
         if key not in self.clients:
             if _make_own is None:
-                made = make_client(url, server.info.certificates, self.most)
+                made = make_client(url, server.info.certificates, max(1, self.most // 4))
             else:
                 given = "the function given to use_http_client"
                 try:

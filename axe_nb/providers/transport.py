@@ -50,29 +50,38 @@ class _Connection:
         self.transport = transport
         self.until = 0.0
         """The end of its time if it is idle."""
-        self.stream: Any = None
+        self.has_received = False
+        """True once a byte of the reply to its latest request has arrived."""
+        self._stream: Any = None
         """Its bytes, as httpcore has them; None as long as there is no reply."""
-        self._protocol: Any = None
-        """h11's state of it, once it has been idle."""
         self._socket: Any = None
         """The socket below TLS, once it is connected."""
 
+    def watch(self, stream: Any) -> None:
+        """Notes from now on if a byte has arrived."""
+        if stream is self._stream:
+            return
+        self._stream, read = stream, stream.read
+
+        async def read_and_note(max_bytes: int, timeout: float | None = None) -> bytes:
+            data: bytes = await read(max_bytes, timeout)
+            self.has_received = self.has_received or bool(data)
+            return data
+
+        stream.read = read_and_note
+
     def is_usable(self) -> bool:
         """True if the server has neither closed the idle connection nor sent anything."""
-        return not self.stream.get_extra_info("is_readable")
+        return not self._stream.get_extra_info("is_readable")
 
-    def has_received(self) -> bool:
-        """True if bytes have arrived since it was idle."""
-        return bool(self._protocol.trailing_data[0])
-
-    def can_be_kept(self) -> bool:
-        """False if more than a reply has arrived: httpcore would take it for the next reply."""
+    def has_leftover(self) -> bool:
+        """True if more than a reply has arrived: httpcore would take it for the next reply."""
         for connection in self.transport._pool.connections:
             while hasattr(connection, "_connection"):  # proxies
                 connection = connection._connection
-            self._protocol = getattr(connection, "_h11_state", None)
-            return self._protocol is not None and not self.has_received()
-        return False
+            state = getattr(connection, "_h11_state", None)
+            return state is None or bool(state.trailing_data[0])
+        return True
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
         """Notes the socket that httpcore opens; a callback of its trace."""
@@ -106,22 +115,23 @@ class FreeList(httpx.AsyncBaseTransport):
             try:
                 return await self._send(used, request)
             except (httpx.NetworkError, httpx.RemoteProtocolError):
-                if used.has_received():
+                if used.has_received:
                     raise
         connection = _Connection(self._make())
         request.extensions |= {"trace": connection.note_socket}
         return await self._send(connection, request)
 
     async def _send(self, connection: _Connection, request: httpx.Request) -> httpx.Response:
+        connection.has_received = False
         try:
             response = await connection.transport.handle_async_request(request)
         except BaseException:
             await connection.aclose()
             raise
-        connection.stream = response.extensions.get("network_stream")
-        if connection.stream is None:  # a mock's
+        if "network_stream" not in response.extensions:  # a mock's
             await connection.aclose()
             return response
+        connection.watch(response.extensions["network_stream"])
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _Body(response.stream, self, connection)
         return response
@@ -140,7 +150,7 @@ class FreeList(httpx.AsyncBaseTransport):
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
-        if is_whole and len(self._idle) < self._most and connection.can_be_kept():
+        if is_whole and len(self._idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self._idle.append(connection)
         else:
