@@ -120,10 +120,7 @@ class Conversation:
             TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
         )
         before = len(self.exchanges)
-        request = self.make_request(tools, output=output)
-        if asked == "repair" and "{" not in self.text:  # its server ignores the form of answers
-            request = replace(request, refused=frozenset({OUTPUT}))
-        response = await self._model.send(request)
+        response = await self._model.send(self.make_request(tools, output=output, asked=asked))
         response = self._settle_calls(response)
         self._add(response, calls=with_calls and not response.is_cut)
         source = self.exchanges[-1].source
@@ -186,15 +183,19 @@ class Conversation:
             return response
         return replace(response, tool_calls=calls)
 
-    def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
+    def make_request(
+        self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
+    ) -> Request:
         """Returns the request of the next turn."""
         plan, agent = self._plan, self._scope.agent
+        ignores_form = asked == "repair" and "{" not in self.text
         return Request(
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
             system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
+            refused=frozenset({OUTPUT} if ignores_form else ()),
         )  # fmt: skip
 
     def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:

@@ -18,9 +18,8 @@ from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.exchange import HttpProvider, encode_messages, find_prefix
 from axe_nb.providers.output_schema import make_closed
-from axe_nb.providers.protocol import WireProtocol
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_anthropic
 
 LEAST = 4096

@@ -16,6 +16,10 @@ CODINGS = ("gzip", "x-gzip", "deflate")
 """Values of Content-Encoding that can be decompressed."""
 
 
+GZIP = 0x1F
+"""First byte of each member of a gzip file."""
+
+
 class DecompressionError(ValueError):
     """Compressed data is corrupt, cut off, or compressed in a way that is not supported."""
 
@@ -38,6 +42,8 @@ async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         has_begun = has_begun or bool(data)
         while data:
             if decompressor.eof:
+                if data[0] != GZIP:
+                    break  # padding
                 decompressor = _begin()
             try:
                 part = decompressor.decompress(data, MAX_PIECE)

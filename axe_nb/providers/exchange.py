@@ -13,8 +13,9 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers.http import ask_server
-from axe_nb.providers.protocol import OnDelta, WireProtocol
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.secrets import show_server
+from axe_nb.providers.streaming import WireProtocol
 from axe_nb.providers.thinking import asks_for_summary
 from axe_nb.providers.wire import WHOLE
 from axe_nb.secrets import MASK
@@ -62,8 +63,8 @@ _NO_STREAM = re.compile(
 """Phrases of a server that refuses to stream, with any status."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""What a server has encrypted or signed and a file of the run has lost: that keeps nothing that
-looks like a key, and a few of the millions of random characters do."""
+"""Text that a server has encrypted or signed and a file of the run has lost a part of: that keeps
+nothing that looks like a key, and a few of the millions of random characters do."""
 
 Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
 """A message → its objects on the wire; none if it is empty."""

@@ -15,10 +15,10 @@ from axe_nb.messages import Request, WireLog, play
 from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
-from axe_nb.providers.protocol import OnDelta, Server, WireProtocol
+from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import find_secrets
-from axe_nb.providers.streaming import StreamedReply, is_stream
+from axe_nb.providers.streaming import StreamedReply, WireProtocol, is_stream
 
 if TYPE_CHECKING:
     import httpx
@@ -73,23 +73,33 @@ async def ask_server(
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
-    log = (request.log if request else None) or WireLog()
     try:
-        if not log.recorded:
-            lock = (await find_loop()).key_lock
-            server = await fill_in_key(server, lock)
-        received = await _receive(server, path, body, log, protocol, on_delta)
-        if received[0] == 401 and server.info.key_command and not log.recorded:
-            refused, server = server.key, await fill_in_key(forget_key(server), lock)
-            if server.key != refused:
-                received = await _receive(server, path, body, log, protocol, on_delta)
-        status, headers, reply = received
-        secrets = find_secrets(server)
-        return read_reply(server.info, status, headers, reply, secrets, request)
+        return await _ask(server, path, body, request, protocol, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
+
+
+async def _ask(
+    server: Server,
+    path: str,
+    body: bytes,
+    request: Request | None,
+    protocol: WireProtocol | None,
+    on_delta: OnDelta | None,
+) -> dict[str, Any]:
+    log = (request.log if request else None) or WireLog()
+    if not log.recorded:
+        lock = (await find_loop()).key_lock
+        server = await fill_in_key(server, lock)
+    received = await _receive(server, path, body, log, protocol, on_delta)
+    if received[0] == 401 and server.info.key_command and not log.recorded:
+        refused, server = server.key, await fill_in_key(forget_key(server), lock)
+        if server.key != refused:
+            received = await _receive(server, path, body, log, protocol, on_delta)
+    status, headers, reply = received
+    return read_reply(server.info, status, headers, reply, find_secrets(server), request)
 
 
 async def _receive(

@@ -12,9 +12,9 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.providers import streaming, wire
 from axe_nb.providers.exchange import HttpProvider, encode_messages
-from axe_nb.providers.protocol import OnDelta, WireProtocol
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_ollama
 
 TOP_LEVEL = frozenset(
@@ -172,7 +172,7 @@ class Ollama(HttpProvider):
     info: ProviderInfo = PROVIDERS["ollama"]
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; an empty message is no first answer of a conversation (D-37)."""
+        """See `Provider.send`; the first answer of a conversation must not be empty (D-37)."""
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:

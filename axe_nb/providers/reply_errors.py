@@ -431,7 +431,7 @@ def _find_message(data: Any) -> str:
 
 
 def _describe(data: Any) -> str:
-    """Returns the server's message and its code, if that is no part of it; empty = no message."""
+    """Returns the server's message, and its code if that says more; empty = no message."""
     message = masked_line(find_message(data))
     code = masked_line(_find_code(data, message)) if message else ""
     return f"{message} ({code})" if code else message

@@ -33,9 +33,8 @@ from axe_nb.providers.exchange import (
     encode_messages,
 )
 from axe_nb.providers.output_schema import name_form
-from axe_nb.providers.protocol import WireProtocol
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_responses
 
 ENCRYPTED = "reasoning.encrypted_content"

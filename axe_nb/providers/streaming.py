@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Delta, DeltaKind, dump
+from axe_nb.messages import Delta, DeltaKind, Request, Response, dump
 from axe_nb.providers import wire
-from axe_nb.providers.protocol import OnDelta, WireProtocol
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
 
 MAX_PARTS = 10_000
@@ -241,6 +242,24 @@ def settle(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: settle(entry) for key, entry in value.items()}
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireProtocol:
+    """How requests are written, and replies read."""
+
+    path: str
+    body: Callable[[Request, Mapping[str, Any]], bytes]
+    """(request, fields that ask for a stream) → body."""
+    parse: Callable[[Mapping[str, Any]], Response]
+    stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
+    """Fields that ask for a stream; later ones have less, for servers that refuse some."""
+    decoder: Callable[[], SSEDecoder | NDJSONDecoder]
+    assembly: Callable[[Deltas], Assembly]
+    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
+    """True if an answer of this schema can be asked for without a tool."""
+    find_prefix: Callable[[Request], str] = lambda request: ""
+    """Digest of what the reply's own parts are bound to; empty = to nothing (D-78)."""
 
 
 def is_stream(body: bytes) -> bool:

@@ -9,6 +9,7 @@ Imported on first use, as httpx is.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from collections import deque
@@ -233,6 +234,9 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if not given or any(proxy_bypass(name) for name in names):
         return None
     address = given if "://" in given else f"http://{given}"
+    # what follows a `/` of a password would be taken for the path, and the rest for host and port
+    if "@" in "".join(re.split(r"[/?#]", address.partition("://")[2])[1:]):
+        raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
         if not proxy.url.host:

@@ -127,7 +127,7 @@ def tokens(value: object) -> int:
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
     """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`.
 
-    Arguments that are no JSON object are kept as text (D-11).
+    Arguments other than a JSON object are kept as text (D-11).
     """
     own = str(id) if isinstance(id, (str, int)) else ""
     own = own if own.strip() else f"{provider}_{index}"

@@ -146,7 +146,7 @@ def test_a_handshake_without_an_answer_is_a_timeout(
         while peer.sock.recv(65536):
             pass
 
-    monkeypatch.setattr("axe_nb.providers.connections.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("axe_nb.providers.http.CONNECT_SECONDS", 0.3)
     with raw_server(answer) as server:
         where = server.url.replace("http:", "https:")
         if via_proxy:

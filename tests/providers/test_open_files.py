@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.providers.connections import MOST_IN_FLIGHT, most_in_flight
+from axe_nb.providers.http import MOST_IN_FLIGHT, most_in_flight
 
 resource = pytest.importorskip("resource")
 
