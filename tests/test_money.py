@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import genai_prices
 import pytest
 
 import axe_nb
@@ -154,24 +153,6 @@ def test_the_table_prices_the_models_of_those_who_sell_them() -> None:
     for model in ("openai/no-such-model", "ollama/llama3.2", "script/one", "nowhere/x", "odd"):
         assert cost(model) is None
     assert asyncio.run(prices.find_cost("openai/gpt-5", Usage())) is None, "nothing was counted"
-
-
-def test_a_model_that_the_table_does_not_have_is_looked_for_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    prices, asked = Prices(), []
-    calculate = genai_prices.calc_price
-
-    def calc_price(usage: Any, name: str, **more: Any) -> Any:
-        asked.append(name)
-        return calculate(usage, name, **more)
-
-    monkeypatch.setattr(genai_prices, "calc_price", calc_price)
-    for model in ("openai/no-such-model", "openai/gpt-5") * 3:
-        known = asyncio.run(prices.find_cost(model, Usage(9, 9))) is not None
-        assert known == (model == "openai/gpt-5")
-    assert asked.count("no-such-model") == 1
-    assert asked.count("gpt-5") == 3, "the price of each reply depends on its size"
 
 
 def test_the_price_of_a_long_prompt_is_that_of_its_own_size() -> None:

@@ -313,15 +313,6 @@ def test_the_documented_addresses_are_those_that_are_asked() -> None:
         assert root + info.api_path + info.chat_path == asked[name]
 
 
-def test_a_prompt_cache_is_on_or_off(project: Path) -> None:
-    file = project / "axe" / "agents" / "one.toml"
-    file.write_text('name = "one"\nmodel = "script/one"\n[params]\nprompt_cache = "off"\n')
-    with pytest.raises(ConfigError) as caught:
-        axe_nb.run("one", "go")
-    for part in ("one.toml", "params.prompt_cache", "line 4", "true or false"):
-        assert part in " ".join(caught.value.lines())
-
-
 def test_an_error_names_the_place_where_the_address_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

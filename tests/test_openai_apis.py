@@ -185,9 +185,8 @@ def test_a_whole_address_is_used_as_it_is(
 @pytest.mark.parametrize(
     ("body", "hint"),
     [
-        ({"detail": "Not Found"}, 'set api = "chat" under [providers.mine] in config.toml'),
-        ({"error": {"message": "File Not Found"}}, 'set api = "chat" under [providers.mine] in '
-         "config.toml"),
+        ({"error": {"message": "This model is only supported in chat/completions"}},
+         'set api = "chat" under [providers.mine] in config.toml'),
         ({"error": {"message": "Item with id 'rs_1' not found. Items are not persisted."}},
          "check the model name, and base_url under [providers.mine] in config.toml"),
         ({"error": {"message": "The model `m` does not exist"}},
@@ -210,7 +209,8 @@ def test_a_server_without_the_api_is_told_from_one_without_the_model(
 def test_where_a_whole_address_decides_the_step_is_about_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Replay({"x": {"status": 404, "body": {"detail": "Not Found"}}}) as replay:
+    refusal = {"detail": "Not Found: use /v1/chat/completions"}
+    with Replay({"x": {"status": 404, "body": refusal}}) as replay:
         monkeypatch.setenv("AXE_OPENAI_BASE_URL", f"{replay.url('x')}/v1/responses")
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         result = axe_nb.run(Agent("a", "openai/m"), "hi", display=False)
