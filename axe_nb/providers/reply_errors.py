@@ -276,7 +276,8 @@ def _make_status_error(
         phrase = str(status)
     message = _describe(data)
     if 300 <= status < 400:
-        where = masked_line(re.split("[?#]", headers.get("location", ""))[0]) or "another URL"
+        where = re.sub(r"//[^/@]*@", "//", re.split("[?#]", headers.get("location", ""))[0])
+        where = masked_line(where) or "another URL"
         message = f"the server redirects to {where}, but redirects are not followed ({phrase})"
     elif not message:
         is_text = "html" not in _find_content_type(headers) and "<" not in content[:200]
