@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from axe_nb.results import RunResult, Status, name_run
+from axe_nb.results import RunResult
 
 Kind = Literal["number", "text", "list", "data"]
 
@@ -48,11 +48,10 @@ class Measure:
     """The value of one run; None = unknown."""
     of_tree: bool = True
     """If true, the sum over the tree; if false, the value of the root."""
-    choices: tuple[str, ...] = ()
 
 
-def _text(name: str, help: str, example: str, choices: tuple[str, ...] = ()) -> Measure:
-    return Measure("text", help, example, lambda run: getattr(run, name) or "", False, choices)
+def _text(name: str, help: str, example: str) -> Measure:
+    return Measure("text", help, example, lambda run: getattr(run, name) or "", False)
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> Iterator[str]:
@@ -80,12 +79,6 @@ MEASURES: Mapping[str, Measure] = {
         "number", "cost in US dollars; an error if a price is unknown", "cost < 0.02",
         attrgetter("cost"),
     ),
-    "seconds": Measure(
-        "number", "duration", "seconds < 90", lambda run: run.duration_ms / 1000, of_tree=False
-    ),
-    "retries": Measure(
-        "number", "requests that were sent again", "no retries", attrgetter("retries")
-    ),
     "denied": Measure(
         "list", "calls that were not permitted, by tool",
         'no denied; denied contains "write_file"',
@@ -95,13 +88,6 @@ MEASURES: Mapping[str, Measure] = {
         "list", "calls that failed for another reason, by tool", "failed <= 1",
         lambda run: tuple(_list_failed(run, denied=False)),
     ),
-    "incomplete": Measure(
-        "list", "runs that did not complete, by agent", "no incomplete",
-        lambda run: () if run.ok else (name_run(run.agent, run.model),),
-    ),
-    "warnings": Measure(
-        "list", "warnings", "no warnings; warnings ~ /token limit/", attrgetter("warnings")
-    ),
     "files_modified": Measure(
         "list", "files that tools changed", "no files_modified", attrgetter("files_modified")
     ),
@@ -109,9 +95,7 @@ MEASURES: Mapping[str, Measure] = {
         "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
         'text ~ /\\b42\\b/; text == "42"',
     ),
-    "error": _text("error", "the error", "error ~ /timeout/"),
-    "status": _text("status", "the status", "status == completed", get_args(Status)),
-    "model": _text("model", "the model", "model == ollama/llama3.2"),
+    "status": _text("status", "the status", "status == completed"),
     "data": Measure(
         "data", "a part of the structured output, or all of it",
         'data.total == 3; data.items[0].name == "a"; data.items >= 2', attrgetter("data"),

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.conversion.libraries import as_number
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.meter import UsageMeter
 from axe_nb.errors import ConfigError
-from axe_nb.limits import RunStopped, UsageMeter
-from axe_nb.results import RunResult, Status
+from axe_nb.results import RunResult, RunStopped, Status
 from axe_nb.text import quote, suggestion
 
 BudgetOption: TypeAlias = "float | Mapping[str, float] | None"

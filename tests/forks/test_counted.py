@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Response, RunResult, call, script_server
-from axe_nb.recording.fork_point import make_point
+from axe_nb.recording.fork import make_point
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
@@ -67,20 +67,6 @@ def test_a_turn_that_is_asked_anew_is_sent_the_body_that_it_was_sent(
         run.fork(place, display=False)
         assert counted.server
         assert counted.server.requests[0] == run.request(place).body
-
-
-@every_protocol
-@pytest.mark.req("D-66", "D-32")
-def test_a_message_before_a_turn_follows_the_results_of_its_calls(protocol: Protocol) -> None:
-    with counted_tree(protocol) as (run, counted):
-        fork = run.fork("0/2", prompt="Be quick", display=False)
-        assert counted.server
-        body = counted.server.requests[0]
-    assert "Be quick" in str(body["input" if protocol == "responses" else "messages"][-1])
-    roles = [message.role for message in fork.messages]
-    assert roles[:4] == ["user", "assistant", "tool", "user"]
-    assert fork.messages[:3] == run.messages[:3]
-    assert fork.log[1].question == "Be quick"
 
 
 @every_protocol
