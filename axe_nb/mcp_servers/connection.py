@@ -322,7 +322,7 @@ def check_library() -> None:
     except ImportError:
         raise ConfigError(
             "MCP servers require the mcp package, version 2.3 or newer",
-            hint="pip install --upgrade 'axe-nb[mcp]'",
+            hint="pip install 'axe-nb[mcp]'",
         ) from None
 
 
