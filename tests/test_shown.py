@@ -20,7 +20,8 @@ from axe_nb.results import Turn
 from axe_nb.secrets import find_filter
 from axe_nb.views import html
 from axe_nb.views.axe_text import VerboseLines
-from axe_nb.views.rows import Outline, make_row
+from axe_nb.views.outline import Outline
+from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript, events_of
 
 VALUE = "corr3ct-horse-b4ttery"

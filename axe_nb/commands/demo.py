@@ -30,7 +30,7 @@ READERS = {
 
 def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     """Runs the demo and writes its answer and tree."""
-    from axe_nb.views.text import as_text
+    from axe_nb.views.outline import as_text
 
     session = Session()
     here = str(Path(__file__).parents[1])

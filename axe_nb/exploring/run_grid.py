@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
+from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
@@ -32,7 +33,6 @@ from axe_nb.exploring.map_driver import Driver
 from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.exploring.map_prompts import Prompts, Task
 from axe_nb.exploring.run_map import read_count
-from axe_nb.front_end import find_variable, make_table
 from axe_nb.pictures.picture import Picture
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps

@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 from typing import Any, Literal, Unpack
 
 from axe_nb.agents.agent import Agent
+from axe_nb.cell_display.front_end import make_line
 from axe_nb.conversion.libraries import as_count
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
@@ -21,7 +22,6 @@ from axe_nb.exploring.map_budget import BudgetOption, make_meter
 from axe_nb.exploring.map_driver import Driver, Runs
 from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.exploring.map_prompts import Prompts, Source
-from axe_nb.front_end import make_line
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown

@@ -46,9 +46,9 @@ from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.views.request import SentRequest, find_request
 from axe_nb.views.rows import format_cost
+from axe_nb.views.run_diff import RunDiff, diff_runs
 from axe_nb.views.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _use_budget(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _diagnose(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    display = Finding("note", "display", describe_display(shell))
+    display = Finding("note", "display", describe_display())
     first, *rest = actions.diagnose(chosen.agents_dir)
     return "\n".join(map(str, [first, display, *rest]))
 

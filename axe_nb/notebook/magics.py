@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from axe_nb.exploring.grid import Grid
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
-    from axe_nb.views.diffs.run_diff import RunDiff
     from axe_nb.views.request import SentRequest
+    from axe_nb.views.run_diff import RunDiff
     from axe_nb.views.timeline import Timeline
 
 OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")

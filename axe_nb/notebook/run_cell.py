@@ -14,13 +14,13 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import (
-    ShownOnce,
+    RunView,
     display_mode,
     install,
     notebook_view,
     remember,
 )
-from axe_nb.cell_display.view import CellDisplay, is_live
+from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands.console import (
     StatusLine,
     TextView,
@@ -32,7 +32,6 @@ from axe_nb.commands.console import (
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.errors import AxeError, interrupted
 from axe_nb.events import Event
-from axe_nb.front_end import find_approver
 from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
@@ -63,7 +62,8 @@ def run_cell(
     install(shell)
     try:
         if options.dry_run:
-            streams = _is_streamed(shell, options)
+            is_text = options.json or options.verbose or options.quiet
+            streams = not is_text and display_mode() == "live"
             request = request_of(options, *prompt())
             show_dry_run(request, options, write, write, streams=streams)
             return None
@@ -112,7 +112,7 @@ def _run(
     view: View
     if options.json or options.verbose:
         piped, status = bool(request.prompt.strip()), StatusLine(None)
-        view = ShownOnce(TextView(handle, options, write, write, piped=piped, status=status))
+        view = TextView(handle, options, write, write, piped=piped, status=status)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:
@@ -122,15 +122,10 @@ def _run(
             raise interrupted(f"stopped; {options.out} has the partial result") from None
         raise
     finally:
-        if options.out and handle.finished:
+        if handle.finished and (options.json or options.verbose):
+            remember(handle.finished)  # its text is shown
+        if handle.finished and options.out:
             shell.user_ns[options.out] = handle.finished
-
-
-def _is_streamed(shell: InteractiveShell, options: Options) -> bool:
-    """True if a run with these options would be shown as its replies arrive."""
-    mode = display_mode(shell)
-    shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
-    return shows_tree and is_live(mode)
 
 
 def _start_in_background(
@@ -141,7 +136,7 @@ def _start_in_background(
         if getattr(options, field, None) or getattr(options.overrides, field, None):
             raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
-    _run_in_background(shell, handle, f"{options.out}.result()" if options.out else "")
+    _run_in_background(handle, f"{options.out}.result()" if options.out else "")
     if options.out:
         shell.user_ns[options.out] = handle
     return handle
@@ -170,7 +165,7 @@ class _Noticed:
         self._inner.finish(result)
 
 
-def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) -> None:
+def _run_in_background(handle: RunHandle, name: str) -> None:
     """Starts the run; returns once its view is in this cell or, without a live view, at the end.
 
     The view is driven from a thread of its own, which first shows it while the cell still runs, so
@@ -182,14 +177,13 @@ def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) ->
         name: what the reader can type to get the result; empty = `axe_nb.last()`.
     """
     remember(handle)
-    wanted = display_mode(shell)
-    if wanted == "off":
-        _start_in_thread(handle, NullView())
-    elif is_live(wanted):
-        shown = CellDisplay(name or "axe_nb.last()", live=True, stop=handle.cancel)
-        _start_in_thread(handle, shown.add_run())
-    else:
+    mode, name = display_mode(), name or "axe_nb.last()"
+    if mode == "static":
         drive(handle, notebook_view(name))
+    else:
+        is_live = mode == "live"
+        view = RunView(name, live=True, stop=handle.cancel) if is_live else NullView()
+        _start_in_thread(handle, view)
     if handle.error is not None:
         raise handle.error
 

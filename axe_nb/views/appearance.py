@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from axe_nb.pictures.scaled import THUMBNAIL
-from axe_nb.views.tree import State
+from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
 """Kind of state; each has a colour."""

@@ -39,37 +39,27 @@ from axe_nb.views.appearance import (
     SHADE,
     TEXT,
     TEXT_MARGIN,
-    TRACK,
     WHO_CHARACTER,
     WHO_LEAST,
     WHO_MOST,
     direction,
-    gradient,
 )
 from axe_nb.views.markdown import render
-from axe_nb.views.rows import (
+from axe_nb.views.outline import (
     FIRST,
-    LINES,
     MAX_LISTED,
     THINKS,
     THOUGHT,
     TITLE,
     Block,
     Entry,
-    Fact,
     Outline,
-    Row,
+    as_lines,
     count_more,
     find_host,
-    make_row,
-    states_of,
 )
-from axe_nb.views.text import as_lines
-from axe_nb.views.transcript import Transcript, group_of
-from axe_nb.views.tree import Node, State
-
-SLIVER = 3
-"""Percent of the timeline; shorter turns and calls have no bar."""
+from axe_nb.views.rows import LINES, Fact, Row, make_row, states_of
+from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
@@ -91,13 +81,6 @@ SHORT = 50
 
 INDENT = "\u2003"
 """Indentation of a one-line text; takes fewer bytes than a margin."""
-
-STEPS = (
-    f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
-    "<i style=display:block;clear:both></i>"
-)
-"""The unit of the bars, above them; where there is no room beside the facts, in a line
-of its own."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
@@ -135,15 +118,6 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
     return page(Transcript.of(result).whole, name)
 
 
-def twins(results: Sequence[RunResult], *, name: str = "results") -> dict[str, str]:
-    """The one bundle of runs that a cell made side by side.
-
-    Args:
-        name: what the reader may have bound them to, as a list.
-    """
-    return page(group_of(results), name)
-
-
 def page(root: Node, name: str) -> dict[str, str]:
     """The bundle of a tree."""
     outline = Outline(root, name)
@@ -163,8 +137,10 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{_format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
-    result = "" if root.is_group else f"Its result, once it has ended: `{name}`. "
-    note = f"Still running when last seen. {result}After a kernel restart: `%axe history`"
+    note = (
+        f"Still running when last seen. Its result, once it has ended: `{name}`. "
+        "After a kernel restart: `%axe history`"
+    )
     quoted = CODE.sub(r"<code>\1</code>", safe(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>"),
@@ -188,10 +164,9 @@ def write_tree(outline: Outline) -> str:
     """The HTML of an answer and its tree."""
     root = outline.tree
     drawing = Drawing(_choose_folds(root))
-    steps = STEPS if any(entry.rows for entry in root.rows) or root.rows[1:] else ""
     tree = (
         f"<details{_format_open(root.row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
-        f"<summary>{format_head(outline.root, root.row)}{steps}</summary>"
+        f"<summary>{format_head(outline.root, root.row)}</summary>"
         f"{_format_inside(outline, drawing, root)}</details>"
     )
     warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
@@ -229,7 +204,7 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
     column = find_column([inner.row.who for inner in entry.rows])
     rows = (
         f"<details{_format_open(inner.row)}><summary>"
-        f"{format_line(inner.row, column, _format_bar(inner.row, outline.steps))}</summary>"
+        f"{format_line(inner.row, column)}</summary>"
         f"{_format_inside(outline, drawing, inner)}</details>"
         for inner in entry.rows
     )
@@ -240,15 +215,6 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
 
 def _format_open(row: Row) -> str:
     return " open" if row.is_open else ""
-
-
-def _format_bar(row: Row, steps: int) -> str:
-    """The bar of a row's place in the run, in steps; empty for a very short turn or call."""
-    first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
-    if length < SLIVER and row.kind != "run":
-        return ""
-    parts = ((TRACK, f"{first}%"), (row.look.colour, f"{first + length}%"), (TRACK, ""))
-    return f"<i style='{BAR};background:{gradient(parts)}'></i>"
 
 
 def _choose_folds(root: Entry) -> Set[int]:
@@ -280,13 +246,13 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
     )
 
 
-def format_line(row: Row, column: int, bar: str, clock: str = "") -> str:
+def format_line(row: Row, column: int, bar: str = "", clock: str = "") -> str:
     """The line of any other row.
 
     Args:
         column: width of the names, as `find_column` returns it.
-        bar: the bar, in steps or seconds.
-        clock: of a live row.
+        bar: its bar, if it is live.
+        clock: its clock, if it is live.
     """
     ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
     task = TASK.format(ellipsis) if bar or column else f"flex:1;overflow:hidden{ellipsis}"

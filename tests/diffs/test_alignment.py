@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.views.diffs.pairing import align
+from axe_nb.views.compare_runs import align
 
 pytestmark = pytest.mark.req("E-9")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.views.diffs.words import compare_texts
+from axe_nb.views.run_diff import compare_texts
 
 pytestmark = pytest.mark.req("E-9")
 

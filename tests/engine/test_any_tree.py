@@ -17,8 +17,7 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.events import Event, ToolFinished, ToolStarted, TurnFinished
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.rows import Outline
-from axe_nb.views.text import as_lines, as_text
+from axe_nb.views.outline import Outline, as_lines, as_text
 from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import (
     agent,

@@ -21,7 +21,7 @@ from axe_nb.agents import trust
 from axe_nb.agents.config import config_path
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.forks.trees import counted_tree, list_sources
 
 

@@ -118,10 +118,10 @@ STREAM = """
 from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.results import RunResult
 from axe_nb.messages import Usage
-from axe_nb.cell_display.view import CellDisplay
+from axe_nb.cell_display.display import RunView
 import time
 
-view = CellDisplay("r", live=True).add_run()
+view = RunView("r", live=True)
 view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go."))
 view.event(TurnStarted("0", 1, 1, 0))
 began = time.monotonic()
@@ -354,7 +354,7 @@ def test_a_late_event_makes_no_second_display(cells: Kernel) -> None:
     late = """
 view.event(TurnStarted("0", 2, 1, 0)); view.tick()
 view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); view.tick()
-never = CellDisplay("r", live=True).add_run(); never.finish(None)
+never = RunView("r", live=True); never.finish(None)
 never.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); never.tick()
 """
     assert len(shown(cells.run(ended + late, live=True))) == 2

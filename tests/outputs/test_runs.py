@@ -15,7 +15,7 @@ import axe_nb
 from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, script, script_server
 from axe_nb.cli import main
 from axe_nb.scripting.wire import Protocol
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.protocols import PROTOCOLS, address_of, provider_of
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay

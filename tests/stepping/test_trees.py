@@ -18,8 +18,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.views.rows import make_row
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import rows_of
+from axe_nb.views.transcript import Transcript, rows_of
 from tests.engine.in_process import (
     Stage,
     agent,

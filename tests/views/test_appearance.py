@@ -7,7 +7,7 @@ from typing import get_args
 import axe_nb
 from axe_nb.results import Status
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
-from axe_nb.views.tree import State
+from axe_nb.views.transcript import State
 
 PACKAGE = Path(axe_nb.__file__).parent
 TABLE = PACKAGE / "views" / "appearance.py"

@@ -17,7 +17,7 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import Tool, ToolContext, ToolError
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.delegation.approvals import Person
 from tests.delegation.copies import recorded, said, told
 from tests.engine.in_process import agent, ask_session, stage

@@ -10,10 +10,9 @@ import pytest
 
 from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
-from axe_nb.views.rows import Outline, draft_line, make_row
-from axe_nb.views.text import as_text
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Draft, Growing, Node, row_of
+from axe_nb.views.outline import Outline, as_text
+from axe_nb.views.rows import draft_line, make_row
+from axe_nb.views.transcript import Draft, Growing, Node, Transcript, row_of
 from tests.views.runs import ONE_CHILD, done, turn
 
 TALE = "Once upon a time " * 20

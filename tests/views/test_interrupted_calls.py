@@ -16,7 +16,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from axe_nb.views.transcript import Transcript
 
 pytestmark = pytest.mark.req("D-8", "D-10")

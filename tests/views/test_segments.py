@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_nb.cell_display.live_tree import MAX_SEGMENTS, list_segments
 from axe_nb.events import (
     PersonAnswered,
     PersonAsked,
@@ -13,7 +14,6 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.live import MAX_SEGMENTS, list_segments
 from axe_nb.views.transcript import Transcript
 
 CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))

@@ -20,8 +20,7 @@ from axe_nb.messages.exchanges import Turn
 from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
-from axe_nb.views.rows import Outline
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import Outline, as_text
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, turn
 

@@ -28,10 +28,9 @@ from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
-from axe_nb.views.rows import Outline, cut_beginning
-from axe_nb.views.text import as_lines, as_text
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, row_of
+from axe_nb.views.outline import Outline, as_lines, as_text
+from axe_nb.views.rows import cut_beginning
+from axe_nb.views.transcript import Node, Transcript, row_of
 from tests.delegation.copies import boss, said
 from tests.engine.in_process import Stage, agent, ask, ask_session, lead, play, stage, tool
 from tests.views.runs import ONE_CHILD
