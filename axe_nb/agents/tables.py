@@ -19,7 +19,7 @@ from axe_nb.conversion.toml_tables import (
     check_types,
     clear_arguments,
 )
-from axe_nb.model_table import LEVELS
+from axe_nb.messages.model_table import LEVELS
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from axe_nb.messages import Delta, Request, Response, ToolCall, dump
-from axe_nb.messages.usage import Usage
+from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat, read_responses
 
 Protocol = Literal["anthropic", "openai", "responses", "ollama"]

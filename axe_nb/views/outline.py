@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from axe_nb.messages.server_calls import Page
+from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
 from axe_nb.secrets import redact

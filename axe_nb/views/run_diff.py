@@ -17,7 +17,7 @@ from itertools import groupby, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.messages.usage import Usage
+from axe_nb.messages import Usage
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter
 from axe_nb.text import (

@@ -32,9 +32,8 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, Usage, is_link
 from axe_nb.messages.exchanges import Source
-from axe_nb.messages.server_calls import Page, ServerCall, is_link
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Status
 from axe_nb.secrets import Filter, find_filter, redact
