@@ -79,7 +79,7 @@ class LiveAnswer:
         shown = clean(text[:ANSWER]).strip("\n")
         blocks = render_blocks(shown)
         if is_data and shown:
-            blocks = [format_data(shown, is_whole=result is not None and not rest)]
+            blocks = [format_data(shown)]
         sources = self._root.turns[-1].sources if result and self._root.turns else ()
         self.blocks = [*blocks, *rest, *filter(None, [format_sources(sources)])]
         return len(shown)

@@ -18,7 +18,7 @@ from axe_nb.results import RunResult
 from axe_nb.views import html
 from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
 from axe_nb.views.outline import Block, Outline
-from axe_nb.views.rows import Row, make_row, name_of, progress_of, question_of
+from axe_nb.views.rows import Row, make_row, progress_of, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -27,7 +27,6 @@ from axe_nb.views.transcript import (
     Transcript,
     TreeNode,
     TurnNode,
-    nodes_below,
     parent_row,
     row_of,
 )
@@ -82,8 +81,6 @@ class LiveTree:
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
         """Key → the fields of its row, as they were sent last."""
-        self._columns: dict[str, int] = {}
-        """Key of a row → the width of the names below it."""
         self._head: tuple[str, float] = "", 0.0
         self._next_at = self._told_at = self._sent_at = 0.0
 
@@ -178,28 +175,13 @@ class LiveTree:
         """Draws the rows that have changed, and returns the fields of each that have."""
         changed, self._changed = self._changed, {}
         news = []
-        for key, thing in _add_above({**changed, **self._widen(changed)}).items():
-            above = parent_row(thing)
-            column = self._columns.get(above.key, 0) if above else 0
-            row = draw_row(thing, self._outline, self._drawing, column)
+        for key, thing in _add_above(changed).items():
+            row = draw_row(thing, self._outline, self._drawing)
             old = self._rows.get(key, {})
             self._rows[key] = row
             if fresh := {name: value for name, value in row.items() if old.get(name) != value}:
                 news.append({"key": key, **fresh})
         return news
-
-    def _widen(self, changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
-        """Returns the rows whose column of names changes its width, as there are new ones."""
-        new = (thing for key, thing in changed.items() if key not in self._rows)
-        grown = {above.key: above for thing in new if (above := parent_row(thing))}
-        widened = dict[str, TreeNode]()
-        for key, above in grown.items():
-            below = nodes_below(above)
-            column = html.find_column([name_of(thing) for thing in below])
-            if self._columns.get(key, 0) != column:
-                self._columns[key] = column
-                widened |= {thing.key: thing for thing in below}
-        return widened
 
 
 def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
@@ -213,14 +195,8 @@ def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
     return found
 
 
-def draw_row(
-    thing: TreeNode, outline: Outline, drawing: html.Drawing, column: int
-) -> dict[str, Any]:
-    """The fields of a row, by which the page draws it.
-
-    Args:
-        column: width of its name, as `find_column` returns it.
-    """
+def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
+    """The fields of a row, by which the page draws it."""
     row, above = make_row(thing), parent_row(thing)
     clock = _draw_clock(_find_times(thing))
     if above is None:
@@ -228,7 +204,7 @@ def draw_row(
         line, about = html.format_head(thing, row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
-        line, about = html.format_line(row, column, _draw_bar(thing, row), clock), row.cost
+        line, about = html.format_line(row, _draw_bar(thing, row), clock), row.cost
         name = " ".join(filter(None, (row.state, row.who, row.asked)))
     before, after = outline.blocks(thing)
     asked = question_of(thing)

@@ -28,14 +28,7 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """Creates a table without output.
-
-        Args:
-            thing: what it shows; as the cell's value, it is not shown a second time.
-            draw: progress → its bundle; no progress = its static twin.
-            list_parts: progress → the HTML of its parts, as many each time.
-            live: False = only its last state is shown, which saved notebooks are compared by.
-        """
+        """See `find_table`; live = False shows its last state alone, as saved notebooks have it."""
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
         self._parts: list[str] = []
@@ -81,11 +74,6 @@ class CellLine:
     """A line in the output of a cell: the progress of a map."""
 
     def __init__(self, *, live: bool) -> None:
-        """Creates a line without output.
-
-        Args:
-            live: False = only its last state is shown, which saved notebooks are compared by.
-        """
         self._is_live = live
         self._place: DisplayHandle | None = None
 
@@ -112,7 +100,13 @@ def find_line() -> Line:
 def find_table(
     thing: object, draw: Callable[[str], dict[str, str]], list_parts: Callable[[str], list[str]]
 ) -> Line:
-    """Returns the table for a cell; see `Table`."""
+    """Returns the table for a cell.
+
+    Args:
+        thing: what it shows; as the cell's value, it is not shown a second time.
+        draw: progress → its bundle; no progress = its static twin.
+        list_parts: progress → the HTML of its parts, as many each time.
+    """
     shell, mode = get_ipython(), display_mode()
     if shell is None or mode == "off":
         return NoLine()

@@ -106,11 +106,8 @@ TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-bre
 PICTURE_HEIGHT = f"{THUMBNAIL}px"
 """Maximum height of a picture."""
 
-WHO_LEAST, WHO_MOST = 6, 14
-"""Width of a column of names, in em."""
-
-WHO_CHARACTER = 0.65
-"""Average width of a character of a name, in em, including spacing."""
+WHO_WIDTH = "9em"
+"""Width of a column of names."""
 
 
 def css_rules() -> str:

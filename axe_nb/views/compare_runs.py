@@ -231,15 +231,6 @@ class _Turn:
         )
         return self.turn.text, self.turn.asked, self.turn.closing, told
 
-    @property
-    def goes_on_below(self) -> bool:
-        """True if its calls have more than the key tells: child runs, pictures, edits."""
-        return any(
-            call.children
-            or (call.result and (call.result.pictures or call.result.edited is not None))
-            for call in self.calls
-        )
-
     @cached_property
     def words(self) -> Set[str]:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
@@ -432,8 +423,7 @@ class _RunComparison:
             parts += _compare_answers(step, self._a, self._b)
         else:
             parts += step.tell("said", a.turn.text, b.turn.text)
-        if a.key != b.key or a.goes_on_below or b.goes_on_below:
-            parts += self._compare_calls(step, a.calls, b.calls)
+        parts += self._compare_calls(step, a.calls, b.calls)
         return TurnPair(a.turn, b.turn, step.place or "", step.other or "", tuple(parts))
 
     def _compare_calls(

@@ -118,9 +118,9 @@ def _make_turn_row(turn: TurnNode) -> Row:
     children = (child for call in turn.calls for child in call.children)
     needs_look = any(map(_needs_look, states)) or any(map(has_trouble, children))
     state = turn.only_call.state if turn.only_call else turn.state
-    state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
+    state = "asks" if find_question(turn) else state
     doing = doing_of(turn)
-    return Row("turn", state, name_of(turn), doing, cost_of_turn(turn), needs_look)
+    return Row("turn", state, f"turn {turn.number}", doing, cost_of_turn(turn), needs_look)
 
 
 def cost_of_call(call: CallNode) -> str:
@@ -132,19 +132,14 @@ def cost_of_call(call: CallNode) -> str:
     result, note = call.result, cut_line(call.result.note)
     if result.is_denied and note.startswith("denied"):
         return note
-    outcome = _measure(result.content)
+    lines = result.content.strip("\n").count("\n") + 1
+    outcome = plural(lines, "line") if lines > 1 else plural(len(result.content), "character")
+    outcome = outcome if result.content.strip() else "empty"
     if result.is_error:
         outcome = "denied" if result.is_denied else "" if result.is_skipped else "failed"
     elif result.pictures:
         outcome = plural(len(result.pictures), "picture")
     return " · ".join(filter(None, (outcome, note)))
-
-
-def _measure(text: str) -> str:
-    lines = text.strip("\n").count("\n") + 1
-    if not text.strip():
-        return "empty"
-    return plural(lines, "line") if lines > 1 else plural(len(text), "character")
 
 
 def cost_of_turn(turn: TurnNode) -> str:
@@ -154,24 +149,15 @@ def cost_of_turn(turn: TurnNode) -> str:
         outcome = cost_of_call(call)
     elif call and call.result:
         outcome = cut_line(call.result.note)
-    facts = (outcome, _mark_fork(turn), turn.source, format_tokens(turn.usage))
+    facts = (outcome, turn.source, format_tokens(turn.usage))
     return " · ".join(filter(None, facts))
-
-
-def _mark_fork(turn: TurnNode) -> str:
-    """A mark for the turn at which a fork begins."""
-    root = turn.run
-    while root.parent:
-        root = root.parent
-    return "forked here" if root.origin and root.origin == turn.key else ""
 
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, its source, with its turns and tokens."""
     ending = "" if node.state in ("completed", "running") else node.state
-    fork = _mark_fork(node.turns[0]) if node.turns and node.turns[0].is_hidden else ""
     turns = plural(len(node.turns), "turn") if node.turns else ""
-    facts = (ending, fork, node.source, turns, format_tokens(node.total))
+    facts = (ending, node.source, turns, format_tokens(node.total))
     return " · ".join(filter(None, facts))
 
 
@@ -292,13 +278,6 @@ def name_node(node: Node) -> str:
     return cut_line(name_run(node.agent, node.model), WHO)
 
 
-def name_of(thing: TreeNode) -> str:
-    """The name in any row."""
-    if isinstance(thing, TurnNode):
-        return f"turn {thing.number}"
-    return who_of(thing) if isinstance(thing, CallNode) else name_node(thing)
-
-
 def who_of(call: CallNode) -> str:
     """The name of the callee: the sub-agent if there is one, else the tool."""
     if call.child:
@@ -310,7 +289,7 @@ def who_of(call: CallNode) -> str:
     return cut_line(call.call.name, WHO)
 
 
-_ASKED = {"output": "gives its answer as JSON", "repair": "repairs its answer"}
+_ASKED = {"": "", "output": "gives its answer as JSON", "repair": "repairs its answer"}
 
 
 def doing_of(turn: TurnNode) -> str:
@@ -323,10 +302,7 @@ def doing_of(turn: TurnNode) -> str:
             return _format_drafting(turn.draft) or turn.waits or "waits for the model"
         if turn.state != "completed":
             return "no answer"
-        answers = "answers" if turn.text.strip() else "answers without text"
-        doing = _ASKED[turn.asked] if turn.asked else answers
-        misfit = "still does not fit" if turn.asked else "does not fit the schema"
-        return f"{doing}, {misfit}" if is_misfit(turn) else doing
+        return _ASKED[turn.asked] or ("answers" if turn.text.strip() else "answers without text")
     if turn.only_call:
         return cut_line(f"{who_of(turn.only_call)} {asked_of(turn.only_call)}")
     agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
@@ -338,15 +314,6 @@ def doing_of(turn: TurnNode) -> str:
     ]
     together = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
     return ", ".join(parts) + together
-
-
-def is_misfit(turn: TurnNode) -> bool:
-    """True if the turn's answer was to be data, and does not fit its schema."""
-    turns = turn.run.turns
-    if not turns or turns[-1].asked != "repair":
-        return False
-    failed = turn is turns[-1] and turn.state == "completed" and turn.run.state == "error"
-    return failed or any(turn is before for before in turns[-2:-1])
 
 
 def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:

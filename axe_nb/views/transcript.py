@@ -76,9 +76,7 @@ class DraftCall:
     """A call whose arguments arrive in pieces."""
 
     number: int
-    """Position in the reply."""
     tool: str = ""
-    """Name of its tool; empty if it is not known."""
     arguments: Growing = field(default_factory=Growing)
 
 
@@ -87,14 +85,11 @@ class Draft:
     """The pieces of one attempt at a reply."""
 
     attempt: int = 1
-    """From 1."""
     text: Growing = field(default_factory=Growing)
     reasoning: Growing = field(default_factory=Growing)
     calls: list[DraftCall] = field(default_factory=list)
-    """The calls, in the order in which they began."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
-
     begins: bool = False
     """True if the last piece is the first one of its part."""
 
@@ -102,17 +97,11 @@ class Draft:
         """Adds a piece of this draft's attempt."""
         self.begins = event.kind != self.latest
         self.latest = event.kind
-        if event.kind == "arguments":
-            self._take_arguments(event)
-        elif event.kind == "reasoning":
-            self.reasoning.add(event.text)
-        else:
-            self.text.add(event.text)
-
-    def _take_arguments(self, event: TextDelta) -> None:
+        if event.kind != "arguments":
+            (self.reasoning if event.kind == "reasoning" else self.text).add(event.text)
+            return
         # pieces of calls may take turns; the last one is nearly always meant
-        known = (call for call in reversed(self.calls) if call.number == event.call)
-        call = next(known, None)
+        call = next((call for call in reversed(self.calls) if call.number == event.call), None)
         if call is None:
             call = DraftCall(event.call)
             self.calls.append(call)
@@ -151,18 +140,15 @@ class CallNode:
 
     turn: TurnNode = field(repr=False)
     index: int
-    """Index of the call in its turn, from 0."""
     call: ToolCall
     state: State = "running"
     result: ToolResult | None = None
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
     pauses: list[Pause] = field(default_factory=list)
-    """Waits of the call for the person; live only."""
     waits: str = ""
     """The current wait, in a few words; live only."""
     asks: PersonAsked | None = None
-    """The question to the person that it waits for; live only."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
@@ -203,38 +189,28 @@ class TurnNode:
     run: Node = field(repr=False)
     number: int
     messages: int = 0
-    """Messages in its request; live only."""
     pending: int = 0
-    """Calls that its request brought results for; live only."""
     closing: bool = False
-    """True if it is the summary at a subagent's end."""
     asked: FinalRequest = ""
-    """Kind of request at the end of the run: the output, or its repair."""
     question: str = ""
-    """Prompt of that request."""
     data: DataForm = ""
-    """As in `TurnStarted`; live only."""
+    """As in `TurnStarted`, like those before it."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
-    """The text of its thinking."""
     exchanges: int = 0
     """Exchanges of its run up to its response."""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
     pauses: list[Pause] = field(default_factory=list)
-    """Its waits before further attempts, and for the person; live only."""
     waits: str = ""
-    """The wait before the next attempt, or for the person, in a few words; else empty."""
     asks: PersonAsked | None = None
-    """The question to the person about the request or the reply; live only."""
+    """These three as in `CallNode`, and for waits before further attempts."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
     server_calls: list[CallNode] = field(default_factory=list)
-    """Calls that the model's server has made within the reply."""
     sources: tuple[Page, ...] = ()
-    """The pages that the text cites."""
     usage: Usage = Usage()
     stop_reason: str = ""
     source: Source = ""
@@ -297,11 +273,10 @@ class Node:
     """Set when it has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
-    """The pictures of its prompt."""
     path: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
     origin: str = ""
-    """The place of the run that it forks; empty if it is not a fork."""
+    """As in `RunResult`."""
 
     @property
     def key(self) -> str:
@@ -373,13 +348,6 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
     for turn in node.turns:
         below += [*turn.server_calls, *turn.calls] if turn.is_hidden else [turn]
     return below
-
-
-def rows_of(thing: TreeNode) -> Iterator[TreeNode]:
-    """All nodes that have a row, from this row down."""
-    yield thing
-    for inner in nodes_below(thing):
-        yield from rows_of(inner)
 
 
 def set_paths(node: Node) -> None:
@@ -557,17 +525,24 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        turn.server_calls = [
-            _make_served(turn, i, served, clean) for i, served in enumerate(event.server_calls)
-        ]
+        for served in event.server_calls:
+            shown = _show(served, clean, "name", "arguments", "error")
+            shown = replace(shown, sources=_show_pages(served.sources, clean))
+            index = len(turn.server_calls)
+            # one that failed was not run (D-76)
+            state: State = "not run" if shown.error else "completed"
+            made = ToolCall(str(index), shown.name, shown.arguments)
+            turn.server_calls.append(CallNode(turn, index, made, state, served=shown))
         turn.sources = _show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
         # the calls of a closing turn are dropped (D-17)
         calls = () if event.closing or event.asked else event.calls
-        shown = (_show(call, clean, "name", "arguments", "raw") for call in calls)
-        turn.calls = [CallNode(turn, i, call) for i, call in enumerate(shown)]
+        turn.calls = [
+            CallNode(turn, i, _show(call, clean, "name", "arguments", "raw"))
+            for i, call in enumerate(calls)
+        ]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -640,15 +615,6 @@ class Transcript:
                     call.state = "cancelled" if has_begun else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
-
-
-def _make_served(turn: TurnNode, index: int, call: ServerCall, clean: TreeFilter) -> CallNode:
-    """The node of a call that the model's server has made; one that failed was not run (D-76)."""
-    served = _show(call, clean, "name", "arguments", "error")
-    served = replace(served, sources=_show_pages(call.sources, clean))
-    state: State = "not run" if served.error else "completed"
-    call_made = ToolCall(str(index), served.name, served.arguments)
-    return CallNode(turn, index, call_made, state, served=served)
 
 
 @dataclass(frozen=True, slots=True)

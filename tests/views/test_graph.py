@@ -9,7 +9,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import draw_tree
+from axe_nb.views.agent_summary import draw_graph
 
 NO_DELEGATION = SubAgentsConfig(enabled=False)
 
@@ -18,7 +18,7 @@ def drawn(root: str, *agents: Agent) -> list[str]:
     session = Session()
     for agent in agents:
         session.define(agent)
-    return draw_tree(session.find(root), session.find).split("\n")
+    return draw_graph(session.find(root), session.find).split("\n")
 
 
 def agent(name: str, *sub_agents: str, **more: Any) -> Agent:
