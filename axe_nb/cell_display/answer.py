@@ -67,7 +67,8 @@ class LiveAnswer:
         draft = turn.draft if turn and not result else None
         text = self._root.text if draft is None else draft.text.show_beginning(ANSWER)
         size = draft.text.size if draft else len(text)
-        is_data = result.data is not None if result else bool(turn and turn.data and not turn.calls)
+        is_json = text.lstrip()[:1] in ("{", "[")  # words before calls are none
+        is_data = result.data is not None if result else bool(turn and turn.data and is_json)
         rest = []
         if size > ANSWER:
             end = draft.text.show_end(END + 1) if draft else text[-END - 1 :]

@@ -51,13 +51,6 @@ def test_a_call_that_was_cut_while_it_ran_is_not_called_not_run(project: Path) -
     assert RAN in twin(result)["text/html"]
 
 
-def test_a_saved_run_says_so_too(project: Path) -> None:
-    result = cut()
-    result.save("run.json")
-    assert as_text(axe_nb.load("run.json")) == as_text(result)
-    assert as_text(result).count(RAN) == 2
-
-
 def test_a_live_tree_says_so_too(project: Path) -> None:
     script("lead")(lambda request: call("write", path="a.txt"))
     lead = Agent("lead", "script/lead", tools=[axe_nb.tool(write, writes=True)], mode="auto")

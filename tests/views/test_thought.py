@@ -28,12 +28,6 @@ def result() -> RunResult:
     return axe_nb.run(Agent("a", "script/thinker", tools=[look]), "How many?", display=False)
 
 
-def test_the_thought_is_kept_with_the_response(result: RunResult) -> None:
-    assert [one.response.reasoning for one in result.exchanges if one.response] == [SAID, SAID]
-    again = RunResult.from_dict(result.to_dict(full=True))
-    assert again.exchanges == result.exchanges
-
-
 def test_it_is_a_fold_in_the_saved_tree_and_not_in_the_text(result: RunResult) -> None:
     bundle = twin(result)
     html = bundle["text/html"]
