@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
 from typing import Any, TypeAlias
 
 from axe_nb.cell_display.answer import LiveAnswer
@@ -42,6 +43,9 @@ TELL = 1.0
 
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
+
+MAX_WHOLE = 20_000
+"""Characters of a text that can be copied."""
 
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
@@ -222,12 +226,12 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
 
 
 def _draw_text(block: Block, drawing: html.Drawing) -> str:
-    """A text with a button that copies what is shown of it."""
-    part = " data-part=1" if block.more else ""
+    """A text with a button that copies all of it."""
+    whole = f' data-whole="{escape(block.whole[:MAX_WHOLE])}"' if block.whole else ""
     hidden = "" if block.text else " hidden"
     return (
         f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
-        f"tabindex=-1 aria-label='Copy text'{part}{hidden}></button></div>"
+        f"tabindex=-1 aria-label='Copy text'{whole}{hidden}></button></div>"
     )
 
 

@@ -343,12 +343,12 @@ class Tree {
     this.stop.ariaLabel = `${this.stop.textContent} (run of ${who})`;
   }
 
-  // Copies a text as it is shown, and says so if that is not all of it.
+  // Copies a text, all of it as far as it came here, and says so if that is not all.
   async copy(text, place) {
     if (!text) return;
-    const { part } = text.querySelector(".axe-nb-copy").dataset;
-    const shown = text.querySelector("pre, code, ol").textContent;
-    const words = part || shown.startsWith("… ") ? "copied the part shown" : "copied";
+    const { whole } = text.querySelector(".axe-nb-copy").dataset;
+    const shown = whole ?? text.querySelector("pre, code, ol").textContent;
+    const words = shown.startsWith("… ") ? "copied the part shown" : "copied";
     const isDone = await write(shown);
     const told = parse("<small class=axe-nb-told></small>");
     told.textContent = isDone ? words : "not copied: the browser did not allow it";
