@@ -27,7 +27,6 @@ from axe_nb.text import clean
 from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
 
 if TYPE_CHECKING:
-    from pygments.lexer import Lexer
     from pygments.token import _TokenType
 
 SCHEMES = ("http://", "https://", "mailto:")
@@ -225,9 +224,13 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
 
 
 def _paint(code: str, language: str) -> Iterator[str]:
+    from pygments.lexers import get_lexer_by_name
+
+    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
+    lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
     left, last = len(code), ""  # a lexer knows the last line by its end, which is not shown
     spans = list[tuple[str, str]]()
-    for kind, text in _find_lexer(language).get_tokens(code + "\n"):
+    for kind, text in lexer.get_tokens(code + "\n"):
         # blanks have the style before them, so that fewer spans are needed
         last = last if text.isspace() else _style_of(kind)
         spans.append((last, text[:left]))
@@ -243,11 +246,3 @@ def _style_of(kind: _TokenType) -> str:
     parts = str(kind).split(".")[1:]
     names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
     return next((STYLES[name] for name in names if name in STYLES), "")
-
-
-@cache
-def _find_lexer(language: str) -> Lexer:
-    from pygments.lexers import get_lexer_by_name
-
-    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
-    return get_lexer_by_name(name, stripnl=False, ensurenl=False)

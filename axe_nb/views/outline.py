@@ -124,7 +124,7 @@ class Entry:
     left_out: int = 0
     """Rows below this one that are not drawn."""
     place: str = ""
-    """The place of a turn, for forks: `0.2/1`; empty if it is not one, or the run is long."""
+    """The place of its turn, for forks: `0.2/1`; empty if there is none, or the run is long."""
 
 
 @dataclass
@@ -195,16 +195,13 @@ class Outline:
             if self._rows >= self.max_rows:
                 break
             rows.append(self._make_entry(child))
-        place = self._find_place(thing)
+        turn = thing
+        if isinstance(thing, CallNode) and thing.child and len(thing.child.turns) == 1:
+            turn = thing.child.turns[0]  # it has no row of its own
+        place = ""
+        if isinstance(turn, TurnNode) and not self.is_long:
+            place = f"{turn.run.id}/{turn.number}"
         return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
-
-    def _find_place(self, thing: TreeNode) -> str:
-        """The place of a turn, or of a sub-agent's only turn, which has no row of its own."""
-        if isinstance(thing, CallNode):
-            thing = thing.child.turns[0] if thing.child and len(thing.child.turns) == 1 else thing
-        if not isinstance(thing, TurnNode) or self.is_long:
-            return ""
-        return f"{thing.run.id}/{thing.number}"
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows that a row opens into."""
@@ -280,10 +277,7 @@ class Outline:
         return [*spoken, *before], after
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """The end of each part of a reply that is being written; a root's text is shown elsewhere.
-
-        No expression points to the whole text yet.
-        """
+        """The end of each part of a reply that is being written; a root's text is elsewhere."""
         draft = turn.draft
         if draft is None:
             return []

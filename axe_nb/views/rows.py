@@ -162,10 +162,7 @@ def cost_of_run(node: Node) -> str:
 
 
 def finding_of(node: Node) -> str:
-    """The work of a sub-agent, or what came of it: its answer's first line, or the cause.
-
-    One that was stopped has its task.
-    """
+    """The work of a sub-agent, or what came of it: its answer's first line, cause, or task."""
     if node.state == "running":
         return _format_work(node)
     if node.state == "completed":
@@ -250,10 +247,7 @@ def main_argument(arguments: Mapping[str, Any]) -> str:
 
 
 def asked_of(call: CallNode) -> str:
-    """The request of a call, in one line; of one that failed, in short and with the cause.
-
-    That is its task if it delegates, else its arguments, marked if they are not the model's.
-    """
+    """The task or the arguments of a call, in one line; of one that failed, with the cause."""
     if call.asks and call.asks.words:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -328,7 +322,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case _:
             return ""
     size -= len(start)
-    return start + last_words(text.show_end(size + 1), size)
+    return start + one_line(cut_end(text.show_end(size + 1), max(size - 2, 0)), max(size, 0))
 
 
 def _format_drafting(draft: Draft | None) -> str:
@@ -465,11 +459,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """The beginning of a text, and how many characters of it are left out.
-
-    Args:
-        max_chars: characters; a text that is hardly longer is shown whole.
-    """
+    """The beginning of a text, and how many characters of it are left out; hardly any is none."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)
@@ -479,22 +469,12 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
 
 
 def cut_end(text: str, max_chars: int) -> str:
-    """The end of a text that is still being written.
-
-    Args:
-        text: output of a model; of a long one, its end is enough.
-        max_chars: characters; what is left out is marked.
-    """
+    """The end of a text that is still being written."""
     if len(text) <= max_chars:
         return clean(text).strip("\n")
     end = text[-max_chars:]
     words = re.split(r"\s", end, maxsplit=1)  # not from the middle of a word, unless it is huge
     return "… " + clean(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
-
-
-def last_words(text: str, size: int) -> str:
-    """The end of a text that is still being written, in one line."""
-    return one_line(cut_end(text, max(size - 2, 0)), max(size, 0))
 
 
 def format_arguments(call: ToolCall) -> str:
