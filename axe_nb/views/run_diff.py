@@ -113,8 +113,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
     for number, piece in enumerate(pieces):
         around = pieces[max(0, number - 2) : number], pieces[number + 1 : number + 3]
         size = min(max((len(p.text) for p in some), default=0) for some in around)
-        is_filler = piece.kind == "same" and 0 < 2 * len(piece.text.strip()) <= size
-        if is_filler and 0 < number < len(pieces) - 1:
+        if piece.kind == "same" and size and 2 * len(piece.text.strip()) <= size:
             joined += [piece._replace(kind="gone"), piece._replace(kind="new")]
         else:
             joined.append(piece)

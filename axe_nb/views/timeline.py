@@ -26,7 +26,7 @@ from axe_nb.views.appearance import (
     gradient,
 )
 from axe_nb.views.html import PLAIN, safe
-from axe_nb.views.rows import Row, make_row
+from axe_nb.views.rows import Row, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
 MOST = 300
@@ -100,6 +100,18 @@ class _Times:
                 if 0 <= lap.began <= lap.ended <= LATEST:
                     self._of_run[run.id].append(lap)
                     self._of_step[run.id, lap.turn, lap.call].append(lap)
+        # what a fork has not made again has the times of another run
+        kept = {
+            run.id
+            for call in list_calls(self.root)
+            if call.children and self._of_run[call.turn.run.id] and not self._find_own(call)
+            for child in call.children
+            for run in (child, *child.below())
+        }
+        for key in [key for key in self._of_step if key[0] in kept]:
+            del self._of_step[key]
+        for id in kept:
+            self._of_run.pop(id, None)
         whole = next((lap for lap in self._of_run[result.id] if lap.kind == "run"), None)
         self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
         self.laps = [lap for laps in self._of_run.values() for lap in laps] if whole else []

@@ -184,8 +184,8 @@ def test_costs_are_shown_where_prices_are_known() -> None:
         usage = Usage(1000, 0).at_cost(dollars)
         return done(usage=usage, turns=1, log=(replace(turn(1, text="ok"), usage=usage),))
 
-    assert "  cost  $0.50  $0.25  −$0.25" in str(run(0.5).diff(run(0.25)))
-    assert "  cost  $0.50  unknown" in str(run(0.5).diff(run(None)))
+    assert "  cost          $0.50  $0.25  −$0.25" in str(run(0.5).diff(run(0.25)))
+    assert "  cost          $0.50  unknown" in str(run(0.5).diff(run(None)))
     assert "cost" not in str(run(None).diff(run(None)))
 
 

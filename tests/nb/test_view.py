@@ -121,8 +121,8 @@ async def slow(request):
     await asyncio.sleep(0.1 * (3 - n))
     return f"did {n}"
 
-slow = axe_nb.define(Agent("slow", "script/slow"))
-results = await asyncio.gather(*[axe_nb.arun(slow, str(n)) for n in range(3)])
+axe_nb.define(Agent("slow", "script/slow"))
+results = await asyncio.gather(*[axe_nb.arun("slow", str(n)) for n in range(3)])
 """
 
 

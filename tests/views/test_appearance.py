@@ -32,6 +32,6 @@ def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
     declared = set(re.findall(r"--([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
     used = {name for name in re.findall(r"var\(--([\w-]+)", rules) if not name.startswith("jp-")}
-    used |= set(re.findall(r"var\(--([\w-]+)", OTHERS["views/live.py"]))
+    used |= set(re.findall(r"var\(--([\w-]+)", OTHERS["cell_display/live_tree.py"]))
     assert used == declared
     assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)
