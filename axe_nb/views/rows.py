@@ -118,7 +118,7 @@ def _make_turn_row(turn: TurnNode) -> Row:
     children = (child for call in turn.calls for child in call.children)
     needs_look = any(map(_needs_look, states)) or any(map(has_trouble, children))
     state = turn.only_call.state if turn.only_call else turn.state
-    state = "asks" if find_question(turn) else state
+    state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
     doing = doing_of(turn)
     return Row("turn", state, f"turn {turn.number}", doing, cost_of_turn(turn), needs_look)
 
@@ -296,7 +296,9 @@ def doing_of(turn: TurnNode) -> str:
             return _format_drafting(turn.draft) or turn.waits or "waits for the model"
         if turn.state != "completed":
             return "no answer"
-        return _ASKED[turn.asked] or ("answers" if turn.text.strip() else "answers without text")
+        answers = "answers" if turn.text.strip() else "answers without text"
+        misfit = ", still does not fit" if turn.asked else ", does not fit the schema"
+        return (_ASKED[turn.asked] or answers) + misfit * is_misfit(turn)
     if turn.only_call:
         return cut_line(f"{who_of(turn.only_call)} {asked_of(turn.only_call)}")
     agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
@@ -308,6 +310,15 @@ def doing_of(turn: TurnNode) -> str:
     ]
     together = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
     return ", ".join(parts) + together
+
+
+def is_misfit(turn: TurnNode) -> bool:
+    """True if the turn's answer was to be data, and does not fit its schema."""
+    turns = turn.run.turns
+    if not turns or turns[-1].asked != "repair":
+        return False
+    failed = turn is turns[-1] and turn.state == "completed" and turn.run.state == "error"
+    return failed or any(turn is before for before in turns[-2:-1])
 
 
 def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
