@@ -303,7 +303,7 @@ def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
     done = script("""
         from IPython.core.interactiveshell import InteractiveShell
         import axe_nb
-        from axe_nb import front_end
+        from axe_nb.cell_display import front_end
 
         InteractiveShell.instance()
         outer = type(front_end.make_view(True)).__name__

@@ -31,11 +31,6 @@ from axe_nb.exploring.map_batch import (
 )
 from axe_nb.exploring.map_driver import Driver, Prompts, Runs, Source
 from axe_nb.exploring.map_progress import Progress, Tally
-<<<<<<< HEAD
-from axe_nb.exploring.map_prompts import Prompts, Source
-=======
-from axe_nb.front_end import make_line
->>>>>>> s40-integ
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import (
