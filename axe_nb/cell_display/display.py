@@ -116,10 +116,10 @@ class RunView:
         Args:
             name: expression for the result.
             quiet: the answer only, no tree.
-            stop: stops the run; a live tree has a button for it. None = it has none.
+            stop: stops a run in the background, which outlives its cell; its tree has a button.
         """
         self.streams = self.is_live = live
-        self._name, self._quiet = name, quiet
+        self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()
         self._result: RunResult | None = None
         self._is_over = False
@@ -146,7 +146,7 @@ class RunView:
     def finish(self, result: RunResult | None) -> None:
         """Takes the end; after that nothing more is shown of the run."""
         self._result, self._is_over = result, True
-        if result is not None:
+        if result is not None and not self._outlives:
             remember(result)
         with self._lock:
             tree, self._tree = self._tree, None

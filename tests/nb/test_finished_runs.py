@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def test_the_times_of_a_run_are_shown_with_bars_by_its_name_or_for_the_last_one(
 ) -> None:
     [shown] = cells.run("%axe time first")
     assert set(shown["data"]) == {"text/html", "text/plain"}
-    assert "= model  # tool" in shown["data"]["text/plain"]
+    assert re.search(r"model \d+\.\d+ s, tool \d+\.\d+ s", shown["data"]["text/plain"])
     assert shown["data"]["text/html"].count("linear-gradient") == 6
     assert "helper" in head(cells, "%axe time first@0.2")
     assert "lead" in head(cells, "%axe time")
@@ -138,7 +139,7 @@ def test_the_request_at_a_place_is_shown_as_text_and_html(cells: Kernel) -> None
     assert "body (anthropic, " in data["text/plain"]
     out = text(cells.run("%%axe lead --dry-run --full\ngo"))
     assert "\n--- Request ---\nlead · script/lead · 0/1 · about " in out
-    assert '{"role": "user", "content": "go"}' in out
+    assert re.search(r'"role": "user",\s+"content": "go"', out)
 
 
 @pytest.mark.req("D-66")
