@@ -84,7 +84,7 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     expect(thoughts.locator("pre")).not_to_be_visible()
     thoughts.locator("summary").click()
     expect(thoughts.locator("pre")).to_be_visible()
-    expect(thoughts).to_have_text("thinksKeys and defaults, then. <b>Who</b> reads them?")
+    expect(thoughts).to_have_text("thinks Keys and defaults, then. <b>Who</b> reads them?")
     lab.gate("text")
     writing = lab.page.locator(".axe-nb-writing")
     expect(writing.locator("h2")).to_have_text("Keys")
@@ -100,7 +100,7 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     assert live == lab.page.evaluate(LAID_OUT), "nothing jumps, and nothing looks different"
     assert "Keys and defaults" not in shown
     saved = str(lab.save().cells[0].outputs)
-    assert "thought</small></summary><pre" in saved
+    assert "thought</small> </summary><pre" in saved
     assert "Keys and defaults, then. &lt;b&gt;Who&lt;/b&gt; reads them?" in saved
 
 
