@@ -66,12 +66,10 @@ def check_bound(function: Any) -> None:
 
     Raises ConfigError if its first parameter is `self` or `cls`, without a type.
     """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    if not inspect.isfunction(function):
         return
-    first = next(iter(parameters), None)
-    if first and first.name in ("self", "cls") and first.annotation is first.empty:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if names and names[0] in ("self", "cls") and names[0] not in function.__annotations__:
         name = function_name(function)
         raise ConfigError(
             f"{name} is a method without its object",

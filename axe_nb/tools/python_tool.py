@@ -21,7 +21,7 @@ from typing import Any
 
 from axe_nb.agents.names import check_bound, check_tool_name, function_name
 from axe_nb.errors import ConfigError, words
-from axe_nb.limits import RunStopped
+from axe_nb.results import RunStopped
 from axe_nb.threads import in_thread
 from axe_nb.tools.output import output_of
 from axe_nb.tools.signature import check, signature

@@ -17,8 +17,7 @@ from axe_nb.agents.servers import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
-from axe_nb.engine.toolbox import REGISTRY
-from axe_nb.engine.toolset import assemble
+from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
@@ -107,9 +106,7 @@ def list_abilities(agent: Agent) -> list[tuple[str, str]]:
 
 
 def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[Tool]:
-    policy = PermissionPolicy(agent, agent.mode)
-    depth_limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    return list(assemble(agent, 0, depth_limit, policy, (), of_servers).tools.values())
+    return list(find_tools(agent, (), of_servers).values())
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:

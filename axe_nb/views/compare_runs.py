@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.delegation.reports import without_seconds
+from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Picture

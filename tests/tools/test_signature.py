@@ -112,7 +112,7 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
 def test_containers_enums_and_dataclasses_are_described_down_to_their_parts() -> None:
     def plan(
         route: Route,
-        tags: set[str],
+        tags: Sequence[str],
         by_name: Mapping[str, Level],
         pair: tuple[int, int],
         extra=None,
@@ -410,14 +410,6 @@ def test_a_value_goes_to_json_and_comes_back_equal(data: st.DataObject) -> None:
     assert type(check(wire, known)["it"]) is type(value)
     schema = {"type": "object", "properties": {"it": known["it"].schema}}
     jsonschema.validate(wire, schema)
-
-
-@given(st.sets(st.integers()), st.frozensets(TEXT))
-def test_sets_come_back_equal_and_go_out_in_one_order(numbers: set[int], words: Any) -> None:
-    known = wanted(numbers=set[int], words=frozenset[str])
-    wire = json.loads(json.dumps(jsonable({"numbers": numbers, "words": words})))
-    assert check(wire, known) == {"numbers": numbers, "words": words}
-    assert jsonable(words) == jsonable(set(sorted(words, reverse=True)))  # noqa: C414
 
 
 JSON = st.recursive(
