@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from axe_nb import cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels
-from tests.wire.replay import Replay
 
 KEY = "sk-canary-5f0c8e1d7b6a4932"
 
@@ -46,43 +41,6 @@ def error_lines(cells: Kernel, agent: str) -> list[str]:
     return whole.splitlines()
 
 
-def reply(status: int, message: str, **more: Any) -> dict[str, Any]:
-    return {"status": status, "body": {"error": {"message": message}}, **more}
-
-
-@pytest.mark.req("B-5")
-def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
-    replies = {
-        "401": reply(401, f"invalid key {KEY}"),
-        "429": reply(429, "slow down"),
-        "529": reply(529, "Overloaded"),
-    }
-    with Replay(replies) as server:
-        point(cells, server.url("401"))
-        for provider in PROTOCOLS:
-            first, place, step = error_lines(cells, provider)
-            assert first.startswith("ProviderError: auth: invalid key ***")
-            assert place == f"in agent {provider}, turn 1"
-            assert step == (
-                f"check {provider.upper()}_API_KEY, or api_key under [providers.{provider}] "
-                "in config.toml"
-            )
-        point(cells, server.url("429"))
-        assert error_lines(cells, "openai")[2] == (
-            "wait a moment, or allow more retries with --retries"
-        )
-        point(cells, server.url("529"))
-        assert error_lines(cells, "anthropic")[2] == (
-            "try again later, or allow more retries with --retries"
-        )
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        point(cells, f"http://127.0.0.1:{port}")
-        first, _, step = error_lines(cells, "ollama")
-        assert "connection refused: is Ollama running?" in first
-        assert step == "start it, or check AXE_OLLAMA_BASE_URL in the environment"
-
-
 def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
     project: Path, cells: Kernel
 ) -> None:
@@ -98,38 +56,3 @@ def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
             assert step == f'{pull}did you mean "llama3.1"?'
             *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
             assert shown["type"] == "display_data", "expected, it is no error"
-
-
-def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
-    replies = {
-        "nothing": reply(404, "no such page"),
-        "has": {
-            "sequence": [
-                reply(404, "wrong path"),
-                {"body": {"data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2:latest"}]}},
-            ]
-        },
-    }
-    with Replay(replies) as server:
-        for name, provider in (("nothing", "openai"), ("has", "anthropic")):
-            point(cells, server.url(name))
-            assert error_lines(cells, provider)[2] == (
-                f"check the model name, and AXE_{provider.upper()}_BASE_URL in the environment"
-            )
-        point(cells, server.url("nothing"))
-        assert error_lines(cells, "ollama")[2] == "`ollama pull llama3.2`"
-
-
-def test_the_command_has_the_same_next_step(
-    project: Path, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
-) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "llama3.1.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "ollama/llama3.2"\n')
-    with script_server("ollama"):
-        assert cli.main(["run", "a", "-p", "hi"]) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "error: bad_request: script not found: llama3.2",
-        "in agent a, turn 1",
-        '`ollama pull llama3.2`, or did you mean "llama3.1"?',
-    ]
