@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
-    from axe_nb.providers.connections import use_http_client as use_http_client
+    from axe_nb.providers.http import use_http_client as use_http_client
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
@@ -85,7 +85,7 @@ _HOMES = {
     "script_server": "scripting.server",
     "tool": "engine.toolbox",
     **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
-    "use_http_client": "providers.connections",
+    "use_http_client": "providers.http",
 }  # fmt: skip
 """Public name → its module."""
 

@@ -28,9 +28,6 @@ READ_SECONDS = 120.0
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 """Headers that say where a request ends: with wrong ones, its rest would be taken for the next."""
 
-PROMPT_CACHE = "prompt_cache"
-"""Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
-
 OPENAI_HOST = ".api.openai.com"
 """End of the host names of OpenAI's own servers."""
 

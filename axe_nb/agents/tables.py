@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.agents.provider_table import PROMPT_CACHE, SERVER_TOOLS
+from axe_nb.agents.provider_table import SERVER_TOOLS
 from axe_nb.conversion.toml_tables import (
     WrongValue,
     build_nested,
@@ -190,8 +190,6 @@ def check_params(params: Mapping[str, Any]) -> None:
         except (TypeError, ValueError, RecursionError):
             problem = "must be valid JSON: no dates, nan or inf"
             raise WrongValue(("params", name), problem) from None
-    if not isinstance(params.get(PROMPT_CACHE, True), bool):
-        raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
     is_count = isinstance(asked, int) and not isinstance(asked, bool) and asked > 0
     if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:

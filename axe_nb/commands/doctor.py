@@ -34,6 +34,7 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.key_command import fill_in_key
+from axe_nb.providers.secrets import without_login
 from axe_nb.recording.recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -255,7 +256,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
             return [Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
-        at = "" if listing.root(asked) in message else f" ({where})"
+        at = "" if without_login(asked.base_url) in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]

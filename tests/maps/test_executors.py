@@ -24,10 +24,8 @@ from concurrent.futures import (
     ProcessPoolExecutor,
 )
 from contextlib import ExitStack
-from copy import copy
 from itertools import count
 from pathlib import Path
-from pickle import dumps, loads
 from typing import Any
 
 import pytest
@@ -35,9 +33,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.exploring.grid_page import show_grid
-from axe_nb.exploring.map_worker import Reply
-from axe_nb.tools.python_tool import tool_of
-from tests.maps.cluster_code import AGENT, double, register
+from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
 from tests.maps.server import counting_model
 
@@ -125,26 +121,6 @@ def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path
     assert len(path.read_text().splitlines()) == 1 + len(texts)
     again = axe_nb.map(AGENT, PROMPTS[:6], resume=path)
     assert [r.text for r in again][:2] == ["p: 2", "px: 4"]
-
-
-def test_what_was_defined_in_a_notebook_travels_by_value(
-    executor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = (
-        "import axe_nb\n"
-        "factor = 3\n"
-        "@axe_nb.script('inner')\n"
-        "def inner(request):\n"
-        "    if request.turn == 1: return axe_nb.call('times', number=len(request.last))\n"
-        "    return request.results[0].content\n"
-        "def times(number: int) -> int:\n"
-        "    return factor * number\n"
-    )
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec(source, names)
-    child = Agent(name="child", model="script/inner", tools=(names["times"],))
-    axe_nb.define(child)
-    assert [r.text for r in axe_nb.map("child", ["abc"], executor=executor)] == ["9"]
 
 
 def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) -> None:
@@ -307,16 +283,6 @@ def test_with_a_cassette_the_runs_are_in_this_process(clusters: Clusters, tmp_pa
         assert "in this process" not in repr(axe_nb.map(AGENT, prompts, executor=pool))
 
 
-def test_tools_and_errors_are_copied_and_pickled_also_beside_distributed() -> None:
-    import distributed  # noqa: F401 - it changes how exceptions are copied
-
-    copied = loads(dumps(tool_of(double)))
-    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
-    error = axe_nb.ProviderError("server", "out of order", hint="wait", status=500)
-    for one in (copy(error), loads(dumps(error))):
-        assert (one.lines(), one.status) == (error.lines(), 500)
-
-
 @pytest.mark.req("E-4", "E-5")
 def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None:
     agents = [AGENT, AGENT.but(name="other", system_prompt="x" * 20_000)]
@@ -365,21 +331,6 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
     assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
     again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
     assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
-
-
-def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
-    class Dying(Fake):
-        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            made = super().submit(function, *args)
-            if self._jobs == 2:
-                made = Future()
-                made.set_exception(BrokenExecutor("gone"))
-            return made
-
-    lacks = dumps(Reply(problem="no such folder", hint="make it"))
-    dying = Dying(lambda number, run: run() if number == 1 else lacks)
-    found = list(axe_nb.map(AGENT, ["a", "b"], executor=dying, concurrency=2))
-    assert [r.error for r in found] == ["on a worker: no such folder; make it"] * 2
 
 
 NOTEBOOK = """

@@ -131,11 +131,9 @@ def test_a_server_that_ignores_the_form_in_silence_is_offered_a_tool_in_the_next
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-        for _ in range(2):
-            result = axe_nb.run(Agent("a", "anthropic/local"), "How many?", output=schema)
-            assert (result.data, result.error) == ({"n": 3}, None)
-        first, second, third = (one.body for one in server.log("x"))
+        result = axe_nb.run(Agent("a", "anthropic/local"), "How many?", output=schema)
+        assert (result.data, result.error) == ({"n": 3}, None)
+        first, second = (one.body for one in server.log("x"))
     assert "output_config" in first
-    for body in (second, third):
-        assert "output_config" not in body
-        assert body["tool_choice"] == {"type": "tool", "name": "give_answer"}
+    assert "output_config" not in second
+    assert second["tool_choice"] == {"type": "tool", "name": "give_answer"}
