@@ -119,31 +119,19 @@ def _show_grid(grid: Grid) -> None:
     show_again(grid, lambda: grid._repr_mimebundle_()[0])
 
 
-def _find_shell() -> Any:
-    """Returns the running IPython; None if there is none."""
+def _tell_ipython() -> None:
+    """Registers the display of results and grids; the first magic of ours loads the extension."""
     ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython else None
-
-
-def _register_tree_display() -> None:
-    """Registers the display of results and grids with the running IPython, if any."""
-    shell = _find_shell()
+    shell: Any = ipython.get_ipython() if ipython else None
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
         formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show_grid)
-
-
-def _offer_magics() -> None:
-    """Has the first magic of ours load the extension, if IPython runs and `%load_ext` does not."""
-    shell = _find_shell()
-    if shell is not None:
         manager = shell.magics_manager
         manager.lazy_magics = {**manager.lazy_magics, **dict.fromkeys(_MAGICS, __name__)}
 
 
-_register_tree_display()
-_offer_magics()
+_tell_ipython()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -151,4 +139,4 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     from axe_nb.notebook.magics import load
 
     load(shell)
-    _register_tree_display()
+    _tell_ipython()

@@ -88,7 +88,11 @@ async def examine(
     """Returns all findings in reading order; `defined` are the agents of this session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
-    used = _group_models(agents)
+    used: dict[str, Models] = {}
+    for agent in agents:
+        provider, _, model = agent.model.partition("/")
+        if model.strip():
+            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
     known = [info for info in config.known.values() if info.has_server]
     names = [
         info.name
@@ -102,7 +106,10 @@ async def examine(
     keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
     tried = await _try_servers(config, agents)
-    first = [_check_versions(), settings, await in_thread(_check_sandbox), _check_history()]
+    history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
+    if why := find_reason_against():
+        history = Finding("note", "history", f"off: {why}")
+    first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
 
 
@@ -194,15 +201,6 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
-    used: dict[str, Models] = {}
-    for agent in agents:
-        provider, _, model = agent.model.partition("/")
-        if model.strip():
-            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
-    return used
-
-
 def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
     """Returns the models that their vendors end soon."""
     findings = []
@@ -292,12 +290,6 @@ def _list_reach(agent: Agent) -> Iterator[str]:
     if agent.sub_agents and agent.sub_agents_config.ask == "person":
         key = 'sub_agents_config.ask = "person"'
         yield f"{key}: its sub-agents ask you, with their place in the tree"
-
-
-def _check_history() -> Finding:
-    if why := find_reason_against():
-        return Finding("note", "history", f"off: {why}")
-    return Finding("right", "history", f"runs are kept in {format_path(history_path())}")
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
