@@ -93,7 +93,8 @@ class History(UserList[HistoryRow]):
     def to_frame(self) -> Any:
         """Returns the rows as a pandas DataFrame, with the ids as its index.
 
-        Raises ConfigError: pandas is not installed.
+        Raises:
+            ConfigError: pandas is not installed.
         """
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
