@@ -18,7 +18,6 @@ from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name, names_of, own_tools
-from axe_nb.agents.servers import check_sandbox, parse_servers
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -31,6 +30,8 @@ from axe_nb.agents.tables import (
     SubAgentsConfig,
     TreeLimits,
     check_params,
+    check_sandbox,
+    parse_servers,
     variable_problem,
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder

@@ -7,9 +7,10 @@ Source: B-3, B-6, D-33.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from axe_nb.agents.provider_table import (
     describe_provider,
     make_key_command,
 )
-from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.agents.tables import Retry
+from axe_nb.agents.tables import KEY, McpServer, Retry, parse_server
 from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError
@@ -242,31 +242,50 @@ class Config:
             raise _make_config_error(f"{UNREADABLE}: {error}", hint=hint) from None
         source = Source(text)
         try:
-            _check_spelling(table)
-            providers = _find_providers(table)
-            for name, entry in providers.items():
-                check_table(name, entry, source)
-            prices = _read_prices(table.get("prices", {}), source)
-            servers = table.get(KEY, {})
-            if not isinstance(servers, dict):
-                raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
-            servers = {name: parse_server(name, own, source) for name, own in servers.items()}
-            retry = build(Retry, table.get("retry", {}), source, ("retry",))
-            sandbox = table.get("sandbox", "auto")
-            if sandbox not in ("auto", "required"):
-                raise WrongValue(("sandbox",), "must be auto or required")
+            settings = cls._read(table, source)
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {error}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
+        is_required = _read_variable(SANDBOX_VARIABLE, "auto or required", "auto|required")
+        retries = _read_variable(RETRIES_VARIABLE, "a whole number", r"\d{1,9}")
+        return replace(
+            settings,
+            retries=int(retries) if retries else settings.retries,
+            requires_sandbox=settings.requires_sandbox or is_required == "required",
+        )
+
+    @classmethod
+    def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
+        for name in table:  # a misspelt table would be ignored
+            if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
+                meant = near if near == "sandbox" else f"[{near}]"
+                raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
+        for name in ("providers", "prices", KEY):
+            if not isinstance(table.get(name, {}), dict):
+                raise WrongValue((name,), "must be tables", hint=f"write [{name}.NAME]")
+        providers = table.get("providers", {})
         commands = {}
         for name, entry in providers.items():
+            check_table(name, entry, source)
             if words := entry.get("key_command"):
                 place = f"line {source.line(('providers', name, 'key_command'))}"
                 file = f"{format_path(config_path())}, {place}"
                 commands[name] = make_key_command(name, words, str(config_dir()), file)
-        retries, is_required = _find_retries(retry), _requires_sandbox(sandbox)
-        return cls(providers, prices, servers, retries, commands, is_required)
+        retry = build(Retry, table.get("retry", {}), source, ("retry",))
+        if table.get("sandbox", "auto") not in ("auto", "required"):
+            raise WrongValue(("sandbox",), "must be auto or required")
+        return cls(
+            providers,
+            {
+                model: _read_price(model, own, source)
+                for model, own in table.get("prices", {}).items()
+            },
+            {name: parse_server(name, own, source) for name, own in table.get(KEY, {}).items()},
+            DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries,
+            commands,
+            table.get("sandbox") == "required",
+        )
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -281,12 +300,12 @@ class Config:
         """
         if name in self.known:
             return self.known[name]
-        near = nearest(name.lower(), self.known)
         file = format_path(config_path())
-        hint = f"did you mean {near}?" if near else ""
         if name in self.providers:
             hint = f'add protocol = "openai" under [providers.{name}] in {file}'
-        elif not near and name.isidentifier():
+        elif near := nearest(name.lower(), self.known):
+            hint = f"did you mean {near}?"
+        else:
             table = f'[providers.{name}] with protocol = "openai" and base_url'
             hint = f"to use another server, add {table} to {file}"
         raise ConfigError(
@@ -347,45 +366,13 @@ class Config:
         with_key = [
             model
             for info in self.known.values()
-            if (model := suggest_model(info.name) or info.first_model)
-            and info.needs_key
-            and self.key_source(info.name)
+            if (model := suggest_model(info.name)) and info.needs_key and self.key_source(info.name)
         ]
         return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 
     def _get_text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")
         return value.strip() if isinstance(value, str) else ""
-
-
-def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    providers = table.get("providers", {})
-    hint = 'write [providers.openai] and below it api_key = "…"'
-    if not isinstance(providers, dict):
-        raise WrongValue(("providers",), "must be tables", hint=hint)
-    for name, entry in providers.items():
-        if not isinstance(entry, dict):
-            raise WrongValue(("providers", name), "must be a table", hint=hint)
-    return providers
-
-
-def _check_spelling(names: Iterable[str]) -> None:
-    """Rejects a table that would be ignored because its name is misspelt."""
-    for name in names:
-        if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
-            meant = near if near == "sandbox" else f"[{near}]"
-            raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
-
-
-def _requires_sandbox(setting: str) -> bool:
-    """True if the settings file or the environment requires a sandbox."""
-    variable = os.environ.get(SANDBOX_VARIABLE, "").strip()
-    if variable not in ("", "auto", "required"):
-        raise ConfigError(
-            f"{SANDBOX_VARIABLE} must be auto or required, not {quote(variable)}",
-            hint=f"for example {SANDBOX_VARIABLE}=required",
-        )
-    return "required" in (setting, variable)
 
 
 def _make_config_error(message: str, *, hint: str = "", line: int | None = None) -> ConfigError:
@@ -395,23 +382,11 @@ def _make_config_error(message: str, *, hint: str = "", line: int | None = None)
     return error
 
 
-def _find_retries(retry: Retry) -> int:
-    """Returns the retries that the environment, else the file, else nothing sets."""
-    value = os.environ.get(RETRIES_VARIABLE, "").strip()
-    if not value:
-        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
-    if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise ConfigError(
-            f"{RETRIES_VARIABLE} takes a whole number, not {quote(value)}",
-            hint=f"for example {RETRIES_VARIABLE}=2; 0 = none",
-        )
-    return int(value)
-
-
-def _read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
-    if not isinstance(tables, dict):
-        raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
-    return {model: _read_price(model, table, source) for model, table in tables.items()}
+def _read_variable(name: str, wanted: str, pattern: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if value and not re.fullmatch(pattern, value, re.ASCII):
+        raise ConfigError(f"{name} must be {wanted}, not {quote(value)}")
+    return value
 
 
 def _read_price(model: str, table: Any, source: Source) -> PriceTable:
@@ -420,12 +395,10 @@ def _read_price(model: str, table: Any, source: Source) -> PriceTable:
     if not (provider.strip() and name.strip()):
         raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
     price = build(PriceTable, table, source, at)
-    for key in ("input", "output"):
+    for key in {"input": 0, "output": 0, **table}:
         if key not in table:
-            raise WrongValue(
-                (*at, key), "is missing", hint="US dollars per million tokens; 0 = free"
-            )
-    for key in table:
+            step = "US dollars per million tokens; 0 = free"
+            raise WrongValue((*at, key), "is missing", hint=step)
         if getattr(price, key) < 0:
             raise WrongValue((*at, key), "must be non-negative")
     return price

@@ -15,23 +15,12 @@ from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
-_LINE = re.compile(
-    r"""(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,99})[ \t]*=[ \t]*+
-    (?: '([^']*)'[ \t]*(?:\#.*)? | "((?:[^"\\]|\\.)*)"[ \t]*(?:\#.*)? | ((?!['"]).*) )?""",
-    re.VERBOSE,
-)
-"""Name, and the value in single quotes, in double quotes or without."""
-
-_NAME = re.compile(r"(?:export[ \t]+)?[A-Za-z_][A-Za-z0-9_]{0,99}[ \t]*=")
-_ESCAPE = re.compile(r"\\(.)")
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w{0,99})\s*=\s*(.*)", re.ASCII)
+_QUOTED = re.compile(r"""(['"])(.*?)\1\s*(#.*)?""")
 
 SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
 UNKNOWN = "refused, because a file sets only keys and addresses of providers"
-EXPANDED = (
-    "refused, because its value contains ${…}, which is not expanded; write it out, or use single "
-    "quotes"
-)
+EXPANDED = "refused, because its value contains ${…}, which is not expanded; write it out"
 KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
 
 
@@ -63,7 +52,7 @@ def load_env(file: str) -> dict[str, list[str]]:
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
         if name not in addresses and name not in addresses.values():
             outcome = UNKNOWN
-        elif value is None:
+        elif "${" in value:
             outcome = EXPANDED
         elif not value:
             outcome = EMPTY
@@ -78,27 +67,22 @@ def load_env(file: str) -> dict[str, list[str]]:
     return {outcome: names for outcome, names in found.items() if names}
 
 
-def _parse(text: str, file: str) -> dict[str, str | None]:
-    """Returns name → value; None for one that has `${…}`. Errors name the line, not its text."""
-    values: dict[str, str | None] = {}
+def _parse(text: str, file: str) -> dict[str, str]:
+    """Returns name → value. Errors name the line, not its text."""
+    values: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, text.split("\n")), 1):
         if not line or line.startswith("#"):
             continue
         found = _LINE.fullmatch(line)
-        if found is None or "\0" in line:
+        written = found[2] if found else ""
+        quoted = _QUOTED.fullmatch(written)
+        if found is None or "\0" in line or (written.startswith(("'", '"')) and not quoted):
             failure = ConfigError(
-                "not a NAME=VALUE line"
-                if not _NAME.match(line)
-                else "the value contains a NUL character"
-                if "\0" in line
-                else "the quotes around the value are not closed at the end of the line",
-                hint="fix the line; nothing was set",
+                "not a NAME=VALUE line",
+                hint="fix the line, or close its quotes; nothing was set",
             )
             failure.place = f"in {file}, line {number}"
             raise failure
-        name, single, double, plain = found.groups("")
-        bare = re.split(r"(?:^|\s)#", plain, maxsplit=1)[0].strip()
-        is_expanded = "${" in bare or re.search(r"(?<!\\)\$\{", double)
-        unescaped = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), double)
-        values[name] = None if is_expanded else single + unescaped + bare
+        bare = re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
+        values[found[1]] = quoted[2] if quoted else bare
     return values

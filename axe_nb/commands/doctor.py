@@ -25,8 +25,7 @@ from axe_nb.agents.hosts import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.agents.servers import McpServer, parse_servers
-from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.agents.tables import DEFAULT_LIMITS, McpServer, parse_servers
 from axe_nb.commands.agent_problems import Problem, problems
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server

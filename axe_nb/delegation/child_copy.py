@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import server_of
-from axe_nb.agents.servers import keep_servers, names_of_servers
-from axe_nb.agents.tables import keep_server_tools
+from axe_nb.agents.tables import keep_server_tools, keep_servers, names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
 from axe_nb.text import one_line

@@ -14,7 +14,7 @@ from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.hosts import ANY, is_address
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
-from axe_nb.agents.servers import names_of_servers
+from axe_nb.agents.tables import names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.builtin.web_search import make_server_tool
 from axe_nb.delegation import table as delegation

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from axe_nb.agents.servers import McpServer, expand_variables
+from axe_nb.agents.tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.stdio import Words, open_process
 from axe_nb.sandbox.find import Sandbox, find_sandbox

@@ -6,7 +6,7 @@ import pytest
 
 from axe_nb import Agent, ConfigError, secrets
 from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.servers import McpServer, expand_variables, keep_servers, parse_servers
+from axe_nb.agents.tables import McpServer, expand_variables, keep_servers, parse_servers
 
 pytestmark = pytest.mark.req("D-46")
 

@@ -8,7 +8,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.conversion.toml_text import line_of
 from axe_nb.errors import ConfigError
-from axe_nb.scripting.rule_file import parse
+from axe_nb.scripting.rules import parse_script as parse
 
 pytestmark = pytest.mark.req("D-27")
 

@@ -29,7 +29,7 @@ import typing_extensions
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, script
 from axe_nb.providers.output_schema import make_closed, make_strict
-from axe_nb.tools.output_form import Output, WrongOutput, make_output, may_be_output
+from axe_nb.tools.output_form import Output, WrongOutput, make_output
 
 ID = UUID("12345678-1234-5678-1234-567812345678")
 
@@ -262,18 +262,6 @@ def test_a_dataclass_with_a_model_of_pydantic_in_it_is_read_by_pydantic() -> Non
     inner = Around(datetime.timedelta(seconds=1), [])
     value = make_output(Around).read(text).value
     assert value == Around(datetime.timedelta(seconds=5), [Model(x=1)], inner)
-
-
-@pytest.mark.parametrize(
-    ("value", "is_offered"),
-    [
-        (Trip, True), (Place, True), (Row, True), (list[Place], True),
-        (Model, True), ({"type": "object"}, True),
-        (int, False), (Place("Ulm"), False), (dict[str, int], False), (Path, False), ({}, False),
-    ],
-)  # fmt: skip
-def test_records_and_schemas_are_offered_as_outputs(value: Any, is_offered: bool) -> None:
-    assert may_be_output(value) is is_offered
 
 
 @pytest.mark.parametrize(

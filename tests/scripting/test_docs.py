@@ -7,14 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import axe_nb
-from axe_nb.scripting import rule_file
+from axe_nb.scripting import rules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text("utf-8")
 
 
 def test_every_key_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `([\w.]+)` \|", PAGE, re.MULTILINE))
-    keys = {*rule_file._RULE, *rule_file._TOP} - {"rule"}
-    assert keys | {f"when.{key}" for key in rule_file._WHEN} <= rows
+    keys = {*rules.RULE, *rules.TOP} - {"rule"}
+    assert keys | {f"when.{key}" for key in rules.WHEN} <= rows
     assert {"base_url", "requests", "open_requests", "aborted"} <= rows
     assert not {field.name for field in fields(axe_nb.Request)} - set(re.findall(r"`(\w+)`", PAGE))

@@ -24,8 +24,7 @@ import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import ScriptServer, script_server
-from axe_nb.scripting.wire import WIRES, Protocol
-from axe_nb.scripting.wire_requests import Malformed
+from axe_nb.scripting.wire import WIRES, Malformed, Protocol
 from tests.protocols import PROTOCOLS, provider_of
 from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually

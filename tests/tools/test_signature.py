@@ -19,7 +19,7 @@ from axe_nb.conversion.json_types import Parameter, shape
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.tools.signature import check, signature
+from axe_nb.tools.python_tool import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 
