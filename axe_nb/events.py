@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
+from axe_nb.messages import DeltaKind, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.messages.exchanges import Exchange, Source
-from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult
 

@@ -21,12 +21,10 @@ from axe_nb.agents.definitions import Definitions
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import AxeError, RunError
-from axe_nb.messages import Message, Usage
+from axe_nb.messages import Message, Page, Usage, add_costs
 from axe_nb.messages.exchanges import UNASKED, Exchange, Lap
 from axe_nb.messages.exchanges import FinalRequest as FinalRequest
 from axe_nb.messages.exchanges import Turn as Turn
-from axe_nb.messages.server_calls import Page
-from axe_nb.messages.usage import add_costs
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote

@@ -1,7 +1,7 @@
 """`python -m tests.models`: compares the table of models with the vendors' SDKs and genai-prices.
 
-Prints each model that no family of `axe_nb/models.toml` fits, each date of a vendor that the table
-has not, and each context that differs; the exit code is 1 if there is any.
+Prints each model that no family of `axe_nb/messages/models.toml` fits, each date of a vendor that
+the table has not, and each context that differs; the exit code is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import get_args
 
-from axe_nb.model_table import find_facts
+from axe_nb.messages.model_table import find_facts
 
 NOT_SERVED = ("gpt-5.1-mini",)
 """Names that an SDK keeps although no server has such a model."""

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "model_table", "invisible", "text", "secrets", "errors",
+    "invisible", "text", "secrets", "errors",
     "paths", "pictures", "messages",
     "conversion", "agents",
     "results", "events",

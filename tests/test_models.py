@@ -17,7 +17,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.commands.actions import format_agent
 from axe_nb.commands.doctor import examine
-from axe_nb.model_table import find_facts, suggest_model, suggest_small, tell_end
+from axe_nb.messages.model_table import find_facts, suggest_model, suggest_small, tell_end
 from axe_nb.session.session import Session
 from tests import models
 
@@ -53,7 +53,9 @@ def test_the_comparison_finds_what_the_table_lacks(monkeypatch: pytest.MonkeyPat
 def find_released() -> date:
     """The date of the newest release; before it, the day on which the table was compared."""
     dated = re.findall(r"^## \S+ - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    checked = re.search(r"^checked = (\S+)", (ROOT / "axe_nb" / "models.toml").read_text(), re.M)
+    checked = re.search(
+        r"^checked = (\S+)", (ROOT / "axe_nb" / "messages" / "models.toml").read_text(), re.M
+    )
     assert checked
     return max(map(date.fromisoformat, [*dated, checked[1]]))
 

@@ -29,7 +29,7 @@ from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
-from axe_nb.model_table import suggest_model
+from axe_nb.messages.model_table import suggest_model
 from axe_nb.text import nearest, quote
 
 PROJECT_AGENTS = Path("axe") / "agents"

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 from axe_nb.conversion.toml_tables import WrongValue
 from axe_nb.errors import ConfigError
-from axe_nb.model_table import suggest_model
+from axe_nb.messages.model_table import suggest_model
 from axe_nb.text import quote
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_choice, check_types
-from axe_nb.model_table import find_facts
+from axe_nb.messages.model_table import find_facts
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input", "instructions"})
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""

@@ -30,7 +30,7 @@ from axe_nb.conversion.toml_tables import (
     clear_arguments,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.model_table import LEVELS
+from axe_nb.messages.model_table import LEVELS
 from axe_nb.secrets import is_secret_name, remember
 from axe_nb.text import one_line, quote
 

@@ -31,7 +31,7 @@ from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
-from axe_nb.model_table import tell_end
+from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key

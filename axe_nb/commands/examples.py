@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from axe_nb.model_table import suggest_model, suggest_small
+from axe_nb.messages.model_table import suggest_model, suggest_small
 
 ABOUT: Mapping[str, tuple[str, ...]] = {
     "%%axe": (

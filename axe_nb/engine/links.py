@@ -23,9 +23,8 @@ from axe_nb.engine.place import turn_of
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta
-from axe_nb.messages import Delta, Request, Response, Usage
+from axe_nb.messages import Delta, Request, Response, Usage, WireLog
 from axe_nb.messages.exchanges import Cut, Exchange
-from axe_nb.messages.wire_log import WireLog
 from axe_nb.providers.prices import COUNTED
 from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.text import format_seconds

@@ -8,8 +8,7 @@ from statistics import fmean
 from axe_nb.engine.links import CHARACTERS
 from axe_nb.exploring.map_batch import Asking, Batch
 from axe_nb.exploring.map_prompts import Task
-from axe_nb.messages import Usage
-from axe_nb.messages.usage import add_costs
+from axe_nb.messages import Usage, add_costs
 from axe_nb.text import format_dollars, plural
 
 SAMPLE = 20

@@ -15,7 +15,7 @@ from axe_nb.exploring.grid_statistics import (
     find_mean_interval,
     find_sign_chance,
 )
-from axe_nb.messages.usage import add_costs
+from axe_nb.messages import add_costs
 from axe_nb.text import list_some, plural
 
 MAX_NAMED = 5

@@ -6,13 +6,22 @@ Source: A-1.*, D-11, D-28, D-32.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from axe_nb.messages.server_calls import Page, ServerCall
-from axe_nb.messages.usage import Usage as Usage
-from axe_nb.messages.wire_log import WireLog
+from axe_nb.errors import ProviderError
 from axe_nb.pictures.picture import Picture
 
 Role = Literal["user", "assistant", "tool"]
@@ -149,6 +158,220 @@ class Message:
         yield from self.pictures
         for result in self.tool_results:
             yield from result.pictures
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as reported by the API; 0 if it reports none.
+
+    `total` is input plus output. Cached tokens are part of the input, reasoning tokens are part of
+    the output. Usages can be added.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = field(default=0, kw_only=True)
+    """Input tokens that were read from the provider's prompt cache, at a lower price."""
+    cache_write_tokens: int = field(default=0, kw_only=True)
+    """Input tokens that were written to the cache, for which some providers charge more."""
+    reasoning_tokens: int = field(default=0, kw_only=True)
+    """Output tokens that are reasoning."""
+    searches: int = field(default=0, kw_only=True)
+    """Searches of the web by the model's server, which it charges for one by one."""
+    priced_tokens: int = field(default=0, kw_only=True, compare=False)
+    """Tokens whose price was known when they were used."""
+    dollars: float = field(default=0.0, kw_only=True, compare=False)
+    """The price of those tokens, in US dollars."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            searches=self.searches + other.searches,
+            priced_tokens=self.priced_tokens + other.priced_tokens,
+            dollars=self.dollars + other.dollars,
+        )
+
+    def at_cost(self, dollars: float | None) -> Usage:
+        """Returns the usage of one reply with its price; None = the price is unknown."""
+        if dollars is None:
+            return self
+        return replace(self, priced_tokens=self.total, dollars=dollars)
+
+    @property
+    def cost(self) -> float | None:
+        """The price in US dollars; None if any token has an unknown price, or none was counted."""
+        return self.dollars if self.total and self.priced_tokens == self.total else None
+
+    def counts(self) -> dict[str, int]:
+        """Returns the token counts by name."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+def add_costs(costs: Iterable[float | None]) -> float | None:
+    """Returns the sum of prices; None if any is unknown."""
+    known: list[float] = []
+    for cost in costs:
+        if cost is None:
+            return None
+        known.append(cost)
+    return math.fsum(known)
+
+
+MAX_URL = 2000
+"""Characters of a URL; a longer one is not kept as a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the web that the model's server has found, or that an answer cites."""
+
+    title: str
+    """As the server sent it; empty if it sent none."""
+    url: str
+    """Begins with http:// or https://."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A call of a tool that the model's server has run within a reply (D-76)."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Page, ...] = ()
+    """The pages that it has found."""
+    error: str = ""
+    """The failure in the server's own words; empty if there was none."""
+
+
+def is_link(url: str) -> bool:
+    """True for an address of the web that can be shown and opened as it is."""
+    if len(url) > MAX_URL or not url.isprintable() or set(url) & set(' <>"'):
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
+"""Headers of a reply that its reading depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireReply:
+    """A server's reply to one request."""
+
+    status: int = 0
+    """HTTP status; 0 if no reply began."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Those that its reading depends on, in lower case."""
+    pieces: tuple[bytes, ...] = ()
+    """The body as it arrived."""
+    failure: ProviderError | None = None
+    """The failure of the connection, before the reply or in the middle of it."""
+
+    @property
+    def body(self) -> bytes:
+        """All pieces together."""
+        return b"".join(self.pieces)
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 become half characters."""
+        return self.body.decode("utf-8", "surrogateescape")
+
+    @property
+    def is_stream(self) -> bool:
+        """True if the body is a stream of events, of which a single line may be an object too."""
+        kind = self.headers.get("content-type", "").lower()
+        return "event-stream" in kind or "ndjson" in kind
+
+
+class WireLog:
+    """The reply to one request; of several requests for one answer, the last one's."""
+
+    def __init__(self) -> None:
+        self.keeps = False
+        """True if the bytes of the reply are kept, for a cassette."""
+        self.recorded: WireReply | None = None
+        """The reply to play instead of asking the server."""
+        self.protocol = ""
+        """That of the recorded reply; empty = that of the provider."""
+        self.hang: Callable[[], Awaitable[None]] | None = None
+        """Awaited after the pieces of a recorded reply that did not end by itself."""
+        self.streaming: Mapping[str, Any] = {}
+        """The fields of the request that ask for a stream."""
+        self.refused: frozenset[str] = frozenset()
+        """As in `Request`; those of a recorded exchange are kept."""
+        self.server = ""
+        """As in `Exchange.server`; that of a recorded exchange is kept."""
+        self._has_begun = False
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._pieces: list[bytes] = []
+        self._failure: ProviderError | None = None
+
+    @property
+    def reply(self) -> WireReply | None:
+        """The reply so far; None if no request was sent, or its bytes are not kept."""
+        if not self._has_begun:
+            return self.recorded
+        return WireReply(
+            status=self._status,
+            headers={name: value for name in KEPT_HEADERS if (value := self._headers.get(name))},
+            pieces=tuple(self._pieces),
+            failure=self._failure and copy(self._failure),
+        )
+
+    def begin(self) -> None:
+        """Notes that a request is sent."""
+        self._has_begun = self.keeps
+        self._status, self._headers, self._pieces, self._failure = 0, {}, [], None
+
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Notes the head of the reply."""
+        self._status, self._headers = status, headers
+
+    def add(self, piece: bytes) -> None:
+        """Notes a piece of the body."""
+        if self.keeps:
+            self._pieces.append(piece)
+
+    def fail(self, failure: ProviderError) -> ProviderError:
+        """Notes a failure of the connection; returns it."""
+        self._failure = failure
+        return failure
+
+
+async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
+    """Yields the pieces of a recorded body.
+
+    Raises:
+        ProviderError: the connection failed after them.
+        Exception: whatever cut the reply.
+    """
+    for piece in reply.pieces:
+        yield piece
+    if log.hang:
+        await log.hang()
+    if reply.failure:
+        raise copy(reply.failure)
 
 
 @dataclass(frozen=True, slots=True)

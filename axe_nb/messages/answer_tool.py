@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from axe_nb.messages import Request, Response, ToolSpec, dump
-from axe_nb.model_table import thinks
+from axe_nb.messages.model_table import thinks
 
 NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."

@@ -11,10 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Delta, Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage
+from axe_nb.messages import (
+    Delta,
+    Message,
+    Page,
+    Request,
+    Response,
+    ServerCall,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    WireReply,
+)
 from axe_nb.messages.answer_tool import leave_out
-from axe_nb.messages.server_calls import Page, ServerCall
-from axe_nb.messages.wire_log import WireReply
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
 """The reason why an exchange did not end by itself; empty = it did.

@@ -16,7 +16,7 @@ from axe_nb.agents.provider_table import PROMPT_CACHE, PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage, dump
 from axe_nb.messages.answer_tool import with_answer_tool
-from axe_nb.model_table import find_facts
+from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.assembly import Deltas, append_text, check_parts, settle

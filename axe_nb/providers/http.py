@@ -11,8 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Delta, Request
-from axe_nb.messages.wire_log import WireLog, WireReply, play
+from axe_nb.messages import Delta, Request, WireLog, WireReply, play
 from axe_nb.providers.connection_errors import make_connection_error, name_proxy
 from axe_nb.providers.connections import find_loop, list_headers, read_body
 from axe_nb.providers.key_command import fill_in_key, forget_key

@@ -12,7 +12,7 @@ from typing import Any
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
-from axe_nb.model_table import find_facts
+from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts, settle

@@ -24,7 +24,7 @@ from axe_nb.messages import (
     Usage,
     dump,
 )
-from axe_nb.model_table import find_facts
+from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, wire
 from axe_nb.providers.assembly import Deltas, check_parts

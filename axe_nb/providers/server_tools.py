@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.provider_table import SEARCH
-from axe_nb.messages.server_calls import Page, ServerCall, is_link
+from axe_nb.messages import Page, ServerCall, is_link
 from axe_nb.providers import wire
 
 ANTHROPIC: Mapping[str, str] = {

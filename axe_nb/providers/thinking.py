@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.model_table import find_facts, thinks
+from axe_nb.messages.model_table import find_facts, thinks
 from axe_nb.text import quote
 
 THINKING = "thinking"

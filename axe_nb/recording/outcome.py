@@ -13,8 +13,8 @@ from typing import Any
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.limits import RunStopped
+from axe_nb.messages import WireReply
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.messages.wire_log import WireReply
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.results import Status

@@ -28,8 +28,7 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
-from axe_nb.messages import ToolCall, ToolResult, dump
-from axe_nb.messages.usage import Usage
+from axe_nb.messages import ToolCall, ToolResult, Usage, dump
 from axe_nb.secrets import find_filter
 from axe_nb.text import clean, cut_chars, one_line
 

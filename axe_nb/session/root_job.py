@@ -13,7 +13,7 @@ from axe_nb.agents.prompt import find_names, set_declared
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.limits import Limits
-from axe_nb.model_table import suggest_model
+from axe_nb.messages.model_table import suggest_model
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import list_some, quote, suggestion

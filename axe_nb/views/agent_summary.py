@@ -23,7 +23,7 @@ from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.engine.toolset import assemble
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.model_table import tell_end
+from axe_nb.messages.model_table import tell_end
 from axe_nb.secrets import redact
 from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict

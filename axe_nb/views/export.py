@@ -21,8 +21,7 @@ from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
-from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.messages.server_calls import Page
+from axe_nb.messages import Page, ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 from axe_nb.secrets import find_filter
 from axe_nb.text import clean, list_choices, one_line, quote

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Any
 
 from axe_nb.events import PersonAsked
-from axe_nb.messages.server_calls import Page
+from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.results import RunResult

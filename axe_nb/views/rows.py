@@ -18,8 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from axe_nb.events import PersonAsked
-from axe_nb.messages import ToolCall, Usage
-from axe_nb.messages.server_calls import Page
+from axe_nb.messages import Page, ToolCall, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import name_run
 from axe_nb.secrets import redact

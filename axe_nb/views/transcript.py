@@ -30,8 +30,7 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.messages.server_calls import Page, ServerCall, is_link
+from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, is_link
 from axe_nb.results import RunResult
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import format_seconds

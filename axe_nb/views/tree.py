@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from axe_nb.events import DataForm, PersonAsked, TextDelta
-from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
+from axe_nb.messages import CallTraits, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.messages.exchanges import Source
-from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Status
 from axe_nb.secrets import redact

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 
 from axe_nb import Agent
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import ToolSpec
-from axe_nb.messages.server_calls import Page, ServerCall, is_link
+from axe_nb.messages import Page, ServerCall, ToolSpec, is_link
 from axe_nb.providers.openai import body as openai_body
 from axe_nb.providers.openai import parse as parse_chat
 from axe_nb.providers.server_tools import (

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.messages import Delta, Response
+from axe_nb.messages import Delta, Response, WireReply
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.messages.wire_log import WireReply
 from axe_nb.recording.outcome import decode, encode
 from axe_nb.secrets import SECRET_HEADERS, find_filter, redact
 

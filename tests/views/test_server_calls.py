@@ -15,9 +15,8 @@ import axe_nb
 from axe_nb import Agent, Request, Response, RunResult
 from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.conversion.records import to_json
-from axe_nb.messages import Usage
+from axe_nb.messages import Page, ServerCall, Usage
 from axe_nb.messages.exchanges import Turn
-from axe_nb.messages.server_calls import Page, ServerCall
 from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
 from axe_nb.views.rows import Outline

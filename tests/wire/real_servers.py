@@ -36,8 +36,7 @@ from axe_nb.agents.provider_table import ProviderTable
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
-from axe_nb.messages import Request, Response, ToolCall
-from axe_nb.messages.usage import Usage
+from axe_nb.messages import Request, Response, ToolCall, Usage
 from axe_nb.providers import listing
 from axe_nb.session.portal import run_and_wait
 

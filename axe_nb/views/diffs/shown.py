@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
-from axe_nb.messages.usage import Usage
+from axe_nb.messages import Usage
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
