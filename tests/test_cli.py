@@ -173,7 +173,7 @@ def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
         'warning: sub-agent "helpr" cannot be called: agent config not found: helpr; '
         'did you mean "helper"?',
         'warning: sub-agent "zzz" cannot be called: agent config not found: zzz; '
-        "create it with `axe-nb agents init zzz`",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
         'warning: sub-agent "broken" cannot be called: agent config missing required field: model; '
         'add model = "…"',
         'warning: sub-agent "echo.toml" cannot be called: agent config not found: echo.toml; '
@@ -449,7 +449,7 @@ def test_the_version_is_told(word: str, axe) -> None:
 def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path, axe) -> None:
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
-        "nobody.toml": "create it with `axe-nb agents init nobody`",
+        "nobody.toml": "create it with `axe-nb agents init nobody`, in a notebook `%axe init nobody`",
         "Hello, who is it?": "if this is the prompt, put the name of the agent before it",
         "axe/agents/lead.toml": "use --agents-dir for another folder",
     }.items():

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
 from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
-from axe_nb.agents.hosts import host_problem
-from axe_nb.agents.names import check_name, names_of, own_tools
+from axe_nb.agents.names import check_name, host_problem, names_of, own_tools
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,

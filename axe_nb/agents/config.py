@@ -366,7 +366,9 @@ class Config:
         with_key = [
             model
             for info in self.known.values()
-            if (model := suggest_model(info.name)) and info.needs_key and self.key_source(info.name)
+            if (model := suggest_model(info.name) or info.first_model)
+            and info.needs_key
+            and self.key_source(info.name)
         ]
         return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 

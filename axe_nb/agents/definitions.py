@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.agents.agent import Agent, NoAgent
-from axe_nb.agents.context import Context
+from axe_nb.agents.prompt import Context
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture

@@ -106,6 +106,8 @@ class ProviderInfo:
     """Name of the program that serves it, for messages."""
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
+    first_model: str = ""
+    """Model for a new agent file, with the provider, if models.toml suggests none."""
 
     @property
     def has_server(self) -> bool:

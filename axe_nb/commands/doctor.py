@@ -21,7 +21,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.hosts import ANY
+from axe_nb.agents.names import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.protected import find_write_protection
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.context import server_of
+from axe_nb.agents.prompt import server_of
 from axe_nb.agents.tables import keep_server_tools, keep_servers, names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Protocol
 
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.workdir import check_confined, confine
+from axe_nb.agents.prompt import check_confined, confine
 from axe_nb.engine.call import PendingCall
 from axe_nb.engine.place import LAST, CallOrder, order_child
 from axe_nb.engine.plan import Plan, make_plan

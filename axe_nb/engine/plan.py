@@ -13,11 +13,18 @@ from itertools import islice
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
+from axe_nb.agents.prompt import (
+    NO_PROMPT,
+    Briefing,
+    Context,
+    add_files,
+    brief,
+    confine,
+    fill_in,
+    find_workdir,
+)
 from axe_nb.agents.trust import COMMANDS
-from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.make_provider import Keyless
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
@@ -127,7 +134,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     output = _find_output(agent, job)
     await _check_sandbox(scope, briefing)
     offered = await _open_servers(scope, briefing)
-    briefing = add_files(briefing, agent, offered.files, offered.warnings)
+    briefing = add_files(briefing, offered.files, offered.warnings)
     toolset = assemble(
         agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools,
         partial(_describe, scope),

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.hosts import ANY, is_address
-from axe_nb.agents.names import parse_model
+from axe_nb.agents.names import ANY, is_address, parse_model
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.tables import names_of_servers
 from axe_nb.builtin import table as builtin

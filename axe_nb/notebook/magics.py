@@ -188,10 +188,8 @@ def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
-    from axe_nb.agents.agent_files import advise
     from axe_nb.notebook import complete
 
-    advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
     complete.install(shell)
     shell.events.register("pre_run_cell", _note_cell)
@@ -199,12 +197,10 @@ def load(shell: InteractiveShell) -> None:
 
 def unload(shell: InteractiveShell) -> None:
     """Removes the magics and their completion."""
-    from axe_nb.agents.agent_files import advise
     from axe_nb.cell_display import display
     from axe_nb.notebook import complete
     from axe_nb.session.session import session
 
-    advise()
     for option in OPTIONS:
         session.defaults.pop(option, None)
     session.keeps_history = True

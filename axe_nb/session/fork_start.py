@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.workdir import confine
+from axe_nb.agents.prompt import confine
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.limits import Limits

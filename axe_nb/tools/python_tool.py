@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from axe_nb.agents.names import check_bound, check_tool_name, function_name
+from axe_nb.agents.names import check_tool_name, function_name
 from axe_nb.conversion.json_types import (
     MAX_MISTAKES,
     Mistakes,
@@ -68,7 +68,6 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
             f"{type(function).__name__} is neither a function nor a tool",
             hint="pass a function, or a method of an object",
         )
-    check_bound(function)
     name = name or function_name(function)
     check_tool_name(name)
     has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
@@ -77,6 +76,12 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
     run = PythonFunction(function, name)
+    if (first := next(iter(run.wanted.python.parameters.values()), None)) and (
+        first.name in ("self", "cls") and first.annotation is first.empty
+    ):
+        raise ConfigError(
+            f"{name} is a method without its object", hint=f"use that of an object: thing.{name}"
+        )
     specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
     return Tool(name, run.wanted.description, specs, run, effect)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from axe_nb import Agent, ConfigError
-from axe_nb.agents.hosts import is_allowed
+from axe_nb.agents.names import is_allowed
 
 
 @pytest.mark.req("D-50")

@@ -8,8 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.context import read_context
-from axe_nb.agents.prompt import brief
+from axe_nb.agents.prompt import brief, read_context
 from axe_nb.agents.trust import trust_file
 from axe_nb.errors import ConfigError
 

@@ -249,7 +249,11 @@ def test_agents_of_another_folder_and_its_scripts_count(project: Path) -> None:
         ("right", "1 found, 1 without problems", "")
     ]
     assert of("agents", found()) == [
-        ("right", "0 found, 0 without problems", "create it with `axe-nb agents init NAME`")
+        (
+            "right",
+            "0 found, 0 without problems",
+            "create it with `axe-nb agents init NAME`, in a notebook `%axe init NAME`",
+        )
     ]
 
 
