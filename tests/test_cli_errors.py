@@ -110,8 +110,10 @@ def test_a_mistake_in_an_option_is_not_looked_for_in_the_file(run) -> None:
 
 LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
-    "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",
-                                               "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`"]),
+    "no such agent, none near": (("zzz",), 2, [
+        "agent config not found: zzz",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
+    ]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',
         "for example anthropic/claude-sonnet-5-5, ollama/llama3.2 or script/lead"]),

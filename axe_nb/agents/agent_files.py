@@ -42,8 +42,7 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     Args:
         also: further names to suggest, of agents without a file.
 
-    Raises:
-        ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
+    Raises ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
     """
     check_name(name)
     check_agents_dir(agents_dir)
@@ -160,8 +159,7 @@ def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
         name: the value of `output.schema`.
         agent_path: the agent's file; empty = an agent made in code, of the current folder.
 
-    Raises:
-        ConfigError: it does not lie there, or does not hold a JSON object.
+    Raises ConfigError: it does not lie there, or does not hold a JSON object.
     """
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
@@ -178,8 +176,7 @@ def read_schema_file(path: Path, name: str) -> dict[str, Any]:
         path: absolute.
         name: as it was given, for errors.
 
-    Raises:
-        ConfigError: it cannot be read, or does not hold a JSON object.
+    Raises ConfigError: it cannot be read, or does not hold a JSON object.
     """
     try:
         schema = json.loads(read_real_text(path))

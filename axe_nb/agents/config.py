@@ -348,8 +348,7 @@ class Config:
     def base_url(self, provider: str) -> str:
         """Returns the URL of the provider's server as it is set, its path without a trailing slash.
 
-        Raises:
-            ConfigError: it is not an http URL; the message omits it, as it may be a key.
+        Raises ConfigError: it is not an http URL; the message omits it, as it may be a key.
         """
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url

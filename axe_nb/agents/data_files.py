@@ -56,8 +56,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
         data: JSON data, or what `form` makes text of.
         form: data → text; None = `format_data`.
 
-    Raises:
-        ConfigError: the file cannot be written; an existing one is unchanged.
+    Raises ConfigError: the file cannot be written; an existing one is unchanged.
     """
     path = expand_home(path)
     problem = ""
@@ -88,8 +87,7 @@ def read_data(
         make: makes them of the file's data; raises ConfigError if these are wrong.
         parse: text → data; None = `parse_data`.
 
-    Raises:
-        ConfigError: it cannot be read, is not of this kind, or of a later major version.
+    Raises ConfigError: it cannot be read, is not of this kind, or of a later major version.
     """
     path = expand_home(path)
     text = ""

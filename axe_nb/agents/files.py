@@ -48,8 +48,7 @@ def reason(error: OSError | ValueError) -> str:
 def read_text(path: Path) -> str:
     """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends.
 
-    Raises:
-        OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
+    Raises OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
     """
     try:
         return read_real_text(Path(os.path.realpath(path)))
@@ -63,8 +62,7 @@ def read_real_text(path: Path) -> str:
     Args:
         path: absolute, without links.
 
-    Raises:
-        OSError: as for `read_text`; or a link has taken its place, or that of a folder above it.
+    Raises OSError: as for `read_text`; or a link has taken its place, or that of a folder above it.
     """
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
@@ -83,8 +81,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
     Args:
         mode: permission bits; None = those of the existing file, or the default of a new one.
 
-    Raises:
-        ConfigError: the file cannot be written; an existing one is unchanged.
+    Raises ConfigError: the file cannot be written; an existing one is unchanged.
     """
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
@@ -141,8 +138,7 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     Args:
         mode: permission bits, before the umask.
 
-    Raises:
-        ConfigError: the file exists or cannot be written.
+    Raises ConfigError: the file exists or cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -65,8 +65,7 @@ def find_paths(
         folder: the folder to search.
         check: called for every name that is looked at; may raise to end the search.
 
-    Raises:
-        ConfigError: it is not a valid glob.
+    Raises ConfigError: it is not a valid glob.
     """
     check_glob(pattern)
     # inside a name `**` is `*`; at the end it includes files

@@ -21,8 +21,7 @@ from axe_nb.text import quote
 def check_name(name: str) -> None:
     """Rejects agent names that are not plain file names on every system (B-12).
 
-    Raises:
-        ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
+    Raises ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
     """
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
@@ -37,8 +36,7 @@ def check_name(name: str) -> None:
 def check_tool_name(name: str) -> None:
     """Rejects tool names that providers do not accept.
 
-    Raises:
-        ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
+    Raises ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
@@ -65,8 +63,7 @@ def function_name(function: Any) -> str:
 def parse_model(model: str) -> tuple[str, str]:
     """Splits provider/model on the first slash (B-2).
 
-    Raises:
-        ConfigError: no slash, or an empty part (exit 1).
+    Raises ConfigError: no slash, or an empty part (exit 1).
     """
     provider, slash, name = model.partition("/")
     problem = (

@@ -180,8 +180,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
         agent: the agent.
         check: called before every file and for every name; may raise to stop reading.
 
-    Raises:
-        ConfigError: as for `brief`.
+    Raises ConfigError: as for `brief`.
     """
     workdir = find_workdir(agent)
     skill, skill_path = _read_skill(agent)
@@ -369,9 +368,8 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         agent: the agent.
         context: the texts that it refers to; None = they are read now.
 
-    Raises:
-        ConfigError: the workdir or the skill is missing, a glob is invalid, or a variable has no
-            value.
+    Raises ConfigError: the workdir or the skill is missing, a glob is invalid, or a variable has no
+    value.
     """
     workdir = find_workdir(agent)
     if context is None:

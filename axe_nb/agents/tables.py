@@ -194,8 +194,7 @@ class Retry:
 def check_params(params: Mapping[str, Any]) -> None:
     """Rejects parameters that cannot be sent.
 
-    Raises:
-        WrongValue: names the key.
+    Raises WrongValue: names the key.
     """
     for name, value in params.items():
         try:
@@ -363,8 +362,7 @@ def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str
         name: the server.
         key: `env` or `headers`.
 
-    Raises:
-        ConfigError: a variable is not set.
+    Raises ConfigError: a variable is not set.
     """
     found = {}
     for own, value in values.items():

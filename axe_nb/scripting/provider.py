@@ -50,9 +50,8 @@ _END = object()
 async def answer(request: Request, scripts: Scripts) -> Reply:
     """Returns the reply of the script `request.model`, before its delay.
 
-    Raises:
-        ProviderError: no such script (status 404), a mistake in it or no rule that matches
-            (bad_request), or whatever its function raises.
+    Raises ProviderError: no such script (status 404), a mistake in it or no rule that matches
+    (bad_request), or whatever its function raises.
     """
     name = request.model
     try:
@@ -87,8 +86,7 @@ class ScriptProvider:
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.
 
-        Raises:
-            ProviderError: as the script says, or as in `answer`.
+        Raises ProviderError: as the script says, or as in `answer`.
         """
         reply = await answer(request, self.scripts)
         has_begun = False

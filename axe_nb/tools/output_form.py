@@ -61,8 +61,7 @@ def _read_pydantic(
 ) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
     """Returns the JSON Schema of a type, and what makes a value of it from JSON data.
 
-    Raises:
-        ConfigError: pydantic cannot describe it.
+    Raises ConfigError: pydantic cannot describe it.
     """
     import pydantic
 
@@ -127,8 +126,7 @@ class Output:
     def read(self, text: str) -> Answer:
         """Reads an answer.
 
-        Raises:
-            WrongOutput: it is not JSON, or does not fit.
+        Raises WrongOutput: it is not JSON, or does not fit.
         """
         bare = _take_out(text.strip())
         try:
@@ -177,8 +175,7 @@ def make_output(given: Any, where: str = "output") -> Output:
             of these, or any other type that a parameter of a tool may have.
         where: what it is, for the error.
 
-    Raises:
-        ConfigError: it cannot be used.
+    Raises ConfigError: it cannot be used.
     """
     if isinstance(given, Output):
         return given
@@ -247,8 +244,7 @@ def find_output(given: Any) -> Output:
     Args:
         given: a JSON Schema, a type, an `Output`, or the path of a file with a JSON Schema.
 
-    Raises:
-        ConfigError: it cannot be used; one that is not there may have been meant as a name.
+    Raises ConfigError: it cannot be used; one that is not there may have been meant as a name.
     """
     if isinstance(given, os.PathLike):
         given = os.fspath(given)

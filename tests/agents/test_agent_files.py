@@ -84,7 +84,8 @@ def test_where_no_agent_is_near_the_command_that_makes_one_is_told(project: Path
     with pytest.raises(ConfigError) as caught:
         Agent.load("writer")
     assert caught.value.lines() == [
-        "agent config not found: writer", "create it with `axe-nb agents init writer`, in a notebook `%axe init writer`",
+        "agent config not found: writer",
+        "create it with `axe-nb agents init writer`, in a notebook `%axe init writer`",
     ]  # fmt: skip
 
 
