@@ -1,21 +1,17 @@
-"""Counts of the benchmarks are within their bounds; the comparison page shows its kept file."""
+"""Counts of the benchmarks are within their bounds; contenders are measured in turns."""
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.benchmarks import structure
-from tests.benchmarks.peers.measure import Failed, in_turns
 from tests.benchmarks.peers.model import model, take_counts
-from tests.benchmarks.peers.run import compare
+from tests.benchmarks.peers.run import ROWS, Failed, compare, in_turns, write_table
 from tests.benchmarks.peers.table import CONTENDERS, TASKS, Contender, Task
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -57,7 +53,7 @@ def test_contenders_take_turns_and_one_that_fails_is_left_out() -> None:
 
 
 def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:
-    with compare({OURS.name: Path(sys.executable)}, []) as comparison:
+    with compare({OURS.name: Path(sys.executable)}) as comparison:
         with pytest.raises(Failed, match="no_such_function"):
             comparison.warm(OURS, Task("x", "no_such_function", (), 1, 1, 1))
         with pytest.raises(Failed, match=r"^AssertionError: remember: "):
@@ -69,59 +65,14 @@ def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:
         assert take_counts(url).requests == 0
 
 
-@pytest.fixture
-def make_comparison(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(DOCS))
-    import make_comparison
-
-    return make_comparison
-
-
-@pytest.fixture
-def found(make_comparison: Any) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads(make_comparison.FOUND.read_text("utf-8"))
-    return kept
-
-
-def test_the_page_and_the_plot_are_made_of_the_kept_figures(
-    make_comparison: Any, found: dict[str, Any]
-) -> None:
-    text = make_comparison.FILE.read_text("utf-8")
-    assert make_comparison.page(found, text) == text, "run `python docs/make_comparison.py`"
-    assert len(make_comparison.BLOCK.findall(text)) == text.count("<!-- measured")
-    assert make_comparison.fingerprint(found) in make_comparison.PLOT.read_text("utf-8")
-
-
-def test_other_figures_change_the_page_and_the_plot(
-    make_comparison: Any, found: dict[str, Any]
-) -> None:
-    text, mark = make_comparison.FILE.read_text("utf-8"), make_comparison.fingerprint(found)
-    for sample in found["rows"]["chain"]["axe_nb"]:
-        sample["cpu"] = 1000.0
-    changed = make_comparison.page(found, text)
-    assert re.search(r"^- CPU of a turn: .*axe_nb 20,000 ms$", changed, re.MULTILINE)
-    assert make_comparison.fingerprint(found) != mark
-
-
-def test_the_kept_figures_are_of_all_contenders_in_one_run(found: dict[str, Any]) -> None:
-    assert set(found["contenders"]) == {one.name for one in CONTENDERS}
-    assert found["command"] == "python -m tests.benchmarks --peers"
-    for one in CONTENDERS:
-        if "problem" not in found["contenders"][one.name]:
-            missing = [task for task in one.tasks if one.name not in found["rows"][task]]
-            assert not missing, f"{one.name}: {missing}"
-
-
-def test_each_feature_of_the_page_is_of_known_libraries_and_tried_claims(
-    make_comparison: Any, found: dict[str, Any]
-) -> None:
-    features = make_comparison.tomllib.loads(make_comparison.FEATURES.read_text("utf-8"))["feature"]
-    names = {one.name for one in CONTENDERS} - {"axe_nb"}
-    tried = {claim for claims in found["claims"].values() for claim in claims}
-    for feature in features:
-        assert set(feature.get("read", ())) <= names, feature
-        assert feature.get("claim") in {None, *tried}, feature
-    assert tried <= {feature.get("claim") for feature in features}
+def test_the_table_has_the_median_of_each_contender_and_a_dash_for_those_left_out() -> None:
+    rows = {row: {"a": [{figure: n} for n in (1, 2, 30)]} for _, row, figure, _ in ROWS}
+    rows["first"]["a"] = [{"import_cpu": 0.01, "cpu": 0.2, "grown": 3e7}]
+    rows["cold"]["a"] = [{"seconds": 1.5, "grown": 2.5e7}]
+    table = list(write_table(["a", "b"], rows))
+    assert table[0] == "| | a | b |"
+    assert table[2] == "| import: CPU, ms | 10 | – |"
+    assert table[7] == "| 10 sub-agents, at least 150 ms: ms | 2,000 | – |"
 
 
 def test_the_command_refuses_what_it_does_not_know() -> None:

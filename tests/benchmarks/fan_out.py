@@ -16,13 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from axe_nb.agents.tables import TreeLimits
-from tests.benchmarks.http_server import HttpServer, own_process, serve
+from tests.benchmarks.peers.model import model
 from tests.engine.in_process import ask_session
 
 MODEL_SECONDS = 0.05
@@ -34,40 +33,10 @@ COPIES = 2000
 """Agents that are made to find out what one costs."""
 
 
-class Model(HttpServer):
-    """A server of OpenAI's protocol that costs next to nothing.
-
-    The model `lead-N-S` calls N children and then answers, `chain-N-S` makes one call in each of N
-    turns, `child-S` answers; each answer takes S seconds.
-    """
-
-    def answer(self, head: bytes, body: bytes) -> None:
-        name = body.partition(b'"model":"')[2].partition(b'"')[0].decode()
-        kind, *numbers = name.split("-")
-        reply = write_reply(kind, int(numbers[0]) if len(numbers) > 1 else 0, body)
-        asyncio.get_running_loop().call_later(float(numbers[-1]), self.send, reply)
-
-
-def write_reply(kind: str, size: int, body: bytes) -> bytes:
-    """What the model says to a request."""
-    turn = body.count(b'"role":"assistant"')
-    calls = size if kind == "lead" and turn == 0 else int(kind == "chain" and turn < size)
-    message: dict[str, Any] = {"role": "assistant", "content": None if calls else "done"}
-    if calls:
-        arguments = json.dumps({"agent": "child", "task": "work"})
-        name = "call_agent" if kind == "lead" else "nothing"
-        function = {"name": name, "arguments": arguments}
-        message["tool_calls"] = [
-            {"id": f"{turn}_{n}", "type": "function", "function": function} for n in range(calls)
-        ]
-    usage = {"prompt_tokens": 9, "completion_tokens": 9}
-    return json.dumps({"choices": [{"message": message}], "usage": usage}).encode()
-
-
 @contextmanager
 def server() -> Iterator[None]:
     """A model in a process of its own, as OpenAI."""
-    with own_process(__spec__.name, "serve") as url:
+    with model() as url:
         os.environ |= {"AXE_OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
         yield
 
@@ -158,45 +127,6 @@ async def chain() -> tuple[float, float]:
     return seconds / TURN_CHAIN, cpu / TURN_CHAIN
 
 
-class Instantly:
-    """A provider without HTTP: what is left is our own."""
-
-    name = "openai"
-
-    async def send(self, request: Any, on_delta: Any = None) -> Any:
-        from axe_nb import Response, Usage, call
-
-        is_last = len(request.messages) >= 2 * TURN_CHAIN - 1
-        return Response("" if not is_last else "done", () if is_last else (call("nothing"),),
-                        "stop", Usage(9, 9))  # fmt: skip
-
-
-async def chain_of_our_own() -> float:
-    """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
-    from axe_nb import Agent
-    from axe_nb.clock import Clock
-    from axe_nb.engine.loop import Run
-    from axe_nb.engine.plan import make_plan
-    from axe_nb.engine.scope import AgentSource, Env, RunScope
-    from axe_nb.limits import Limits
-    from axe_nb.tools.tool import Job
-
-    one = Agent("one", "openai/x", tools=("nothing",))
-    events: list[object] = []
-    provider = Instantly()
-    env = Env(
-        agents=AgentSource(load=lambda _: one, provider_for=lambda _, __: provider),
-        emit=events.append,
-        tools=(a_tool(),),
-    )  # fmt: skip
-    began = time.process_time()
-    scope = RunScope.root(one, Limits(), env, Clock(None))
-    result = await Run(await make_plan(scope, Job(one, "go", "go"))).execute()
-    seconds = time.process_time() - began
-    assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
-    return seconds / TURN_CHAIN
-
-
 async def chain_with_httpx() -> tuple[float, float]:
     """(seconds, seconds of CPU) of one such request by httpx alone."""
     import httpx
@@ -223,12 +153,6 @@ def resident() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-async def best(work: Callable[[], Any], times: int) -> Any:
-    """The fastest of so many, after one that warms up: the least disturbed by other processes."""
-    await work()
-    return min([await work() for _ in range(times)])
-
-
 async def in_turns(times: int, *works: Callable[[], Any]) -> list[tuple[Any, ...]]:
     """What each work gives, so many times: in turns, so that what disturbs one disturbs all."""
     for work in works:
@@ -247,11 +171,7 @@ async def measure(what: str) -> dict[str, Any]:
     match what:
         case "turn":
             ours, theirs = await in_turns(25, chain, chain_with_httpx)
-            return {
-                "axe_nb": ours,
-                "httpx": theirs,
-                "own": await best(chain_of_our_own, 30),
-            }
+            return {"axe_nb": ours, "httpx": theirs}
         case "1000":
             await fan_out(1)  # what is imported on first use; connections stay cold
             await with_httpx(1)
@@ -264,29 +184,20 @@ async def measure(what: str) -> dict[str, Any]:
             return {"axe_nb": ours, "httpx": theirs}
 
 
-def one_agent() -> tuple[float, float]:
-    """(seconds of CPU, bytes) of an agent with a tool."""
+def one_agent() -> float:
+    """Seconds of CPU of an agent with a tool."""
     from axe_nb import Agent
-    from axe_nb.tools.tool import Tool
 
-    def make(copies: int) -> tuple[list[Any], float]:
+    took = []
+    for _ in range(9):
         gc.collect()
         began = time.process_time()
         made = [
-            (
-                Tool("nothing", "Does nothing.", {}, nothing, "read"),
-                Agent("one", "openai/x", system_prompt="Be one.", tools=("nothing",)),
-            )
-            for _ in range(copies)
+            (a_tool(), Agent("one", "openai/x", system_prompt="Be one.", tools=("nothing",)))
+            for _ in range(COPIES)
         ]
-        return made, (time.process_time() - began) / copies
-
-    seconds = min(make(COPIES)[1] for _ in range(9))
-    tracemalloc.start()
-    kept, _ = make(COPIES)
-    size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return seconds, size / len(kept)
+        took.append((time.process_time() - began) / len(made))
+    return min(took)
 
 
 def find_medians(took: dict[str, Any]) -> list[list[float]]:
@@ -330,18 +241,13 @@ def main() -> None:
         shown = f"{seconds * 1e6:.0f} µs, httpx {theirs * 1e6:.0f} µs: {middle(ratios)} x"
         shown += f" (CPU {cpu / their_cpu:.2f} x)"
         row("one turn with a tool call", shown, ratio, 1.5, 1.2, " x httpx")
-    own = took["own"] * 1e6
-    row("our own share of it, CPU", f"{own:.0f} µs", own, 150, 50, " µs")
-    seconds, size = one_agent()
-    row("one agent with one tool", f"{seconds * 1e6:.1f} µs", seconds * 1e6, 15, 5, " µs")
-    row("its memory", f"{size / 1000:.1f} kB", size / 1000, 4, 2, " kB")
+    seconds = one_agent()
+    row("one agent with one tool", f"{seconds * 1e6:.1f} µs", seconds * 1e6, 100, 50, " µs")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
             main()
-        case ["serve"]:
-            asyncio.run(serve(Model))
         case [what]:
             print(json.dumps(asyncio.run(measure(what))))

@@ -7,35 +7,29 @@ next, as with slow tools too. Prints a row of goals.md: time on the event loop a
 that writes, for an exchange, and the size of what is kept beside its text: the answers and the
 results of the tool.
 
-The texts of that run repeat. The rows below it are of runs whose texts do not, in several forms:
-the same CPU, and the size of the parts and of the whole file beside what was said and answered.
-Then the time to load a run of a thousand turns. The last line is the CPU of a transaction of SQLite
-alone, the least that an exchange costs that is written by itself.
+The texts of the first run repeat, those of the second do not. The last row is the time to load a
+run of a thousand turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from pydoc_data.topics import topics
-from typing import Any, NamedTuple
+from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.recording.history_store import Row, Store
 from axe_nb.recording.history_writer import Writer
 from axe_nb.recording.recorder import Recorder, history_path
-from axe_nb.recording.run_locks import RunLocks
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 
@@ -56,27 +50,6 @@ PROSE = " ".join(" ".join(topics.values()).split())
 """English that does not repeat."""
 
 
-class Form(NamedTuple):
-    """How much a turn says."""
-
-    said: int
-    """Characters of a reply."""
-    answered: int
-    """Characters of the result of its call."""
-    in_words: bool
-    """True if each word is an event of a stream."""
-
-
-FORMS = {
-    "790 characters, a result of 790": Form(790, 790, in_words=False),
-    "300 characters, a result of 300": Form(300, 300, in_words=False),
-    "100 characters, a result of 20": Form(100, 20, in_words=False),
-    "a stream of 200, a result of 20": Form(200, 20, in_words=True),
-    "a stream of 200, a result of 200": Form(200, 200, in_words=True),
-    "a stream of 790, a result of 790": Form(790, 790, in_words=True),
-    "a stream of 8000, a result of 400": Form(8000, 400, in_words=True),
-}
-
 LONG = 1000
 """Turns of the run that is loaded."""
 
@@ -93,24 +66,21 @@ def define() -> None:
         return Response(TEXT, (call("look", what=f"turn {request.turn}"),), "", Usage(900, 80))
 
 
-def define_form(form: Form) -> None:
-    """Defines a chain whose texts do not repeat."""
-    size = form.said + form.answered
+def define_prose() -> None:
+    """Defines a chain whose texts, of 300 characters, do not repeat."""
 
-    def cut(turn: int, start: int, length: int) -> str:
-        at = (turn * size + start) % (len(PROSE) - size)
-        return PROSE[at : at + length]
+    def cut(turn: int, start: int) -> str:
+        at = (turn * 600 + start) % (len(PROSE) - 600)
+        return PROSE[at : at + 300]
 
     @axe_nb.tool
     def look(what: str) -> str:
-        return cut(int(what.split()[-1]), form.said, form.answered)
+        return cut(int(what.split()[-1]), 300)
 
     @script("chain")
-    def chain(request: Request) -> Iterator[Any]:
-        text = cut(request.turn, 0, form.said)
-        yield from re.findall(r"\s*\S+", text) if form.in_words else [text]
-        if request.turn < CHAIN:
-            yield call("look", what=f"turn {request.turn}")
+    def chain(request: Request) -> Any:
+        calls = (call("look", what=f"turn {request.turn}"),) if request.turn < CHAIN else ()
+        return Response(cut(request.turn, 0), calls, "", Usage(900, 80))
 
 
 def collect(protocol: Protocol) -> list[Event]:
@@ -187,32 +157,9 @@ def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
     return "; ".join(parts)
 
 
-def measure_form(protocol: Protocol, name: str, rounds: int, folder: Path) -> str:
-    form = FORMS[name]
-    define_form(form)
-    events = collect(protocol)
-    result = result_of(events)
-    assert result.turns == CHAIN, result
-    text = sum(len(message.content) for message in result.messages)
-    text += sum(len(one.content) for m in result.messages for one in m.tool_results)
-    shares: list[str] = []
-    for flushed in FLUSHED.values():
-        path = folder / protocol / f"{len(shares)} {name}" / "runs.sqlite"
-        writer = Writer(path)
-        for _ in range(10):
-            keep(writer, events, flushed)
-        writer.close()
-        with closing(Store(path, None)) as store:
-            parts = sum(len(part) for part in store.list_parts(1))
-        file = path.stat().st_size / 10
-        shares.append(f"{parts / text:.2f} ({file / text:.2f})")  # in each state
-    row = keep_often(folder / protocol / name / "runs.sqlite", events, rounds)
-    return f"{protocol:9} {name}: {row}; parts (file) {', '.join(shares)} x its text"
-
-
 def measure_loading(protocol: Protocol, rounds: int) -> str:
     """Milliseconds to load a long run whose texts do not repeat, which was written turn by turn."""
-    define_form(FORMS["300 characters, a result of 300"])
+    define_prose()
     one, *events = [event for event in collect(protocol) if isinstance(event, KEPT)]
     writer = Writer(history_path())
     recorder = Recorder(writer)
@@ -235,34 +182,16 @@ def measure_loading(protocol: Protocol, rounds: int) -> str:
     return f"{protocol:9} a run of {LONG} turns is loaded in {least:.0f} ms (median {median:.0f})"
 
 
-def measure_transaction(rounds: int, folder: Path) -> float:
-    """Seconds of CPU of a transaction that adds a part and updates the row of its run."""
-    path = folder / "bare.sqlite"
-    store, row, found = Store(path, RunLocks(path.with_suffix(".lock"))), Row(), []
-    for _ in range(rounds):
-        began = time.thread_time()
-        for _ in range(CHAIN):
-            row.parts.append(TEXT.encode())
-            store.write([row])
-        found.append(time.thread_time() - began)
-    store.close()
-    return min(found) / CHAIN
-
-
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     os.environ["AXE_NB_HISTORY"] = "0"  # the run itself is not kept
-    define()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = folder
-        for protocol in PROTOCOLS:
-            print(measure(protocol, rounds, Path(folder)))
-        for name in FORMS:
+        for texts, make in (("repeated", define), ("prose", define_prose)):
+            make()
             for protocol in PROTOCOLS:
-                print(measure_form(protocol, name, max(rounds // 4, 1), Path(folder)))
+                print(f"{texts:9} {measure(protocol, rounds, Path(folder) / texts)}")
         print(measure_loading("openai", rounds))
-        bare = measure_transaction(rounds, Path(folder))
-    print(f"a transaction alone: CPU {bare * 1e6:.0f} µs")
 
 
 if __name__ == "__main__":

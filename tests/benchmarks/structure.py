@@ -12,8 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tests.benchmarks.peers.measure import Sample
-from tests.benchmarks.peers.run import Comparison, compare
+from tests.benchmarks.peers.run import Comparison, Sample, compare
 from tests.benchmarks.peers.table import AT_ONCE, CHAIN, CONTENDERS, MANY, TASKS, Task
 from tests.bootstrap import say
 
@@ -66,7 +65,7 @@ all rounds that warmed it up; `kept`: objects that are there after KEPT_RUNS mor
 def count() -> Iterator[tuple[str, Sample]]:
     """(row, counts)."""
     ours, opened = CONTENDERS[0], 0
-    with compare({ours.name: Path(sys.executable)}, []) as comparison:
+    with compare({ours.name: Path(sys.executable)}) as comparison:
         yield "first", comparison.first(ours)
         for task in TASKS:
             opened += comparison.warm(ours, task)["connections"]

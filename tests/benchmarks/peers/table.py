@@ -18,11 +18,9 @@ class Contender:
     """What pip installs; exact versions, so that the same figures can be measured again."""
     first_line: str
     """The import of its first example."""
-    distribution: str
     tasks: tuple[str, ...] = AGENT_TASKS
     is_parallel: bool = True
     """It makes the calls of one reply at the same time."""
-    is_npm: bool = False
 
     @property
     def module(self) -> str:
@@ -30,45 +28,26 @@ class Contender:
 
 
 CONTENDERS = (
-    Contender("axe_nb", ("-e", "."), "import axe_nb", "axe-nb"),
-    Contender("httpx", ("httpx==0.28.1",), "import httpx", "httpx"),
+    Contender("axe_nb", ("-e", "."), "import axe_nb"),
+    Contender("httpx", ("httpx==0.28.1",), "import httpx"),
     Contender(
-        "pydantic-ai",
-        ("pydantic-ai-slim[openai]==2.68.0",),
-        "from pydantic_ai import Agent",
-        "pydantic-ai-slim",
+        "pydantic-ai", ("pydantic-ai-slim[openai]==2.68.0",), "from pydantic_ai import Agent"
     ),
-    Contender(
-        "openai-agents",
-        ("openai-agents==0.24.0",),
-        "from agents import Agent, Runner",
-        "openai-agents",
-    ),
+    Contender("openai-agents", ("openai-agents==0.24.0",), "from agents import Agent, Runner"),
     Contender(
         "langgraph",
         ("langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3"),
         "from langchain.agents import create_agent",
-        "langgraph",
     ),
     Contender(
-        "inspect_ai",
-        ("inspect-ai==0.3.285", "openai==3.54.0"),
-        "from inspect_ai import Task, eval",
-        "inspect-ai",
+        "inspect_ai", ("inspect-ai==0.3.285", "openai==3.54.0"), "from inspect_ai import Task, eval"
     ),
-    Contender(
-        "chatlas",
-        ("chatlas==0.23.0",),
-        "from chatlas import ChatOpenAI",
-        "chatlas",
-        is_parallel=False,
-    ),
+    Contender("chatlas", ("chatlas==0.23.0",), "from chatlas import ChatOpenAI", is_parallel=False),
     Contender(
         "claudette",
         # the newest SDK has no `temperature`, which claudette 0.3.15 passes
         ("claudette==0.3.15", "anthropic==0.125.0"),
         "from claudette import Chat",
-        "claudette",
         is_parallel=False,
     ),
     Contender(
@@ -77,10 +56,8 @@ CONTENDERS = (
         # what %load_ext imports, without the table of prices that litellm would fetch
         "import os; os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'; "
         "import jupyter_ai_magic_commands.magics",
-        "jupyter-ai",
         tasks=(),
     ),
-    Contender("promptfoo", ("promptfoo@0.123.1",), "", "promptfoo", tasks=("many",), is_npm=True),
 )
 
 
