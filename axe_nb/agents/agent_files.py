@@ -39,10 +39,7 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """Returns the file of the agent `name` in the first folder that has one.
 
-    Args:
-        also: further names to suggest, of agents without a file.
-
-    Raises ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
+    Raises ConfigError if there is none; the hint names the nearest agent, one of `also` too.
     """
     check_name(name)
     check_agents_dir(agents_dir)
@@ -115,11 +112,7 @@ You are a careful assistant.
 
 
 def scaffold(name: str, model: str | None = None) -> str:
-    """Returns a commented starter file for an agent.
-
-    Args:
-        model: None = that of `first_model`.
-    """
+    """Returns a commented starter file for an agent; by default with the model of `first_model`."""
     check_name(name)
     config = _load_settings()
     return SCAFFOLD.format(
@@ -153,13 +146,9 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the file of a JSON Schema.
+    """Reads the JSON Schema that `output.schema` names; an agent made in code has no file.
 
-    Args:
-        name: the value of `output.schema`.
-        agent_path: the agent's file; empty = an agent made in code, of the current folder.
-
-    Raises ConfigError: it does not lie there, or does not hold a JSON object.
+    Raises ConfigError if it does not lie beside or below the agent's file, or holds no JSON object.
     """
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
@@ -170,13 +159,10 @@ def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
 
 
 def read_schema_file(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON Schema from a file, through no link.
+    """Reads a JSON Schema from a file with an absolute path, through no link.
 
-    Args:
-        path: absolute.
-        name: as it was given, for errors.
-
-    Raises ConfigError: it cannot be read, or does not hold a JSON object.
+    `name` is the path as it was given, for errors. Raises ConfigError if it cannot be read, or does
+    not hold a JSON object.
     """
     try:
         schema = json.loads(read_real_text(path))

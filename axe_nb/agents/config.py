@@ -162,9 +162,7 @@ def is_own(path: Path) -> bool:
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
     """Returns the paths that the `skill` of an agent stands for, in order (B-6).
 
-    Args:
-        skill: absolute, or relative to the folder above the agents, else to the config folder.
-        agent_path: the agent's file; empty for an agent made in code.
+    A relative one is below the folder above the agents, else below the config folder.
     """
     path = expand_home(skill)
     if path.is_absolute():

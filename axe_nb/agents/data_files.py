@@ -50,13 +50,8 @@ _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
     """Writes data to a file, as a whole or not at all; a new file is the user's alone.
 
-    Args:
-        path: the file.
-        kind: kind of data, for the header.
-        data: JSON data, or what `form` makes text of.
-        form: data → text; None = `format_data`.
-
-    Raises ConfigError: the file cannot be written; an existing one is unchanged.
+    `form` makes the text; None = `format_data`, for JSON data. Raises ConfigError if the file
+    cannot be written; an existing one is unchanged.
     """
     path = expand_home(path)
     problem = ""
@@ -79,15 +74,11 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Returns the contents of a file.
+    """Returns the contents of a file of this kind.
 
-    Args:
-        path: the file.
-        kind: kind of data that it must have.
-        make: makes them of the file's data; raises ConfigError if these are wrong.
-        parse: text → data; None = `parse_data`.
-
-    Raises ConfigError: it cannot be read, is not of this kind, or of a later major version.
+    `parse` makes data of the text (None = `parse_data`), `make` the contents of the data; it raises
+    ConfigError if they are wrong. Raises ConfigError if the file cannot be read, is not of this
+    kind, or of another major version.
     """
     path = expand_home(path)
     text = ""

@@ -44,12 +44,7 @@ class Definition:
 
     @classmethod
     def of(cls, agent: Agent, context: Context | None) -> Definition:
-        """Returns the definition of an agent.
-
-        Args:
-            agent: the agent.
-            context: its texts; None = they were not read.
-        """
+        """Returns the definition of an agent; its texts are empty if they were not read."""
         found = context or Context("", (), ())
         made = cls(make_table(agent), found.skill, dict(found.files), dict(found.pictures))
         made.memory[AGENT] = agent

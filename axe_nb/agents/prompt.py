@@ -109,13 +109,9 @@ def is_from_file(agent: Agent, key: str) -> bool:
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
     """Returns a child that may start where it is to work; nothing there is looked at.
 
-    A child without a workdir works in the current folder, in the root's if that lies outside it.
-
-    Args:
-        child: the child.
-        caller: the real workdir of the run that starts it.
-        root: that of the root; empty = the child may work anywhere.
-        defined: name → agent of the session when the root started.
+    A child without a workdir works in the current folder, in that of the root if it lies outside
+    it. `caller` is the real workdir of the run that starts it, `root` that of the root (empty =
+    anywhere), `defined` the agents of the session when the root started.
     """
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
@@ -174,13 +170,9 @@ class Context:
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
-    """Reads the skill and context files of an agent.
+    """Reads the skill and context files of an agent; raises ConfigError as `brief` does.
 
-    Args:
-        agent: the agent.
-        check: called before every file and for every name; may raise to stop reading.
-
-    Raises ConfigError: as for `brief`.
+    `check` is called before every file and for every name; it may raise to stop reading.
     """
     workdir = find_workdir(agent)
     skill, skill_path = _read_skill(agent)
@@ -362,14 +354,10 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt from its parts.
+    """Assembles the agent's system prompt; its files are read now if no context is given.
 
-    Args:
-        agent: the agent.
-        context: the texts that it refers to; None = they are read now.
-
-    Raises ConfigError: the workdir or the skill is missing, a glob is invalid, or a variable has no
-    value.
+    Raises ConfigError if the workdir or the skill is missing, a glob is invalid, or a variable has
+    no value.
     """
     workdir = find_workdir(agent)
     if context is None:

@@ -129,9 +129,7 @@ class ProviderInfo:
     def choose_api(self, url: str, model: str) -> ProviderInfo:
         """Returns the provider with the one of OpenAI's two APIs that a model gets (D-73).
 
-        Args:
-            url: the base URL as it is set; a complete one decides.
-            model: the model's name without the provider.
+        A complete base URL decides; else the setting, else the model at OpenAI's own address.
         """
         if self.module != PROVIDERS["openai"].module:
             return self
@@ -166,9 +164,8 @@ class ProviderInfo:
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
         """Returns the base URL without its known end, and the provider with the paths below (D-33).
 
-        Args:
-            url: a server's root, its API's root, or the complete URL for requests to its models;
-                any of them may have a query.
+        The URL is a server's root, its API's root, or the complete one for requests to its models;
+        any of them may have a query.
         """
         address, _, query = url.partition("?")
         if query:
@@ -320,11 +317,8 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
 def make_key_command(provider: str, words: Sequence[str], folder: str, file: str) -> KeyCommand:
     """Returns the command that prints a provider's key.
 
-    Args:
-        provider: its name.
-        words: program and arguments, as `config.toml` has them.
-        folder: the folder of `config.toml`, below which a program with a relative path is.
-        file: that file and the line of the command, for messages.
+    A program with a relative path is below `folder`, that of `config.toml`; `file` is that file
+    with the line of the command, for messages.
     """
     program, *arguments = words
     name = PurePath(program).name

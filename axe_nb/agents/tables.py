@@ -27,7 +27,6 @@ from axe_nb.conversion.toml_tables import (
     build_nested,
     check_choice,
     check_types,
-    clear_arguments,
 )
 from axe_nb.errors import ConfigError
 from axe_nb.messages.model_table import LEVELS
@@ -66,7 +65,6 @@ def _reject(*checks: tuple[str, bool, str]) -> None:
             raise WrongValue((key,), problem)
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBudget:
     """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
@@ -87,7 +85,6 @@ class ChildBudget:
         )
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentsConfig:
     """`[sub_agents_config]`: rules for delegation by this agent."""
@@ -130,7 +127,6 @@ NO_CONFIG = SubAgentsConfig()
 """The defaults, if nothing is configured."""
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
@@ -175,7 +171,6 @@ class AxeBudget:
         _reject(("max_tokens", self.max_tokens < 0, NEGATIVE))
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
@@ -251,7 +246,6 @@ NO_SOURCE = Source("")
 TRANSPORTS = ("streamable-http", "sse")
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True)
 class McpServer:
     """`[mcp_servers.NAME]`: an MCP server; its tools are called `NAME__tool`."""
@@ -291,14 +285,8 @@ class McpServer:
 def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpServer | None]:
     """Returns name → table of the servers that `mcp_servers` names; None = that of `config.toml`.
 
-    Args:
-        given: names; tables by name; or a list of tables, each with its `name`, as in the files of
-            the Axe command line.
-        source: the text that it comes from.
-
-    Raises:
-        ConfigError: a table has an unknown key.
-        WrongValue: a name or a value is invalid.
+    It may be names; tables by name; or a list of tables, each with its `name`, as in the files of
+    the Axe command line. Raises ConfigError for an unknown key, a wrong name or value.
     """
     if isinstance(given, Mapping):
         return {name: parse_server(name, table, source) for name, table in given.items()}
@@ -353,16 +341,10 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
 
 
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
-    """Returns headers or environment variables with `${VARIABLE}` replaced.
+    """Returns the `env` or `headers` of a server with `${VARIABLE}` replaced.
 
-    Those with names of secrets are kept out of all that is recorded or shown from now on.
-
-    Args:
-        values: as written.
-        name: the server.
-        key: `env` or `headers`.
-
-    Raises ConfigError: a variable is not set.
+    Those with names of secrets are kept out of all that is recorded or shown from now on. Raises
+    ConfigError if a variable is not set.
     """
     found = {}
     for own, value in values.items():

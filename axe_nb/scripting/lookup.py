@@ -67,9 +67,8 @@ class Scripts:
     ) -> None:
         """Creates an empty collection.
 
-        Args:
-            dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-            sent: name → script that came with a job from another process, before all others.
+        `dirs` are searched before `./axe/scripts` and the config folder's `scripts`; `sent` is name
+        → script that came with a job from another process, before all others.
         """
         self.dirs = dirs
         self._sent = sent or {}

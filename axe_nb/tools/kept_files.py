@@ -89,11 +89,8 @@ class KeptFiles:
     ) -> None:
         """Keeps a file that is about to be written. Never fails: what is not kept is a warning.
 
-        Args:
-            root: the real workdir.
-            path: relative to it.
-            old: status of the file, and a function that opens it; None = it does not exist.
-            new: the content to be written.
+        `root` is the real workdir, `path` relative to it, `old` the status of the file and a
+        function that opens it (None = it does not exist), `new` the content to be written.
         """
         write = Write(root=str(root), path=path, after=digest(new))
         try:

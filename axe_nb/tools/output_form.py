@@ -170,12 +170,9 @@ class Output:
 def make_output(given: Any, where: str = "output") -> Output:
     """Returns the form of an answer that a JSON Schema or a type describes.
 
-    Args:
-        given: a JSON Schema as a dict, a dataclass, a TypedDict, a pydantic model, a list of one
-            of these, or any other type that a parameter of a tool may have.
-        where: what it is, for the error.
-
-    Raises ConfigError: it cannot be used.
+    That is a dict, a dataclass, a TypedDict, a pydantic model, a list of one of these, or any other
+    type that a parameter of a tool may have. Raises ConfigError, which calls it `where`, if it
+    cannot be used.
     """
     if isinstance(given, Output):
         return given
@@ -239,12 +236,9 @@ def _take_out(text: str) -> str:
 
 
 def find_output(given: Any) -> Output:
-    """Returns the form of an answer.
+    """Returns the form of an answer: of a schema, a type, or the path of a file with a schema.
 
-    Args:
-        given: a JSON Schema, a type, an `Output`, or the path of a file with a JSON Schema.
-
-    Raises ConfigError: it cannot be used; one that is not there may have been meant as a name.
+    Raises ConfigError if it cannot be used; one that is not there may have been meant as a name.
     """
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
