@@ -37,6 +37,10 @@ LENGTH = "max_tokens"
 """Anthropic's word for a reply that the token limit cut."""
 
 
+TEXTS = ("text", "input_text", "output_text")
+"""Types of blocks with a text."""
+
+
 class Malformed(Exception):
     """A body that the real server would answer with status 400; the text says why."""
 
@@ -69,7 +73,7 @@ class Wire:
     @staticmethod
     def read(body: Json) -> Request:
         """Parses a request. Raises Malformed."""
-        return read_chat(body)
+        return read_request(body)
 
     def whole(self, response: Response) -> Json:
         """Returns the body of status 200."""
@@ -138,7 +142,7 @@ class _Anthropic(Wire):
 
     @staticmethod
     def read(body: Json) -> Request:
-        return read_anthropic(body)
+        return read_request(body, splits_texts=True)
 
     def whole(self, response: Response) -> Json:
         content = [self._make_block("reasoning", response.reasoning)] if response.reasoning else []
@@ -289,10 +293,6 @@ class _Responses(Wire):
 
     path = "/v1/responses"
 
-    @staticmethod
-    def read(body: Json) -> Request:
-        return read_responses(body)
-
     def whole(self, response: Response) -> Json:
         words = {"length": "max_output_tokens", LENGTH: "max_output_tokens"}
         reason = words.get(response.stop_reason, response.stop_reason)
@@ -322,8 +322,7 @@ class _Responses(Wire):
 
     def _head(self, status: str) -> Json:
         head = {"id": f"resp_script_{self.request.turn}", "object": "response", "created_at": 0}
-        options = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-        return {**head, "status": status, "model": self.request.model, "output": [], **options}
+        return {**head, "status": status, "model": self.request.model, "output": [], "tools": []}
 
     def _make_message(self, text: str, status: str, is_refused: bool = False) -> Json:
         said = [{"type": "output_text", "text": text, "annotations": []}] if text else []
@@ -454,133 +453,86 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 }  # fmt: skip
 
 
-def read_anthropic(body: Json) -> Request:
-    """Parses Anthropic's messages, whose tool results are blocks of the user's."""
-    messages: list[Message] = []
-    for entry in _read_entries(body, "messages"):
-        blocks = _read_blocks(entry.get("content"))
-        texts = [text(block.get("text")) for block in blocks if block.get("type") == "text"]
-        results = tuple(
-            _read_result(block, block.get("tool_use_id"), block.get("content"))
-            for block in blocks
-            if block.get("type") == "tool_result"
-        )
-        if results:
-            messages.append(Message("tool", tool_results=results))
-        if entry.get("role") == "assistant":
-            calls = tuple(
-                ToolCall(text(block.get("id")), text(block.get("name")), table(block.get("input")))
-                for block in blocks
-                if block.get("type") == "tool_use"
-            )
-            messages.append(Message("assistant", "".join(texts), calls))
-        elif pictures := _read_pictures(blocks):
-            messages.append(Message("user", "".join(texts), pictures=pictures))
-        elif texts or not results:  # a client joins messages of the same role
-            messages += [Message("user", text) for text in texts or [""]]
-    tools = [{**tool, "parameters": tool.get("input_schema")} for tool in _dicts(body.get("tools"))]
-    return _make_request(body, messages, [_join_text(body.get("system"))], tools)
+def read_request(body: Json, *, splits_texts: bool = False) -> Request:
+    """Parses a request of any protocol: each names its parts in its own way, and no two clash.
 
-
-def read_chat(body: Json) -> Request:
-    """Parses OpenAI's and Ollama's messages, with the system prompt and tool results among them."""
-    messages: list[Message] = []
-    system: list[str] = []
-    for entry in _read_entries(body, "messages"):
-        content = entry.get("content")
-        match entry.get("role"):
-            case "system" | "developer":
-                system.append(_join_text(content))
-            case "assistant":
-                calls = tuple(map(_read_call, _dicts(entry.get("tool_calls"))))
-                messages.append(Message("assistant", _join_text(content), calls))
-            case "tool":
-                _add_result(messages, _read_result(entry, entry.get("tool_call_id"), content))
-            case _:
-                images = entry.get("images")
-                own = [{"image": image} for image in images] if isinstance(images, list) else []
-                pictures = _read_pictures([*_read_blocks(content), *own])
-                messages.append(Message("user", _join_text(content), pictures=pictures))
-    functions = [table(tool.get("function")) for tool in _dicts(body.get("tools"))]
-    return _make_request(body, messages, system, functions)
-
-
-def read_responses(body: Json) -> Request:
-    """Parses the input items of the Responses API, with calls and results among them."""
-    messages: list[Message] = []
-    system = [text(body.get("instructions"))]
-    if isinstance(body.get("input"), str):
-        body = {**body, "input": [{"role": "user", "content": body["input"]}]}
-    for entry in _read_entries(body, "input"):
-        content = entry.get("content")
-        match entry.get("type", "message"), entry.get("role"):
-            case "function_call_output", _:
-                result = _read_result(entry, entry.get("call_id"), entry.get("output"))
-                _add_result(messages, result)
-            case "function_call", _:
-                call = _read_call({"id": entry.get("call_id"), "function": entry})
-                _add_answer(messages, "", (call,))
-            case "message", "assistant":
-                _add_answer(messages, _join_text(content), ())
-            case "message", "user":
-                pictures = _read_pictures(_read_blocks(content))
-                messages.append(Message("user", _join_text(content), pictures=pictures))
-            case "message", _:
-                system.append(_join_text(content))
-    functions = [tool for tool in _dicts(body.get("tools")) if tool.get("type") == "function"]
-    return _make_request(body, messages, system, functions)
-
-
-def _read_entries(body: Json, key: str) -> list[Json]:
+    Anthropic's clients join messages of the same role, so that each text is a message of its own.
+    Raises Malformed.
+    """
+    key = "input" if "input" in body else "messages"
     entries = body.get(key)
+    if isinstance(entries, str):
+        entries = [{"role": "user", "content": entries}]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise Malformed(f"{key} must be a list of objects")
-    return entries
+    model, choice = body.get("model"), body.get("tool_choice")
+    if not isinstance(model, str) or not model.strip():
+        raise Malformed("model must be the name of a script")
+    messages: list[Message] = []
+    system = [_join_text(body.get("system")), text(body.get("instructions"))]
+    for entry in entries:
+        content, blocks = entry.get("content"), _read_blocks(entry.get("content"))
+        match entry.get("type", "message"), entry.get("role"):
+            case "function_call", _:
+                _add_answer(messages, "", [entry])
+            case "function_call_output", _:
+                _add_result(messages, entry, entry.get("output"))
+            case "message", "tool":
+                _add_result(messages, entry, content)
+            case "message", "system" | "developer":
+                system.append(_join_text(content))
+            case "message", "assistant":
+                uses = (block for block in blocks if block.get("type") == "tool_use")
+                calls = [*_dicts(entry.get("tool_calls")), *uses]
+                _add_answer(messages, _join_text(content), calls)
+            case "message", _:
+                results = [block for block in blocks if block.get("type") == "tool_result"]
+                for block in results:
+                    _add_result(messages, block, block.get("content"))
+                images = entry.get("images")
+                own = [{"image": image} for image in images] if isinstance(images, list) else []
+                pictures = _read_pictures([*blocks, *own])
+                texts = [_join_text([block]) for block in blocks if block.get("type") in TEXTS]
+                if pictures or not splits_texts:
+                    texts = ["".join(texts)]
+                if pictures or any(texts) or not results:
+                    messages += [Message("user", said, pictures=pictures) for said in texts or [""]]
+    is_offered = choice != "none" and table(choice).get("type") != "none"
+    tools = [_read_tool(tool) for tool in _dicts(body.get("tools"))] if is_offered else []
+    prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
+    tools = [tool for tool in tools if tool.name]  # those of a server may have none
+    return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
 
 
-def _read_result(entry: Json, call_id: Any, content: Any) -> ToolResult:
-    is_error, pictures = bool(entry.get("is_error")), _read_pictures(_read_blocks(content))
-    return ToolResult(text(call_id), _join_text(content), is_error, pictures=pictures)
-
-
-def _add_result(messages: list[Message], result: ToolResult) -> None:
+def _add_result(messages: list[Message], entry: Json, content: Any) -> None:
+    call_id = entry.get("tool_use_id") or entry.get("tool_call_id") or entry.get("call_id")
+    pictures = _read_pictures(_read_blocks(content))
+    is_error = bool(entry.get("is_error"))
+    result = ToolResult(text(call_id), _join_text(content), is_error, pictures=pictures)
     is_next = bool(messages) and messages[-1].role == "tool"
     before = messages.pop().tool_results if is_next else ()
     messages.append(Message("tool", tool_results=(*before, result)))
 
 
-def _add_answer(messages: list[Message], text: str, calls: tuple[ToolCall, ...]) -> None:
-    """Adds a text or a call to the assistant's turn, or begins one."""
+def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> None:
+    """Adds a text and calls to the assistant's turn, or begins one."""
     is_next = bool(messages) and messages[-1].role == "assistant"
     last = messages.pop() if is_next else Message("assistant")
-    joined = "\n\n".join(filter(None, (last.content, text)))
+    joined = "\n\n".join(filter(None, (last.content, said)))
+    calls = map(_read_call, entries)
     messages.append(Message("assistant", joined, (*last.tool_calls, *calls)))
 
 
-def _read_call(call: Json) -> ToolCall:
-    function = table(call.get("function"))
-    arguments = function.get("arguments")
+def _read_call(entry: Json) -> ToolCall:
+    function = table(entry.get("function")) or entry
+    arguments = function.get("arguments") or function.get("input")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             raise Malformed("arguments of a tool call are not valid JSON") from None
-    return ToolCall(text(call.get("id")), text(function.get("name")), table(arguments))
-
-
-def _make_request(
-    body: Json,
-    messages: Sequence[Message],
-    system: Iterable[str],
-    functions: Iterable[Mapping[str, Any]],
-) -> Request:
-    model, choice = body.get("model"), body.get("tool_choice")
-    if not isinstance(model, str) or not model.strip():
-        raise Malformed("model must be the name of a script")
-    is_offered = choice != "none" and table(choice).get("type") != "none"
-    tools = tuple(map(_read_tool, functions)) if is_offered else ()
-    prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
-    return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
+    call_id = entry.get("call_id") or entry.get("id")
+    return ToolCall(text(call_id), text(function.get("name")), table(arguments))
 
 
 def _read_output(body: Json) -> Mapping[str, Any] | None:
@@ -592,8 +544,9 @@ def _read_output(body: Json) -> Mapping[str, Any] | None:
     return named or table(body.get("format")) or None
 
 
-def _read_tool(function: Mapping[str, Any]) -> ToolSpec:
-    schema = table(function.get("parameters"))
+def _read_tool(tool: Json) -> ToolSpec:
+    function = table(tool.get("function")) or tool
+    schema = table(function.get("parameters") or function.get("input_schema"))
     required = schema.get("required")
     parameters = {
         key: ToolParameter(
@@ -640,8 +593,7 @@ def _find_data(block: Json) -> str:
 
 
 def _join_text(content: Any) -> str:
-    kinds = ("text", "input_text", "output_text")
-    return "".join(text(b.get("text")) for b in _read_blocks(content) if b.get("type") in kinds)
+    return "".join(text(b.get("text")) for b in _read_blocks(content) if b.get("type") in TEXTS)
 
 
 def _dicts(value: Any) -> list[Json]:
