@@ -1,4 +1,4 @@
-"""What an agent starts with: its workdir, its skill and context files, and its system prompt.
+"""The start of an agent: its workdir, its skill and context files, and its system prompt.
 
 A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
 without links. In the prompt, `{{ name }}` stands for a value of `[vars]`, or of the run. Only names
@@ -74,9 +74,8 @@ def find_workdir(agent: Agent) -> Path:
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
-        shown = repr(named) if not named.isprintable() else named or "the current folder"
         step = f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir"
-        raise ConfigError(f"workdir not found: {shown}", hint=step)
+        raise ConfigError(f"workdir not found: {named or 'the current folder'}", hint=step)
     real = Path(os.path.realpath(expand_home(named)))
     if _leaves_by_link(agent, real, here):
         raise ConfigError(

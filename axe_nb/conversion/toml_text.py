@@ -19,10 +19,13 @@ _TOKEN = re.compile(
 """Tokens that can contain a line end or that affect where a statement ends."""
 
 
+SINGLE = "in double quotes a backslash starts an escape; use single quotes"
+
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
     "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
-    "Unescaped '\\'": "in double quotes a backslash starts an escape; use single quotes",
+    "Unescaped '\\'": SINGLE,
+    "Invalid hex value": SINGLE,
     "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',
 }
 """Start of a message of `tomllib` → the next step."""

@@ -15,7 +15,7 @@ from axe_nb.commands.agent_problems import problems
 from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.views import agent_summary
-from tests.engine.in_process import agent, ask, heard, lead, play, stage, texts
+from tests.engine.in_process import agent, heard, lead, play, texts
 
 
 def shout(text: str) -> str:
@@ -92,35 +92,10 @@ def test_a_function_needs_no_mark_to_be_called() -> None:
     assert texts(play(made(tools=[shout]))) == ["HEY"]
 
 
-def test_a_mark_keeps_its_meaning() -> None:
-    marked = axe_nb.tool(name="shout", writes=True)(lambda text: text)
-    result = play(made(tools=[marked]))
-    assert "permission denied for shout" in texts(result)[0]
-
-
 def test_the_functions_belong_to_their_agent() -> None:
     play(made(tools=[shout]))
     with pytest.raises(ConfigError, match='unknown tool "shout"'):
         play(made(tools=["shout"]))
-
-
-def test_functions_of_two_agents_may_have_the_same_name() -> None:
-    def other() -> Any:
-        def shout(text: str) -> str:
-            return f"{text}!"
-
-        return shout
-
-    child = agent("child", lambda r: r.last if r.turn > 1 else call("shout", text="hey"),
-                  tools=[other()])  # fmt: skip
-    root = lead(call("shout", text="hey"), ask("child"), then="done")
-    assert texts(play(replace(root, tools=[shout]), child)) == ["HEY", "hey!"]
-
-
-def test_a_sub_agent_of_the_session_has_its_functions() -> None:
-    child = agent("child", lambda r: r.last if r.turn > 1 else call("shout", text="hey"),
-                  tools=[shout])  # fmt: skip
-    assert texts(play(lead(ask("child"), then="done"), child)) == ["HEY"]
 
 
 @pytest.mark.req("D-39")
@@ -135,14 +110,6 @@ def test_a_copy_of_the_caller_has_its_functions() -> None:
                  sub_agents_config=SubAgentsConfig(max_depth=1))  # fmt: skip
     result = play(root)
     assert heard(result.children[0])[0].content == "HEY"
-
-
-def test_a_runs_own_tools_come_before_the_agents() -> None:
-    def louder(text: str) -> str:
-        return "!"
-
-    louder.__name__ = "shout"
-    assert texts(stage(made(tools=[shout])).play(tools=[tool_of(louder)])) == ["!"]
 
 
 def test_a_changed_copy_keeps_the_functions() -> None:
@@ -177,8 +144,6 @@ def twice() -> list[Any]:
         ([lambda: 1], "a lambda has no name that a model could call"),
         ([functools.partial(lambda: 1)], "a lambda has no name that a model could call"),
         ([Town("Bonn")], "an object of type Town has no name that a model could call"),
-        ([Town.greet], "greet is a method without its object"),
-        ([str.upper], "upper is a method without its object"),
         (twice(), 'tools contains two functions named "shout"'),
         ([3], "tools must be a list of strings"),
         (shout, "tools must be a list of strings"),
@@ -236,11 +201,6 @@ def test_what_has_no_name_of_its_own_is_given_one(given: Any) -> None:
     given = axe_nb.tool(name="town")(given)
     result = play(replace(lead(call("town", text="hey"), then="done"), tools=[given]))
     assert texts(result) in (["Bonn: hey"], ["late hey"])
-
-
-def test_what_a_partial_was_given_is_not_for_the_model_to_change() -> None:
-    once = tool_of(functools.partial(bonn.greet, times=2))
-    assert list(once.parameters) == ["text"]
 
 
 def test_a_method_is_refused_where_it_is_marked_and_a_static_one_keeps_its_mark() -> None:
