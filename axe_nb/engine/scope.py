@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.definitions import Definitions
-from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.agents.prompt import Briefing, Definitions, brief
 from axe_nb.agents.tables import McpServer
 from axe_nb.clock import Clock
 from axe_nb.engine.budget import TreeBudget

@@ -321,29 +321,24 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     if fails == ["error"] and table["error"] not in FAULTS:
         named = ", ".join(FAULTS)
         raise place.error(f"error must be one of {named}, unless `status` is set", "error")
-    when, usage = table.get("when", {}), table.get("usage", {})
+    when = table.get("when", {})
     when = {"last": when} if isinstance(when, str) else when
     place.check(when, WHEN, "when")
-    place.check(usage, _USAGE, "usage")
+    place.check(table.get("usage", {}), _USAGE, "usage")
     calls = []
     for entry in table.get("calls", ()):
         place.check(entry, _CALL, "calls")
         if "tool" not in entry:
             raise place.error("each entry of `calls` needs a tool", "calls")
         calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
+    own = {key: table[key] for key in table.keys() - {"when", "calls", "status", "error"}}
     return Rule(
         last=_compile_regex(when["last"], place) if "last" in when else None,
         turn=when.get("turn", 0),
         agent=when.get("agent", ""),
-        reasoning=table.get("reasoning", ""),
-        text=table.get("text", ""),
-        data=table.get("data"),
         calls=tuple(calls),
-        stop_reason=table.get("stop_reason", ""),
-        usage=usage,
-        delay=table.get("delay", 0.0),
-        stream=table["stream"],
         fault=Fault(table.get("error", ""), table.get("status", 0)) if fails else None,
+        **own,
     )
 
 

@@ -151,12 +151,6 @@ def test_delegation_settings_within_bounds_are_read_even_without_sub_agents(key:
     assert agent.sub_agents == ()
 
 
-@pytest.mark.req("A-E2.3", "A-E2.4")
-def test_names_of_sub_agents_are_taken_as_they_are() -> None:
-    agent = Agent(name="a", model="p/m", sub_agents=["ghost", "ghost", "b"])
-    assert agent.sub_agents == ("ghost", "ghost", "b")
-
-
 @pytest.mark.req("B-1", "D-12")
 @pytest.mark.parametrize("blank", ["", " \t\n"])
 def test_name_and_model_may_not_be_blank_and_name_is_checked_first(blank: str) -> None:

@@ -57,13 +57,6 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(case: str) -> 
     assert hint == f'did you mean "{near}"?' if near else hint.startswith("known keys: ")
 
 
-@pytest.mark.req("D-27", "D-41")
-def test_without_a_file_the_line_is_that_of_the_text() -> None:
-    assert lines("\n\n" + START + "moddel = 1") == [
-        'unknown key "moddel" (line 5)', 'did you mean "model" or "mode"?',
-    ]  # fmt: skip
-
-
 WRONG = [
     ("\ntools = ['a', 1]", "tools must be a list of strings", 4),
     ("mode = 'Auto'", 'mode must be plan, ask or auto, not "Auto"', 3),
@@ -220,15 +213,6 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: 
     assert caught.value.lines() == [
         f'failed to read agent config "a": {why}', "in axe/agents/a.toml",
     ]  # fmt: skip
-
-
-def test_a_byte_order_mark_is_no_part_of_the_file(project: Path) -> None:
-    path = project / "axe" / "agents" / "lead.toml"
-    path.write_text(START, "utf-8-sig")
-    assert Agent.load("lead") == Agent(name="lead", model="p/m")
-    path.write_text(START + "moddel = 1", "utf-8-sig")
-    with pytest.raises(ConfigError, match=r'(?m)^unknown key "moddel" \(line 3\)$'):
-        Agent.load("lead")
 
 
 def test_a_place_is_told_without_the_folders_of_this_machine(

@@ -11,10 +11,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.agent_problems import problems
-from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
-from axe_nb.views import agent_summary
 from tests.engine.in_process import agent, heard, lead, play, texts
 
 
@@ -88,10 +85,6 @@ def test_functions_tools_and_names_stand_side_by_side(make: Any) -> None:
     assert one.own_tools == {name: given}
 
 
-def test_a_function_needs_no_mark_to_be_called() -> None:
-    assert texts(play(made(tools=[shout]))) == ["HEY"]
-
-
 def test_the_functions_belong_to_their_agent() -> None:
     play(made(tools=[shout]))
     with pytest.raises(ConfigError, match='unknown tool "shout"'):
@@ -112,11 +105,6 @@ def test_a_copy_of_the_caller_has_its_functions() -> None:
     assert heard(result.children[0])[0].content == "HEY"
 
 
-def test_a_changed_copy_keeps_the_functions() -> None:
-    one = made(tools=[shout, whisper])
-    assert texts(play(replace(one, mode="auto", tools=("shout",)))) == ["HEY"]
-
-
 def test_a_file_has_the_names() -> None:
     one = Agent("a", "script/a", tools=["grep", shout])  # type: ignore[list-item, arg-type]
     assert 'tools = [\n    "grep",\n    "shout",\n]' in one.to_toml()
@@ -124,12 +112,6 @@ def test_a_file_has_the_names() -> None:
     again = Agent.from_toml(one.to_toml())
     assert again.tools == one.tools
     assert not again.own_tools
-
-
-def test_the_page_of_an_agent_knows_its_functions() -> None:
-    one = Agent("a", "script/a", tools=[shout])  # type: ignore[arg-type]
-    assert "shout  yours      allowed     Text in capitals" in agent_summary.tools_of(one)
-    assert [p for p in problems(one, Session().find) if p.key == ("tools",)] == []
 
 
 def twice() -> list[Any]:

@@ -212,17 +212,6 @@ def test_a_workdir_that_is_not_there_is_told(workdir: str, project: Path) -> Non
     assert caught.value.exit_code == 2
 
 
-@on_posix
-def test_a_current_folder_that_was_deleted_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(ConfigError, match=r"(?m)^workdir not found: the current folder$"):
-        brief(AGENT)
-
-
 @pytest.mark.req("B-6")
 def test_a_skill_is_found_absolute_beside_the_agents_or_in_the_config_folder(
     project: Path, tmp_path: Path
@@ -328,17 +317,6 @@ def test_a_link_that_takes_the_place_of_a_context_file_is_not_followed(
     found = read_context(agent, exchange)
     assert found.files == ()
     assert found.warnings[0].startswith("context file docs/a.md skipped: ")
-
-
-@pytest.mark.req("B-6", "D-53")
-def test_links_inside_the_workdir_lead_to_context_files(project: Path) -> None:
-    (project / "real").mkdir()
-    (project / "real" / "a.md").write_text("text")
-    (project / "docs").symlink_to("real")
-    (project / "b.md").symlink_to("docs/a.md")
-    found = read_context(Agent(name="a", model="script/x", files=("docs/*.md", "b.md")))
-    assert found.files == (("b.md", "text"), ("docs/a.md", "text"))
-    assert found.sources == (project / "real" / "a.md",) * 2
 
 
 @pytest.mark.req("D-83")

@@ -48,13 +48,6 @@ def test_an_agent_without_variables_keeps_its_braces_and_backslashes() -> None:
     assert filled(prompt) == prompt
 
 
-def test_values_are_written_as_in_a_cell() -> None:
-    values = {"t": "as it is\n", "n": 5, "r": 0.5, "b": True, "l": ["ä", 1], "d": {"k": None}}
-    for name in values:
-        text = f"It is {{{{ {name} }}}}, he said."
-        assert filled(text, **values) == interpolate(text, values)
-
-
 class Unwilling:
     def __str__(self) -> str:
         raise RuntimeError("no")
@@ -165,13 +158,6 @@ def test_a_variable_that_no_agent_of_the_tree_has_is_an_error() -> None:
     with pytest.raises(ConfigError, match="vars takes a dict"):
         axe_nb.run("lead", "go", vars=["tone"])  # type: ignore[arg-type]
     assert told
-
-
-def test_a_sub_agent_without_a_value_is_a_warning_before_it_is_called() -> None:
-    make_tree()
-    axe_nb.define(Agent(name="tuned", model="script/notes", system_prompt="{{ a }}", vars={"b": 1}))
-    result = axe_nb.run("lead", "go")
-    assert any('"tuned" cannot be called: unknown variable "a"' in w for w in result.warnings)
 
 
 @pytest.mark.req("X-18")
