@@ -277,12 +277,6 @@ def test_other_types_have_the_next_step(given: Any, told: str) -> None:
     assert "pydantic model" in raised.value.hint
 
 
-def test_a_type_as_the_output_of_an_agent_has_the_next_step() -> None:
-    with pytest.raises(ConfigError, match="output must be a table") as raised:
-        Agent("a", "script/m", output=Place)  # type: ignore[arg-type]
-    assert "axe_nb.run(…, output=…) also takes types" in raised.value.hint
-
-
 @pytest.mark.parametrize(
     "text", ['```json\n{"a": 1}\n```', '```\n{"a": 1}\n```', '  ```JSON\n\n{"a": 1}```\n']
 )

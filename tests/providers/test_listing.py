@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.engine.make_provider import server
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers import listing
-from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.providers.dialects import KEY
 from tests.wire.replay import Replay
@@ -54,15 +52,6 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield serve
     for one in running:
         one.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_names_are_those_that_the_server_lists(project: Path, protocol: Protocol) -> None:
-    (project / "axe" / "scripts").mkdir()
-    for name in ("beta", "alpha"):
-        (project / "axe" / "scripts" / f"{name}.toml").write_text("", "utf-8")
-    with script_server(protocol):
-        assert names(protocol) == ("alpha", "beta")
 
 
 @pytest.mark.parametrize(

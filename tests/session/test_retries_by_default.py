@@ -176,7 +176,7 @@ def test_a_variable_that_is_no_number_is_refused(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AXE_NB_RETRIES", wrong)
-    with pytest.raises(ConfigError, match="AXE_NB_RETRIES takes a whole number, not"):
+    with pytest.raises(ConfigError, match="AXE_NB_RETRIES must be a whole number, not"):
         run()
 
 
