@@ -30,12 +30,6 @@ FRAMING = frozenset({"content-length", "transfer-encoding"})
 PROMPT_CACHE = "prompt_cache"
 """Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
 
-OPENAI_HOST = ".api.openai.com"
-"""End of the host names of OpenAI's own servers."""
-
-APIS = ("responses", "chat")
-"""OpenAI's two APIs, as `[providers.NAME]` calls them."""
-
 SERVER_TOOLS = "server_tools"
 """Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
 
@@ -140,7 +134,7 @@ class ProviderInfo:
                     self, module=info.module, chat_path=info.chat_path, has_whole_url=True
                 )
         api = self.api
-        if not api and f".{urlsplit(address).hostname}".endswith(OPENAI_HOST):
+        if not api and f".{urlsplit(address).hostname}".endswith(".api.openai.com"):
             api = find_facts("openai", model).api
         if api != "responses":
             return self
@@ -375,7 +369,7 @@ def check_table(name: str, table: Any, source: Source) -> None:
     if "api" in table:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
-        check_choice((*at, "api"), checked.api, APIS)
+        check_choice((*at, "api"), checked.api, ("responses", "chat"))
     if checked.base_url.strip() and not is_address(checked.base_url.strip()):
         raise WrongValue((*at, "base_url"), NO_ADDRESS)
     if "key_command" in table:

@@ -203,17 +203,15 @@ def check_params(params: Mapping[str, Any]) -> None:
     is_count = isinstance(asked, int) and not isinstance(asked, bool) and asked > 0
     if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
-    if not _are_server_tools(params.get(SERVER_TOOLS, {})):
+    tools = params.get(SERVER_TOOLS, {})
+    if not isinstance(tools, Mapping) or any(
+        not isinstance(options, Mapping) or {"type", "name"} & options.keys()
+        for options in tools.values()
+    ):
         raise WrongValue(
             ("params", SERVER_TOOLS),
             "must be a table of NAME = { options }, whose type and name follow from NAME",
         )
-
-
-def _are_server_tools(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(
-        isinstance(o, Mapping) and not {"type", "name"} & o.keys() for o in given.values()
-    )
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

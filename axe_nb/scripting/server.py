@@ -316,7 +316,11 @@ class _Connection(asyncio.Protocol):
         try:
             reply = await self._server.reply_to(method, path, bytes(self._body))
             if not isinstance(reply.body, bytes):
-                await self._stream(reply, reply.body)
+                self._write(self._make_head(reply))
+                async with aclosing(reply.body) as chunks:
+                    async for chunk in chunks:
+                        self._write(h11.Data(data=chunk))
+                        await self._may_write.wait()
         except _Refused:
             self._task = None
             self._transport.close()
@@ -324,13 +328,6 @@ class _Connection(asyncio.Protocol):
         finally:
             self._server.open_requests -= 1  # before the client has a whole reply
         await self._send(reply)
-
-    async def _stream(self, reply: _Reply, chunks: AsyncGenerator[bytes, None]) -> None:
-        self._write(self._make_head(reply))
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                self._write(h11.Data(data=chunk))
-                await self._may_write.wait()
 
     async def _send(self, reply: _Reply) -> None:
         """Sends a whole reply, or the end of a streamed one, and goes on with the next request."""

@@ -149,22 +149,17 @@ class Output:
             raise WrongOutput("\n".join(mistakes))
         if self.is_wrapped:
             data = data[VALUE]
-        value = self._convert(data)
-        is_own = bare == text.strip() and not self.is_wrapped
-        return Answer(data, value, text if is_own else json.dumps(data, ensure_ascii=False))
-
-    def _convert(self, data: Any) -> Any:
-        if self.convert is None:
-            return data
-        mistakes: Mistakes = []
-        try:
-            value = self.convert(data, mistakes)
-        except Exception as error:  # of the user's own class, whatever it raises
-            said = one_line(f"{type(error).__name__}: {words(error)}", MAX_TOLD)
-            raise WrongOutput(f"data: {said}") from None
+        value, mistakes = data, []
+        if self.convert is not None:
+            try:
+                value = self.convert(data, mistakes)
+            except Exception as error:  # of the user's own class, whatever it raises
+                said = one_line(f"{type(error).__name__}: {words(error)}", MAX_TOLD)
+                mistakes = [f"data: {said}"]
         if mistakes:
             raise WrongOutput("\n".join(mistakes[:MAX_MISTAKES]))
-        return value
+        is_own = bare == text.strip() and not self.is_wrapped
+        return Answer(data, value, text if is_own else json.dumps(data, ensure_ascii=False))
 
 
 def make_output(given: Any, where: str = "output") -> Output:

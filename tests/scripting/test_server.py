@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import axe_nb
-from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage, call
+from axe_nb import ConfigError, ProviderError, Request, Response, Usage
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import ScriptServer, script_server
@@ -72,10 +72,6 @@ error = "slow down, please"
 [[rule]]
 when = "^bare"
 status = 503
-
-[[rule]]
-when = {{ turn = 2 }}
-text = "You said {{results}}."
 
 [[rule]]
 when = "^timeout"
@@ -219,71 +215,6 @@ def test_the_ollama_sdk_takes_the_stream_for_the_whole_reply() -> None:
 
 # -------------------------------------------------------------------------------------- requests
 
-CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
-    "anthropic": [
-        {"role": "user", "content": [{"type": "text", "text": "go"}]},
-        {"role": "assistant", "content": [
-            {"type": "tool_use", "id": "1", "name": "look", "input": {"at": "a"}},
-            {"type": "tool_use", "id": "2", "name": "look", "input": {"at": "b"}}]},
-        {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "1", "content": "one", "is_error": False},
-            {"type": "tool_result", "tool_use_id": "2", "is_error": True,
-             "content": [{"type": "text", "text": "two"}]}]},
-    ],
-    "openai": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "1", "type": "function",
-             "function": {"name": "look", "arguments": '{"at":"a"}'}},
-            {"id": "2", "type": "function",
-             "function": {"name": "look", "arguments": '{"at":"b"}'}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "one"},
-        {"role": "tool", "tool_call_id": "2", "content": "two"},
-    ],
-    "responses": [
-        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
-        {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"at":"a"}'},
-        {"type": "function_call", "call_id": "2", "name": "look", "arguments": '{"at":"b"}'},
-        {"type": "function_call_output", "call_id": "1", "output": "one"},
-        {"type": "function_call_output", "call_id": "2",
-         "output": [{"type": "input_text", "text": "two"}]},
-    ],
-    "ollama": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "", "tool_calls": [
-            {"function": {"name": "look", "arguments": {"at": "a"}}},
-            {"function": {"name": "look", "arguments": {"at": "b"}}}]},
-        {"role": "tool", "tool_name": "look", "content": "one"},
-        {"role": "tool", "tool_name": "look", "content": "two"},
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_is_read_as_a_client_wrote_it(protocol: Protocol) -> None:
-    seen: list[Request] = []
-
-    @axe_nb.script("own")
-    def answer(request: Request) -> Response:
-        seen.append(request)
-        return Response("fine", (ToolCall("mine", "look"),))
-
-    keys = {"anthropic": "system", "responses": "instructions"}
-    top = {keys[protocol]: "Be brief."} if protocol in keys else {}
-    with script_server(protocol) as server:
-        said = post(server, "", messages=CONVERSATIONS[protocol], **top)
-        own = post(server, "", messages=CONVERSATIONS[protocol], model="own", **top)
-    assert "You said one\\n\\ntwo." in said.text
-    key = "call_id" if protocol == "responses" else "id"
-    assert f'"{key}":"mine"' in own.text
-    [request] = seen
-    assert (request.system, request.turn, request.agent) == ("Be brief.", 2, "own")
-    assert [message.role for message in request.messages] == ["user", "assistant", "tool"]
-    assert [call.arguments for call in request.messages[1].tool_calls] == [{"at": "a"}, {"at": "b"}]
-    assert [result.content for result in request.results] == ["one", "two"]
-
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_no_script_can_answer_is_a_bad_request_or_an_unknown_model(
@@ -308,7 +239,6 @@ def test_what_no_script_can_answer_is_a_bad_request_or_an_unknown_model(
         ("POST", "/v1/nothing", b"{}", 404, "serves only POST /v1/chat/completions"),
         ("GET", "/v1/models", b"", 404, "serves only POST /v1/chat/completions"),
         ("POST", "/v1/chat/completions", b"{", 400, "the body is not valid JSON"),
-        ("POST", "/v1/chat/completions", b"[" * 100_000, 400, "the body is not valid JSON"),
         ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),
         ("POST", "/v1/chat/completions", b'{"model":"lead"}', 400, "messages must be a list"),
         (
@@ -642,17 +572,3 @@ def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))
         assert json.loads(json.dumps(wire(request).whole(response)))
-
-
-def test_a_call_of_a_function_is_streamed_like_the_rest() -> None:
-    @axe_nb.script("talks")
-    def talks(request: Request) -> Any:
-        yield "One, "
-        yield "two."
-        yield call("look", at="there")
-
-    with script_server("openai") as server:
-        told = post(server, "x", model="talks", stream=True).text
-        assert all(word in told for word in ("One, ", "two.", "look", "there"))
-        assert "One, two." not in told
-        assert "One, two." in post(server, "x", model="talks").text
