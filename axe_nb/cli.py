@@ -213,7 +213,7 @@ def _show_history(chosen: argparse.Namespace) -> int:
 
 
 def _freeze(chosen: argparse.Namespace) -> int:
-    from axe_nb.testing.freeze import freeze
+    from axe_nb.testing.check import freeze
 
     return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
 
@@ -225,9 +225,8 @@ def _check(chosen: argparse.Namespace) -> int:
 
 
 def _make_lesson(chosen: argparse.Namespace) -> int:
-    from axe_nb.testing.files import find_notebooks
-    from axe_nb.testing.lesson import write_student_copy
-    from axe_nb.testing.marking import choose_sandbox, mark_submissions
+    from axe_nb.testing.headless import find_notebooks
+    from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     marks = chosen.submissions is not None
     options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}

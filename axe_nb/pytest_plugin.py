@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.modes import Mode
     from axe_nb.scripting.lookup import ScriptFunction
-    from axe_nb.testing.files import Book
+    from axe_nb.testing.headless import Book
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
     """TOML with `[[rule]]` tables, or these tables."""

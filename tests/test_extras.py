@@ -16,7 +16,7 @@ import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
 from axe_nb.commands.doctor import check_prices
 from axe_nb.agents.config import Config
-from axe_nb.testing.files import load
+from axe_nb.testing.headless import load
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import fit
 from tests.pictures.samples import png

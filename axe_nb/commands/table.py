@@ -70,7 +70,7 @@ RUN_OR_LAST = Option(
     (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
     required=False, offers="runs",
 )  # fmt: skip
-NOTEBOOKS = Option((), "notebooks", "notebooks, folders or patterns", "NB", repeated=True)
+NOTEBOOKS = Option((), "notebooks", "notebooks or folders", "NB", repeated=True)
 CELL_TIMEOUT = Option(
     ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
     read=seconds,

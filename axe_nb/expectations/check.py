@@ -80,10 +80,6 @@ def check(
         expectations: as in `researcher >= 2, parallel; no write_file`.
         name: the Python expression for the result, for the next step; empty = none.
         agents_dir: folder to search for agents first.
-
-    Raises:
-        ConfigError: the expectations are invalid, or cannot be decided.
-        ExpectationError: the run did not meet them.
     """
     clauses = parse(expectations)
     tree = list(_walk(result, (), "", (), None))
@@ -113,9 +109,6 @@ def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str |
         expectations: as in `researcher >= 2, parallel; no write_file`.
         agents: the agents that the run can reach.
         agents_dir: folder to search for agents first.
-
-    Raises:
-        ConfigError: a name resembles a known one, or the expectations are invalid.
     """
     names = _KnownNames((), agents_dir, agents)
     known = names.agents | names.tools
@@ -146,11 +139,7 @@ class _KnownNames:
                 self.tools |= {call.name for turn in thing.run.log for call in turn.calls}
 
     def is_agent(self, clause: Clause) -> bool:
-        """True if a clause is about an agent, False if about a tool.
-
-        Raises:
-            ConfigError: it could be both, or is neither.
-        """
+        """True if a clause is about an agent, False if about a tool; an error if about either."""
         name, kind = clause.name, clause.kind
         if not kind and name in self.agents & self.tools:
             shown = _shorten(name)
@@ -164,7 +153,6 @@ class _KnownNames:
         return kind == "agent" or (not kind and name in self.agents)
 
     def explain_unknown(self, clause: Clause) -> ConfigError:
-        """Returns the error of an unknown name."""
         names = {"agent": self.agents, "tool": self.tools}.get(
             clause.kind, {*self.agents, *self.tools, *MEASURES}
         )
@@ -332,11 +320,7 @@ def _look_up(value: Any, path: Sequence[str | int]) -> Any:
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
-    """True if a value is as expected; without an operator, if it is neither zero nor empty.
-
-    Raises:
-        ConfigError: a pattern takes too long.
-    """
+    """True if a value is as expected; without an operator, if it is neither zero nor empty."""
     if sign == "":
         return bool(found)
     if sign in ("!=", "!~"):

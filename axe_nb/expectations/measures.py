@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from axe_nb.results import RunResult, Status, name_run
+from axe_nb.results import RunResult, name_run
 
 Kind = Literal["number", "text", "list", "data"]
 
@@ -48,11 +48,10 @@ class Measure:
     """The value of one run; None = unknown."""
     of_tree: bool = True
     """If true, the sum over the tree; if false, the value of the root."""
-    choices: tuple[str, ...] = ()
 
 
-def _text(name: str, help: str, example: str, choices: tuple[str, ...] = ()) -> Measure:
-    return Measure("text", help, example, lambda run: getattr(run, name) or "", False, choices)
+def _text(name: str, help: str, example: str) -> Measure:
+    return Measure("text", help, example, lambda run: getattr(run, name) or "", False)
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> Iterator[str]:
@@ -110,7 +109,7 @@ MEASURES: Mapping[str, Measure] = {
         'text ~ /\\b42\\b/; text == "42"',
     ),
     "error": _text("error", "the error", "error ~ /timeout/"),
-    "status": _text("status", "the status", "status == completed", get_args(Status)),
+    "status": _text("status", "the status", "status == completed"),
     "model": _text("model", "the model", "model == ollama/llama3.2"),
     "data": Measure(
         "data", "a part of the structured output, or all of it",

@@ -16,16 +16,15 @@ import math
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Batch
+from axe_nb.exploring.map_batch import Batch, Task
 from axe_nb.exploring.map_driver import Runs
-from axe_nb.exploring.map_prompts import Task
 from axe_nb.exploring.map_worker import (
     Job,
     Reply,
@@ -60,11 +59,7 @@ DEATHS = {
 
 
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
-    """Returns what runs a batch.
-
-    Raises:
-        ConfigError: the executor is of no kind that is known.
-    """
+    """Returns what runs a batch."""
     # threads of this process would only wait for its event loop
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return Runs(batch, concurrency)
@@ -82,10 +77,7 @@ class Workers:
 
     executor: Executor
     slots: int
-    """Jobs that it runs at once."""
-    ask_all: Callable[[Callable[..., Any], Any], Iterable[Any]] | None = None
-    """(function, argument) → what it returns on each worker; blocks. None = any one is asked."""
-    ping: Callable[[], object] | None = None
+    ping: Callable[[], object] = lambda: None
     """Raises, or never returns, if the executor is gone, which its jobs do not tell; blocks."""
 
 
@@ -98,8 +90,6 @@ def _find_workers(executor: object) -> Workers:
             return _use_dask(executor)
         if home == "ipyparallel":
             return _use_ipyparallel(executor)
-    except ConfigError:
-        raise
     except Exception as error:  # of whichever kind of executor
         raise ConfigError(
             f"the executor does not respond: {words(error)}", hint="create a new one"
@@ -114,11 +104,6 @@ def _find_workers(executor: object) -> Workers:
 
 def _use_dask(given: Any) -> Workers:
     client = getattr(given, "_client", given)  # of its own executor
-    if getattr(client, "asynchronous", False):
-        raise ConfigError(
-            "executor does not take an asynchronous Dask client",
-            hint="create the client without asynchronous=True",
-        )
 
     def check_open() -> None:
         if client.status in ("closing", "closed"):
@@ -128,7 +113,6 @@ def _use_dask(given: Any) -> Workers:
     return Workers(
         executor=client.get_executor(pure=False),
         slots=sum(client.nthreads().values()) or 1,
-        ask_all=lambda function, argument: client.run(function, argument).values(),
         ping=check_open,
     )
 
@@ -144,19 +128,16 @@ def _use_ipyparallel(given: Any) -> Workers:
         # with engines named, one that died is an error for all later jobs
         executor=client.load_balanced_view(targets=None if is_all else named).executor,
         slots=len(named) or 1,
-        ask_all=client[named].apply_sync,
         ping=client.queue_status,
     )
 
 
 class RemoteRuns(Runs):
-    """The jobs in progress."""
-
     def __init__(self, batch: Batch, workers: Workers, concurrency: int) -> None:
         slots = max(1, min(workers.slots, concurrency))
         self.chunk = math.ceil(concurrency / slots)
         super().__init__(batch, max(1, concurrency // self.chunk))
-        self._executor, self._workers = workers.executor, workers
+        self._executor, self._ping = workers.executor, workers.ping
         self._parcel = b""
         self._digest = ""
         self._spare: Executor | None = None
@@ -169,16 +150,13 @@ class RemoteRuns(Runs):
         """The reason that the executor takes no more jobs; empty = it does."""
 
     async def prepare(self) -> None:
-        """Packs the common part, and has the workers check that they can run it.
-
-        Raises:
-            ConfigError: it cannot travel, or a worker lacks something, such as a key.
-        """
+        """Packs the common part, and has a worker check that it can run it."""
         if self._parcel:
             return
         for asking in self._batch.askings:
             assert asking.plan is not None
-            asking.change(workdir=str(asking.plan.briefing.workdir))
+            workdir = str(asking.plan.briefing.workdir)
+            asking.overrides = replace(asking.overrides, workdir=workdir)
             await asking.prepare(self._batch.session)
         parcel = make_parcel(self._batch)
         try:
@@ -197,28 +175,19 @@ class RemoteRuns(Runs):
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")
         try:
-            if self._workers.ask_all is not None:
-                answers = list(await in_thread(self._workers.ask_all, check_worker, job))
-            else:
-                future = await in_thread(self._executor.submit, check_worker, job)
-                answers = [await asyncio.wrap_future(future)]
-            replies = list(map(_read, answers))
+            future = await in_thread(self._executor.submit, check_worker, job)
+            reply = _read(await asyncio.wrap_future(future))
         except Exception as error:
             raise ConfigError(
                 f"the workers cannot run axe_nb: {type(error).__name__}: {words(error)}",
                 hint="install axe_nb where they run, or create a new executor if this one is shut "
                 "down",
             ) from None
-        for reply in replies:
-            if reply.problem:
-                raise ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
+        if reply.problem:
+            raise ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks in one job.
-
-        Raises:
-            asyncio.CancelledError: the map was stopped; its running jobs are left behind.
-        """
+        """Runs tasks in one job, which is left behind where it runs if the map is stopped."""
         batch = self._batch
         left = {task.index: task for task in tasks if not batch.settle(task)}
         if why := batch.find_end():
@@ -274,11 +243,7 @@ class RemoteRuns(Runs):
     async def _submit(
         self, executor: Executor, tasks: Sequence[Task], left: dict[int, Task]
     ) -> None:
-        """Runs tasks in one job, and passes their results on.
-
-        Raises:
-            _Gone: the executor takes no jobs any more.
-        """
+        """Runs tasks in one job, and passes their results on; _Gone = it takes no jobs any more."""
         for with_parcel in (len(self._parcel) <= SMALL, True):
             job = self._make_job(tasks, with_parcel=with_parcel)
             future = await in_thread(self._start, executor, job)
@@ -319,11 +284,7 @@ class RemoteRuns(Runs):
         return future
 
     async def _wait(self, future: Future[Any]) -> Any:
-        """Returns the outcome of a job.
-
-        Raises:
-            _Gone: there will be none.
-        """
+        """Returns the outcome of a job; _Gone = there will be none."""
         waiting = asyncio.wrap_future(future)
         try:
             while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
@@ -340,11 +301,11 @@ class RemoteRuns(Runs):
     async def _has_left(self) -> bool:
         """True if the executor was closed, or does not respond; it is asked now and then."""
         now = time.monotonic()
-        if self._workers.ping is None or now - self._pinged_at < LOOK or self._is_gone:
+        if now - self._pinged_at < LOOK or self._is_gone:
             return self._is_gone
         self._pinged_at = now
         try:
-            await asyncio.wait_for(in_thread(self._workers.ping), PATIENCE)
+            await asyncio.wait_for(in_thread(self._ping), PATIENCE)
         except Exception:  # of whichever kind of executor
             self._is_gone = True
         return self._is_gone

@@ -15,9 +15,8 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.conversion.records import to_json
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_outcome import GridRun
-from axe_nb.exploring.grid_plot import draw
-from axe_nb.exploring.grid_squares import Squares
+from axe_nb.exploring.grid_page import NAME, draw, format_grid, show_grid
+from axe_nb.exploring.grid_squares import GridRun, Squares
 from axe_nb.exploring.grid_variants import Variant, name_agent
 from axe_nb.front_end import find_variable
 from axe_nb.paths import open_real_file
@@ -33,6 +32,9 @@ COLUMNS = (
 )  # fmt: skip
 """Of the data frame, after those of the inputs."""
 
+VERDICT = ("passed", "score", "reason", "problem")
+"""Fields of a run that its line in a file has as they are."""
+
 
 class Grid(Squares):
     """The runs of each variant on each input. Squares that were not reached are empty.
@@ -41,13 +43,9 @@ class Grid(Squares):
     """
 
     def __str__(self) -> str:
-        from axe_nb.exploring.grid_page import format_grid  # which shows grids
-
         return format_grid(self)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        from axe_nb.exploring.grid_page import NAME, show_grid
-
         return show_grid(self, find_variable(self) or NAME), {}
 
     def to_frame(self) -> Any:
@@ -61,16 +59,19 @@ class Grid(Squares):
         """
         names = dict.fromkeys(name for row in self.rows for name in row)
         own = {name: f"input_{name}" if name in COLUMNS else name for name in names}
-        places = list(self.list_places())
-        rows = [
-            {
-                **{own[name]: value for name, value in self.rows[input].items()},
-                **_list_facts(self.choices[variant], run),
-            }
-            for (input, variant, _), run in places
-        ]
+        rows, labels = [], []
+        for (input, variant, _), run in self.list_places():
+            result, params = run.result, self.choices[variant].params
+            facts = (
+                result.agent, result.model, jsonable(params or {}), run.repeat, result.status,
+                result.text, run.passed, run.score, run.reason, result.total_usage.total,
+                result.total_cost, result.duration_ms / 1000,
+            )  # fmt: skip
+            values = {own[name]: value for name, value in self.rows[input].items()}
+            rows.append({**values, **dict(zip(COLUMNS, facts, strict=True))})
+            labels.append(self.variants[variant])
         frame = make_frame(rows, [*own.values(), *COLUMNS])
-        frame.index = [self.variants[variant] for (_, variant, _), _ in places]
+        frame.index = labels
         frame.index.name = "variant"
         return frame
 
@@ -102,16 +103,6 @@ class Grid(Squares):
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
-def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
-    result = run.result
-    facts = (
-        result.agent, result.model, jsonable(variant.params or {}), run.repeat, result.status,
-        result.text, run.passed, run.score, run.reason, result.total_usage.total,
-        result.total_cost, result.duration_ms / 1000,
-    )  # fmt: skip
-    return dict(zip(COLUMNS, facts, strict=True))
-
-
 def _format(grid: Grid) -> str:
     """The lines of a file: the inputs and variants, then each run."""
     clean = find_filter()
@@ -127,13 +118,11 @@ def _format(grid: Grid) -> str:
         "note": grid.note,
     }  # fmt: skip
     lines = [clean.json(plan)]
-    for (input, variant, repeat), run in grid.list_places():
+    for place, run in grid.list_places():
+        verdict = clean.json({name: getattr(run, name) for name in VERDICT})
         judgement = run.judgement and to_json(run.judgement, clean)
-        lines.append({
-            "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
-            "reason": clean.text(run.reason), "problem": clean.text(run.problem),
-            "result": to_json(run.result, clean), "judgement": judgement,
-        })  # fmt: skip
+        result = to_json(run.result, clean)
+        lines.append({"at": place, **verdict, "result": result, "judgement": judgement})
     return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
 
 
@@ -160,8 +149,7 @@ def _read_plan(plan: Mapping[str, Any]) -> Grid:
         )
         for one in plan["variants"]
     ]  # fmt: skip
-    rows = [dict(row) for row in plan["inputs"]]
-    grid = Grid(rows, variants, max(1, int(plan["repeats"])))
+    grid = Grid([dict(row) for row in plan["inputs"]], variants, max(1, int(plan["repeats"])))
     grid.note = str(plan["note"])
     return grid
 
@@ -175,7 +163,7 @@ def _read_run(grid: Grid, line: Mapping[str, Any]) -> None:
         input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
         passed=None if passed is None else bool(passed),
         score=None if score is None else float(score),
-        reason=str(line["reason"]), problem=str(line.get("problem", "")),
+        reason=str(line["reason"]), problem=str(line["problem"]),
         result=RunResult.from_dict(line["result"]),
         judgement=None if judged is None else RunResult.from_dict(judged),
     )  # fmt: skip

@@ -1,18 +1,20 @@
-"""A grid as people see it: which variant is better, its figures, each input with its squares. Pure.
+"""A grid as people see it: which variant is better, its figures and squares; a figure of it. Pure.
 
 The same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from io import BytesIO
 from itertools import compress
+from math import nan
+from typing import TYPE_CHECKING, Any
 
-from axe_nb.exploring.grid_outcome import GridRun, Square, find_look
-from axe_nb.exploring.grid_squares import Squares
-from axe_nb.exploring.grid_summary import Summary
-from axe_nb.exploring.grid_verdict import has_grades, write_verdicts
+from axe_nb.errors import ConfigError
+from axe_nb.exploring.grid_squares import GridRun, Square, Squares, Summary
+from axe_nb.exploring.grid_statistics import compare_columns
 from axe_nb.secrets import redact
 from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
@@ -26,6 +28,9 @@ from axe_nb.views.appearance import (
 )
 from axe_nb.views.html import LEVEL, PLAIN, twin
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MAX_TREES = 150_000
 """Bytes of HTML that the trees of all runs take; the rest are named by their expression."""
 
@@ -33,16 +38,12 @@ MAX_ANSWERS = 150_000
 """Bytes of HTML that the names and answers of runs take; further inputs do not open."""
 
 MAX_INPUTS = 200
-"""Inputs that are shown."""
 
 MAX_ANSWER = 80
-"""Characters shown of an answer or a reason."""
 
 MAX_LINE = 300
-"""Characters of a line below the table."""
 
 SQUARE = "2.4em"
-"""Width of a square."""
 
 BAR = "6em"
 """Width of the bar of a share and its interval."""
@@ -56,18 +57,13 @@ AGAIN = 20
 NAME = "g"
 """Expression of a grid whose variable is not known."""
 
+MAX_ROWS = 60
+"""Inputs that the heat map of a figure names; more are drawn without names."""
+
 HEADS = (
-    "variant",
-    "passed",
-    "95% interval",
-    "incomplete",
-    "unjudged",
-    "denied",
-    "verdicts disagree",
-    "score",
-    "tokens",
-    "cost",
-)
+    "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree", "score",
+    "tokens", "cost",
+)  # fmt: skip
 
 LABEL, SHARE = 1, 2
 """Columns of the name of a variant, and of its share."""
@@ -95,9 +91,7 @@ def list_parts(grid: Squares, note: str) -> list[str]:
 
 
 def format_grid(grid: Squares, note: str = "") -> str:
-    """Returns a grid as plain text."""
-    figures = _tabulate(grid, is_done=not note)
-    numbers, is_graded = list(map(str, range(len(grid.variants)))), has_grades(grid)
+    numbers, is_graded = list(map(str, range(len(grid.variants)))), grid.has_grades
     squares: list[tuple[str, ...]] = [("", *numbers)]
     for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
         cells = [
@@ -105,24 +99,46 @@ def format_grid(grid: Squares, note: str = "") -> str:
         ]
         squares.append((label, *cells))
     heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
-    lines = [*heads, *align_columns(figures), "", *align_columns(squares), *_list_hidden(grid)]
+    lines = [
+        *heads,
+        *align_columns(_tabulate(grid)),
+        "",
+        *align_columns(squares),
+        *_list_hidden(grid),
+    ]
     return clean(redact("\n".join(lines)))
 
 
-def _tabulate(grid: Squares, *, is_done: bool) -> list[tuple[str, ...]]:
-    """The figures of the variants below their heads, without columns that are empty.
+def write_verdicts(grid: Squares) -> list[str]:
+    """Returns a sentence on what passed, and one on scores between 0 and 1.
 
-    Args:
-        grid: the grid.
-        is_done: if False, without what takes long to count.
+    None for a single variant, nor as long as no input has runs of all variants.
     """
-    is_scored = has_grades(grid)
-    denied = [
-        sum(run.denied for square in grid.column(number) for run in square) if is_done else 0
-        for number in range(len(grid.variants))
-    ]
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    shares = _find_common(columns, lambda square: square.share)
+    if len(columns) < 2 or not shares[0]:
+        return []
+    passed = compare_columns(grid.variants, shares, "passed equally often")
+    scores = _find_common(columns, lambda square: square.score)
+    if not grid.has_grades or not scores[0]:
+        return [passed]
+    scored = f"score: {compare_columns(grid.variants, scores, 'scored the same')}"
+    have_all_passed = all(share == 1 for column in shares for share in column)
+    return [scored] if have_all_passed else [f"passed: {passed}", scored]
+
+
+def _find_common(
+    columns: Sequence[Sequence[Square]], measure: Callable[[Square], float | None]
+) -> Sequence[Sequence[float]]:
+    values = [[measure(square) for square in column] for column in columns]
+    rows = [row for row in zip(*values, strict=True) if None not in row]
+    return [[row[number] or 0.0 for row in rows] for number in range(len(columns))]
+
+
+def _tabulate(grid: Squares) -> list[tuple[str, ...]]:
+    """The figures of the variants below their heads, without columns that are empty."""
     rows = [
-        (str(number), *_list_figures(one, denied[number], is_scored=is_scored))
+        (str(number), *_list_figures(one, is_scored=grid.has_grades))
         for number, one in enumerate(grid.summary)
     ]
     used = [any(column) for column in zip(*rows, strict=True)]
@@ -159,7 +175,7 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
         yield f"… {plural(more, 'more input')}"
 
 
-def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[str, ...]:
+def _list_figures(summary: Summary, *, is_scored: bool) -> tuple[str, ...]:
     """The figures of a variant, under `HEADS`; scores only if they say more than what passed."""
     low, high = summary.interval
     return (
@@ -168,7 +184,6 @@ def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[st
         f"{low:.0%} to {high:.0%}" if summary.judged else "",
         f"{summary.failed:,}" if summary.failed else "",
         f"{summary.unjudged:,}" if summary.unjudged else "",
-        plural(denied, "call") if denied else "",
         "" if summary.disagree is None else f"{summary.disagree:.0%}",
         "" if summary.score is None or not is_scored else f"{summary.score:.3g}",
         f"{summary.tokens:,}" if summary.runs else "",
@@ -184,20 +199,18 @@ def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
         return f"{square.score:.2g}", "inherit"
     if 0 < square.passed < len(square):
         return f"{square.passed}/{square.judged}", COLOURS["limit"]
-    look = find_look(square[0])
+    look = square[0].look
     return look.sign, look.colour
 
 
 class _Page:
-    """One grid as HTML."""
-
     def __init__(self, grid: Squares, name: str, note: str) -> None:
         self._grid, self._note = grid, note
         self._name = name
         self._room, self._room_of_answers = MAX_TREES, MAX_ANSWERS
         self._is_cut = False
         """True if some inputs do not open, as the page would be too large."""
-        self._is_graded = has_grades(grid)
+        self._is_graded = grid.has_grades
 
     def whole(self) -> str:
         inner = "".join(self.parts())
@@ -236,7 +249,7 @@ class _Page:
 
     def _format_figures(self) -> str:
         summaries = self._grid.summary
-        heads, *rows = _tabulate(self._grid, is_done=not self._note)
+        heads, *rows = _tabulate(self._grid)
         head = "".join(
             f"<th style='{_align_cell(at)}'>{text}</th>" for at, text in enumerate(heads)
         )
@@ -272,13 +285,12 @@ class _Page:
         )
 
     def _format_run(self, name: str, run: GridRun) -> str:
-        look = find_look(run)
+        look = run.look
         repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
         score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
         answer = one_line(run.result.text, MAX_ANSWER)
         reason = one_line(run.reason, MAX_ANSWER)
-        denied = f"{plural(run.denied, 'call')} denied" if run.denied else ""
-        said = " · ".join(filter(None, [score, answer, reason, denied]))
+        said = " · ".join(filter(None, [score, answer, reason]))
         head = (
             f"<span style=color:{look.colour}>{look.sign}</span> "
             f"<b>{_safe(run.variant)}{repeat}</b> "
@@ -323,3 +335,78 @@ def _format_bar(summary: Summary) -> str:
 
 def _safe(text: str) -> str:
     return escape(clean(redact(text)), quote=False)
+
+
+def draw(grid: Squares) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
+
+    class Drawing(Figure):
+        """A figure that notebooks show without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=90)
+            return file.getvalue()
+
+    figure = Drawing(
+        figsize=(11, max(3.5, 1.5 + 0.32 * min(len(grid.inputs), MAX_ROWS))),
+        layout="constrained",
+    )
+    left, right = figure.subplots(1, 2)
+    # the scores, if all runs passed and have grades
+    is_scored = grid.has_grades and not grid.failures
+    _draw_cost(left, grid, is_scored=is_scored)
+    _draw_squares(figure, right, grid, is_scored=is_scored)
+    return figure
+
+
+def _draw_cost(axes: Any, grid: Squares, *, is_scored: bool) -> None:
+    """Draws the quality with its interval against what a run costs, from 0 on."""
+    summaries = [summary for summary in grid.summary if summary.runs]
+    has_costs = all(summary.cost is not None for summary in summaries)
+    bars, most = [], 0.0
+    for one in summaries:
+        spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
+        most = max(most, spent)
+        quality, around = one.score or 0.0, None
+        if not is_scored:
+            quality = one.share or 0.0
+            ends = (quality - one.interval.low, one.interval.high - quality)
+            around = [[max(0.0, end)] for end in ends]
+        bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
+    axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
+    axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
+    # from 0, so that a small difference looks small
+    axes.set_xlim(0, 1.1 * most or 1.0)
+    if not is_scored:
+        axes.set_ylim(-0.05, 1.05)
+        axes.yaxis.set_major_formatter("{x:.0%}")
+    if summaries:
+        legend = axes.legend(
+            bars, [one.variant for one in summaries], fontsize="small",
+            loc="upper center", bbox_to_anchor=(0.5, -0.12),
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def _draw_squares(figure: Any, axes: Any, grid: Squares, *, is_scored: bool) -> None:
+    """Draws the quality of each square; one without runs stays empty."""
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    found = [
+        [one.score if is_scored else one.share for one in row] for row in zip(*columns, strict=True)
+    ]
+    values = [[nan if value is None else value for value in row] for row in found]
+    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
+    image = axes.imshow(values, cmap="viridis", aspect="auto", **ends)
+    names = [clean(name) for name in grid.variants]
+    plain: Any = {"parse_math": False}  # a dollar is a dollar
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
+    if len(grid.inputs) <= MAX_ROWS:
+        axes.set_yticks(range(len(grid.inputs)), [clean(name) for name in grid.inputs], **plain)
+    form = None if is_scored else "{x:.0%}"
+    label = "mean score" if is_scored else "share passed"
+    figure.colorbar(image, ax=axes, label=label, format=form)

@@ -1,20 +1,229 @@
-"""The runs of a grid by place: variants × inputs × repeats, as far as they got."""
+"""The runs of a grid by place, variants × inputs × repeats, and the figures of variants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from operator import index
+from statistics import fmean
 
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_inputs import MAX_RUNS, Row, label_inputs
-from axe_nb.exploring.grid_outcome import GridRun, Square
-from axe_nb.exploring.grid_summary import Comparison, Summary, compare, summarize
-from axe_nb.exploring.grid_variants import Variant
-from axe_nb.text import list_some, plural, quote, suggestion
+from axe_nb.exploring.grid_statistics import (
+    Interval,
+    describe_chance,
+    find_change_interval,
+    find_inputs_interval,
+    find_mean,
+    find_sign_chance,
+)
+from axe_nb.exploring.grid_variants import MAX_RUNS, Row, Variant, label_inputs
+from axe_nb.messages import add_costs
+from axe_nb.results import RunResult
+from axe_nb.secrets import redact
+from axe_nb.text import clean, list_some, one_line, plural, quote, suggestion
+from axe_nb.views.appearance import LOOKS, Look
 
 MAX_NAMED = 5
-"""Labels that an error names."""
+"""Labels that an error or a comparison names."""
+
+MAX_TOLD = 100
+"""Characters shown of an answer and the reason for its verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRun:
+    """One run of a grid, and its verdict."""
+
+    input: str
+    """Label of its input."""
+    variant: str
+    """Label of its variant."""
+    repeat: int = 1
+    """From 1."""
+    result: RunResult
+    passed: bool | None
+    """True if it completed, met the expectations, and no score was False; None = it is not known,
+    as `score=` failed, or the grid ended in mid-run."""
+    score: float | None = None
+    """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
+    reason: str = ""
+    """Why it did not pass, the reason for the score, and `problem`."""
+    problem: str = ""
+    """The failure of `score=` or of the judge, which does not count against the run."""
+    judgement: RunResult | None = field(default=None, repr=False)
+    """The run of the judge; its tokens do not count for the variant."""
+
+    @property
+    def look(self) -> Look:
+        """The sign and the colour of its verdict."""
+        if self.result.status == "cancelled":
+            return LOOKS["cancelled"]
+        return LOOKS["asks" if self.passed is None else "completed" if self.passed else "error"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Square:
+    """The runs of one variant on one input, one per repeat; fewer if the grid was stopped."""
+
+    input: str
+    variant: str
+    runs: tuple[GridRun, ...]
+
+    def __getitem__(self, index: int) -> GridRun:
+        return self.runs[index]
+
+    def __iter__(self) -> Iterator[GridRun]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __repr__(self) -> str:
+        runs = plural(len(self), "run")
+        lines = [f"{self.input} × {self.variant}: {self.passed} of {runs} passed"]
+        for run in self:
+            said = clean(" · ".join(filter(None, [run.result.text, run.reason])))
+            lines.append(f"  {run.look.sign} {one_line(redact(said), MAX_TOLD)}")
+        return "\n".join(lines)
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result of the first run; None if there is none."""
+        return self.runs[0].result if self.runs else None
+
+    @property
+    def passed(self) -> int:
+        """Number of runs that passed."""
+        return sum(run.passed is True for run in self.runs)
+
+    @property
+    def judged(self) -> int:
+        """Number of runs of which it is known whether they passed."""
+        return sum(run.passed is not None for run in self.runs)
+
+    @property
+    def disagrees(self) -> bool:
+        """True if some of its repeats passed and some did not."""
+        return 0 < self.passed < self.judged
+
+    @property
+    def share(self) -> float | None:
+        """Share of its judged runs that passed; None if there are none."""
+        return self.passed / self.judged if self.judged else None
+
+    @property
+    def score(self) -> float | None:
+        """Mean of the scores; None if there are none."""
+        scores = [run.score for run in self.runs if run.score is not None]
+        return find_mean(scores) if scores else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of a variant over all of its runs."""
+
+    variant: str
+    runs: int
+    judged: int
+    """Runs of which it is known whether they passed."""
+    passed: int
+    interval: Interval
+    """The interval of the share that passed: inputs count, not their repeats.
+
+    Of a single input it is that of its repeats.
+    """
+    failed: int
+    """Runs that did not complete."""
+    unjudged: int
+    """Runs for which `score=` or the judge failed; no share includes those without a verdict."""
+    disagree: float | None
+    """Share of the inputs of which some repeats passed and some did not; None without repeats."""
+    score: float | None
+    """Mean over the inputs of the scores; None if no run has one.
+
+    Runs that did not complete have no score; they count in `failed`, and as not passed unless the
+    grid ended in mid-run.
+    """
+    tokens: int
+    """Tokens of all runs with their sub-agents."""
+    cost: float | None
+    """US dollars of all runs; None if the price of any is unknown."""
+    seconds: float | None
+    """Mean duration of a run; None if there are none."""
+    judge_tokens: int
+    """Tokens of the judge, which no other figure includes."""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the judged runs that passed; None if there are none."""
+        return self.passed / self.judged if self.judged else None
+
+
+def summarize(variant: str, squares: Sequence[Square]) -> Summary:
+    """Returns the figures of a variant."""
+    runs = [run for square in squares for run in square]
+    repeated = [square for square in squares if len(square) > 1]
+    judged = [(square.passed, square.judged) for square in squares if square.judged]
+    scores = [square.score for square in squares if square.score is not None]
+    return Summary(
+        variant=variant,
+        runs=len(runs),
+        judged=sum(count for _, count in judged),
+        passed=sum(passed for passed, _ in judged),
+        interval=find_inputs_interval(judged),
+        failed=sum(not run.result.ok for run in runs),
+        unjudged=sum(bool(run.problem) for run in runs),
+        disagree=fmean(square.disagrees for square in repeated) if repeated else None,
+        score=fmean(scores) if scores else None,
+        tokens=sum(run.result.total_usage.total for run in runs),
+        cost=add_costs(run.result.total_cost for run in runs),
+        seconds=fmean(run.result.duration_ms / 1000 for run in runs) if runs else None,
+        judge_tokens=sum(run.judgement.total_usage.total for run in runs if run.judgement),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two variants compared on the inputs for which both have runs."""
+
+    first: str
+    second: str
+    better: tuple[str, ...]
+    """Inputs on which a larger share of the second variant's runs passed."""
+    worse: tuple[str, ...]
+    same: int
+    """Number of inputs with equal shares."""
+    chance: float
+    """The chance of a difference at least this clear between equals: the exact sign test."""
+    difference: float | None
+    """Mean difference of the shares; None without common inputs."""
+    interval: Interval | None
+    """The interval of the difference (Bonett, Price); None for fewer than ten inputs."""
+    score: float | None
+    """Mean difference of the scores; None if there are none."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.second} against {self.first}, {plural(self.count, 'input')}:"]
+        for word, names in (("better", self.better), ("worse", self.worse)):
+            named = f" ({list_some(names, MAX_NAMED)})" if names else ""
+            lines.append(f"  {word} on {len(names)}{named}")
+        lines.append(f"  same on {self.same}")
+        if self.difference is not None:
+            low, high = self.interval or (0, 0)
+            around = f" ({low:+.0%} to {high:+.0%})" if self.interval else ""
+            lines.append(f"  passed {self.difference:+.0%}{around}")
+        if self.score not in (None, self.difference):  # else it is what passed, in numbers
+            lines.append(f"  score {self.score:+.3g}")
+        lines.append(f"  {describe_chance(len(self.better), len(self.worse))}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @property
+    def count(self) -> int:
+        """Number of common inputs."""
+        return len(self.better) + len(self.worse) + self.same
 
 
 class Squares:
@@ -24,11 +233,7 @@ class Squares:
     """
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
-        """Creates a grid without runs.
-
-        Raises:
-            ConfigError: it would have more than `MAX_RUNS` runs.
-        """
+        """Creates a grid without runs."""
         planned = len(rows) * len(variants) * repeats
         if planned > MAX_RUNS:
             raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
@@ -58,12 +263,17 @@ class Squares:
     @property
     def runs(self) -> tuple[GridRun, ...]:
         """The runs so far, by input, then variant, then repeat."""
-        return tuple(self._runs[key] for key in sorted(self._runs))
+        return tuple(run for _, run in self.list_places())
 
     @property
     def failures(self) -> tuple[GridRun, ...]:
         """The runs that did not pass; `reason` says why."""
         return tuple(run for run in self.runs if not run.passed)
+
+    @property
+    def has_grades(self) -> bool:
+        """True if scores say more than what passed."""
+        return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property
     def summary(self) -> tuple[Summary, ...]:
@@ -95,8 +305,30 @@ class Squares:
             first: number or label of the variant to compare with.
             second: number or label of the other one.
         """
-        one, other = self.column(first), self.column(second)
-        return compare(one, other, (one[0].variant, other[0].variant))
+        pairs = list(zip(self.column(first), self.column(second), strict=True))
+        changes = {
+            one.input: other.share - one.share
+            for one, other in pairs
+            if one.share is not None and other.share is not None
+        }
+        scores = [
+            other.score - one.score
+            for one, other in pairs
+            if one.score is not None and other.score is not None
+        ]
+        better = tuple(name for name, change in changes.items() if change > 0)
+        worse = tuple(name for name, change in changes.items() if change < 0)
+        return Comparison(
+            first=pairs[0][0].variant,
+            second=pairs[0][1].variant,
+            better=better,
+            worse=worse,
+            same=len(changes) - len(better) - len(worse),
+            chance=find_sign_chance(len(better), len(worse)),
+            difference=fmean(changes.values()) if changes else None,
+            interval=find_change_interval(list(changes.values())),
+            score=fmean(scores) if scores else None,
+        )
 
     def column(self, variant: int | str) -> list[Square]:
         """Returns the squares of a variant, one per input.
@@ -113,7 +345,7 @@ class Squares:
 
     def _square(self, input: int, variant: int) -> Square:
         keys = ((input, variant, repeat) for repeat in range(1, self.repeats + 1))
-        runs = [self._runs[key] for key in keys if key in self._runs]
+        runs = tuple(self._runs[key] for key in keys if key in self._runs)
         return Square(self.inputs[input], self.variants[variant], runs)
 
 

@@ -1,20 +1,28 @@
-"""Intervals of shares and differences, and the sign test: how sure a grid's figures are. Pure."""
+"""How sure the figures of a grid are: intervals, the sign test, which variant is better. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple
+
+from axe_nb.text import list_some, plural
 
 Z = 1.959964
 """Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
 FEWEST = 10
-"""Values below which an interval of a mean holds the true one less often than it says."""
+"""Inputs below which an interval of a difference holds the true one less often than it says."""
 
 FEWEST_SIGNS = 6
 """Inputs that differ, below which the sign test never gives a chance under 5 %."""
+
+SURE = 0.05
+"""Chance below which a difference is called one."""
+
+MAX_NAMED = 3
+"""Variants that a sentence names of one kind."""
 
 
 class Interval(NamedTuple):
@@ -25,13 +33,8 @@ class Interval(NamedTuple):
 
 
 def find_mean(values: Sequence[float]) -> float:
-    """Returns the mean, so that means that are equal in decimal numbers are equal."""
-    return round_off(fmean(values))
-
-
-def round_off(value: float) -> float:
-    """Returns a value with 12 digits, which drops what binary numbers add to decimal ones."""
-    return float(f"{value:.12g}")
+    """Returns the mean to 12 digits: means that are equal in decimal numbers are equal."""
+    return float(f"{fmean(values):.12g}")
 
 
 def find_share_interval(passed: float, count: int) -> Interval:
@@ -62,26 +65,6 @@ def find_inputs_interval(counts: Collection[tuple[int, int]]) -> Interval:
     return find_share_interval(sum(passed / runs for passed, runs in counts), len(counts))
 
 
-def find_sign_chance(better: int, worse: int) -> float:
-    """Returns the chance of a difference at least so clear if both variants were equally good.
-
-    The exact two-sided sign test: inputs on which both did the same say nothing.
-    """
-    count = better + worse
-    if not count:
-        return 1.0
-    tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
-    return float(min(1.0, 2 * tail / 2**count))
-
-
-def describe_chance(better: int, worse: int) -> str:
-    """Returns how often chance alone makes a difference at least so clear, in words."""
-    chance, count = find_sign_chance(better, worse), better + worse
-    share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
-    few = f"; {count} that differ are too few to tell" if count < FEWEST_SIGNS else ""
-    return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
-
-
 def find_change_interval(changes: Sequence[float]) -> Interval | None:
     """Returns the interval of the mean difference of two shares; None for fewer than `FEWEST`.
 
@@ -100,18 +83,70 @@ def find_change_interval(changes: Sequence[float]) -> Interval | None:
     return Interval(max(-1.0, middle - half), min(1.0, middle + half))
 
 
-def find_mean_interval(values: Sequence[float]) -> Interval | None:
-    """Returns Student's interval of a mean; None for fewer values than `FEWEST`, or equal ones."""
-    if len(values) < FEWEST or not (spread := stdev(map(round_off, values))):
-        return None
-    middle, half = fmean(values), _find_quantile(len(values) - 1) * spread / math.sqrt(len(values))
-    return Interval(middle - half, middle + half)
+def find_sign_chance(better: int, worse: int) -> float:
+    """Returns the chance of a difference at least so clear if both variants were equally good.
+
+    The exact two-sided sign test: inputs on which both did the same say nothing.
+    """
+    count = better + worse
+    tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
+    return float(min(1.0, 2 * tail / 2**count))
 
 
-def _find_quantile(freedom: int) -> float:
-    """Returns the 97.5% quantile of Student's distribution, by its series (Fisher, Cornish)."""
-    terms = (
-        Z, (Z**3 + Z) / 4, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
-        (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384,
-    )  # fmt: skip
-    return math.fsum(term / freedom**power for power, term in enumerate(terms))
+def describe_chance(better: int, worse: int) -> str:
+    """Returns how often chance alone makes a difference at least so clear, in words."""
+    chance, count = find_sign_chance(better, worse), better + worse
+    share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
+    few = f"; {count} that differ are too few to tell" if count < FEWEST_SIGNS else ""
+    return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
+
+
+def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
+    """Returns a sentence on which variant is better, and how sure that is.
+
+    The one with the highest mean is called better than another only if it did better on more inputs
+    than worse, and if chance alone would rarely make such a difference. Inputs are what counts, not
+    their repeats: the exact sign test, corrected for the number of pairs that the best could have
+    been chosen from (Bonferroni).
+
+    Args:
+        names: the labels of the variants, at least two.
+        columns: the value of each variant on each input that all of them have runs of.
+        same: what all variants did if they did the same.
+    """
+    means = list(map(find_mean, columns))
+    best = means.index(max(means))
+    inputs, pairs = len(columns[best]), math.comb(len(columns), 2)
+    equals, beaten, unsure = list[str](), list[str](), list[str]()
+    counts = ""
+    for name, column, mean in zip(names, columns, means, strict=True):
+        better = sum(one > other for one, other in zip(columns[best], column, strict=True))
+        worse = sum(one < other for one, other in zip(columns[best], column, strict=True))
+        if not better + worse:
+            equals.append(name)
+            continue
+        chance = find_sign_chance(better, worse)
+        counts = f"better on {better} of {plural(inputs, 'input')}, worse on {worse}"
+        counts += f" (p = {chance:.2g})"
+        is_clear = better > worse and means[best] > mean and pairs * chance <= SURE
+        (beaten if is_clear else unsure).append(name)
+    if not beaten and not unsure:
+        return f"no difference: all variants {same} on each of {plural(inputs, 'input')}"
+    needed = math.ceil(1 + math.log2(pairs / SURE))
+    few = f"; {plural(inputs, 'input')} {'is' if inputs == 1 else 'are'} too few"
+    few = f"{few}, at least {needed} are needed" if inputs < needed else ""
+    leaders = list_some(equals, MAX_NAMED)
+    if pairs == 1 and beaten:
+        return f"{leaders} is better than {beaten[0]}: {counts}"
+    if pairs == 1:
+        return f"not sure that {leaders} is better than {unsure[0]}: {counts}{few}"
+    if not beaten:
+        return f"not sure which is best: {leaders} did best, but that may be chance{few}"
+    are, they = ("are", "they are") if len(equals) > 1 else ("is", "it is")
+    rest = f"; not sure that {they} better than {list_some(unsure, MAX_NAMED)}" if unsure else ""
+    than = list_some(beaten, MAX_NAMED)
+    if not unsure and len(beaten) > 1:
+        than = f"each of the other {len(beaten)}"
+    return (
+        f"{leaders} {are} better than {than}{rest} (p ≤ {SURE}, corrected for {pairs} comparisons)"
+    )

@@ -1,25 +1,39 @@
-"""The variants of a grid: agents × models × parameters × prompts, each with a short name."""
+"""The variants of a grid (agents × models × parameters × prompts), and its inputs as rows."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
-from typing import Any, TypeVar
+from itertools import islice, product
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.files import expand_home, reason
 from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.results import NO_AGENT
-from axe_nb.text import one_line
+from axe_nb.text import one_line, plural, quote
 
-T = TypeVar("T")
+Row: TypeAlias = Mapping[str, Any]
+"""Name in `{{ }}` → value."""
+
+ONLY = "input"
+"""Name of the value of an input that is not a row."""
+
+MAX_RUNS = 1_000_000
+"""Maximum number of runs of a grid, so that an endless iterator is an error."""
 
 MAX_LABEL = 40
-"""Characters of one part of a variant's name, unless another one begins with the same."""
+"""Characters of a label, unless another one begins with the same."""
 
-SEPARATOR = " · "
+SUFFIXES = (".csv", ".jsonl")
+"""Those of files of inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,36 +52,24 @@ class Variant:
 
 
 def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[Variant, ...]:
-    """Makes all combinations, in order.
-
-    Args:
-        agents: an agent or its name, or several; None = models are asked without one.
-        models: provider/model, or several; None = that of each agent.
-        params: parameters of the model, or several, also as label → parameters; None = those of
-            each agent.
-        prompts: a template, or several, also as label → template.
-
-    Raises:
-        ConfigError: there are none, or two of them are the same.
-    """
+    """Makes all combinations, in order. The arguments are those of `grid`."""
+    if params is None or (
+        isinstance(params, Mapping) and not all(isinstance(v, Mapping) for v in params.values())
+    ):
+        params = [params]
     choices = [
-        _name("agents", _list(agents, (str, Agent, type(None))), name_agent),
-        _name("models", _list(models, (str, type(None))), str),
-        _name_params(params),
-        _name("prompt", _list(prompts, (str,)), lambda _: ""),
+        _name("agents", [agents] if isinstance(agents, str | Agent | None) else agents, name_agent),
+        _name("models", [models] if isinstance(models, str | None) else models, str),
+        _name("params", [{}] if params == {} else params, _describe_params),
+        _name("prompt", [prompts] if isinstance(prompts, str) else prompts, lambda _: ""),
     ]
-    varied = [len(choice) > 1 for choice in choices]
     variants = []
     for combination in product(*choices):
-        parts = [label for (label, _), many in zip(combination, varied, strict=True) if many]
         agent, model, some, prompt = (value for _, value in combination)
-        label = SEPARATOR.join(parts) or name_agent(agent)
+        parts = [label for (label, _), one in zip(combination, choices, strict=True) if one[1:]]
+        label = " · ".join(parts) or name_agent(agent)
         variants.append(Variant(label=label, agent=agent, model=model, params=some, prompt=prompt))
     return tuple(variants)
-
-
-def _list(given: Any, single: tuple[type, ...]) -> Any:
-    return [given] if isinstance(given, single) else given
 
 
 def name_agent(agent: str | Agent | None) -> str:
@@ -75,15 +77,8 @@ def name_agent(agent: str | Agent | None) -> str:
     return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT
 
 
-def _name_params(given: Any) -> Sequence[tuple[str, Any]]:
-    is_one = isinstance(given, Mapping) and not all(isinstance(v, Mapping) for v in given.values())
-    if given is None or is_one or given == {}:
-        return [("", given)]
-    return _name("params", given, _describe_params)
-
-
-def _describe_params(params: Mapping[str, Any]) -> str:
-    said = (f"{name}={json.dumps(jsonable(value))}" for name, value in params.items())
+def _describe_params(params: Mapping[str, Any] | None) -> str:
+    said = (f"{name}={json.dumps(jsonable(value))}" for name, value in (params or {}).items())
     return ", ".join(said) or "no params"
 
 
@@ -92,9 +87,8 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
     if isinstance(given, Mapping):
         named = [(str(label), value) for label, value in given.items()]
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        values = list(given)
         named = [
-            (describe(value) or f"{what} {number}", value) for number, value in enumerate(values)
+            (describe(value) or f"{what} {number}", value) for number, value in enumerate(given)
         ]
     else:
         raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
@@ -110,3 +104,88 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
             hint = f'name them: {what}={{"before": …, "after": …}}'
             raise ConfigError(f"{what} contains {one_line(label, MAX_LABEL)} twice", hint=hint)
     return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]
+
+
+def read_inputs(given: Any) -> list[Row]:
+    """Returns the inputs as rows; None = one row without names.
+
+    Args:
+        given: rows or plain values, a pandas or polars frame, or the path of a CSV or JSONL file.
+    """
+    if given is None:
+        return [{}]
+    if isinstance(given, str | os.PathLike):
+        found: Iterable[Any] = _read_file(Path(given))
+    elif callable(to_rows := getattr(given, "to_dicts", None)):  # polars
+        found = to_rows()
+    elif hasattr(given, "columns") and callable(to_rows := getattr(given, "to_dict", None)):
+        found = to_rows("records")
+    elif isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
+        found = given
+    else:
+        forms = "a list, a DataFrame, or the path of a .csv or .jsonl file"
+        raise ConfigError(f"inputs takes {forms}, not {type(given).__name__}")
+    rows = [
+        value if isinstance(value, Mapping) else {ONLY: value}
+        for value in islice(found, MAX_RUNS + 1)
+    ]
+    if not rows:
+        raise ConfigError("there are no inputs")
+    for number, row in enumerate(rows):
+        if wrong := [name for name in row if not isinstance(name, str)]:
+            shown = shown_value(wrong[0])
+            raise ConfigError(f"input {number}: the column name {shown} is not text")
+    return rows
+
+
+def _read_file(path: Path) -> list[Any]:
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"inputs {quote(one_line(str(path), 100))}: not a .csv or .jsonl file")
+    read = _read_csv if path.suffix == ".csv" else _read_lines
+    try:
+        return read(expand_home(path).read_bytes().decode("utf-8-sig"), path.name)
+    except OSError as error:
+        raise ConfigError(f"inputs {quote(path.name)}: {reason(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"inputs {quote(path.name)}: not UTF-8 text") from None
+
+
+def _read_csv(text: str, name: str) -> list[Any]:
+    lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    rows = []
+    try:
+        columns = lines.fieldnames or []
+        if len(set(columns)) < len(columns) or "" in columns:
+            raise ConfigError(f"inputs {quote(name)}: the first line must name each column once")
+        for row in lines:
+            if None in row or None in row.values():
+                raise csv.Error(f"expected {plural(len(columns), 'value')}")
+            rows.append(row)
+    except csv.Error as error:
+        raise ConfigError(f"inputs {quote(name)}, line {lines.reader.line_num}: {error}") from None
+    return rows
+
+
+def _read_lines(text: str, name: str) -> list[Any]:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            rows += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError):
+            raise ConfigError(f"inputs {quote(name)}, line {number}: not JSON") from None
+    return rows
+
+
+def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Returns a short name for each input, no two the same: its first column that tells them apart.
+
+    Rows that no column tells apart are numbered.
+    """
+    for column in rows[0]:
+        try:
+            labels = tuple(one_line(str(row.get(column, "")), MAX_LABEL) for row in rows)
+        except Exception:  # of the user's own class
+            continue
+        if len(set(labels)) == len(labels) and all(labels):
+            return labels
+    return tuple(map(str, range(len(rows))))

@@ -12,20 +12,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, TypeAlias
 
-from axe_nb.errors import AxeError, interrupted
+from axe_nb.conversion.own_text import shown_value
+from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
-from axe_nb.exploring.map_batch import Batch, Ended
+from axe_nb.exploring.map_batch import Batch, Ended, Task
 from axe_nb.exploring.map_progress import Progress
-from axe_nb.exploring.map_prompts import END, Prompts, Task
 from axe_nb.results import RunResult
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 from axe_nb.session.runs import RunHandle
@@ -33,10 +44,42 @@ from axe_nb.session.runs import RunHandle
 ROOM = 4
 """Tasks begun whose result was not received, for each of those at once."""
 
-LOOK = 0.5
-"""Seconds between two looks at runs that may be stuck."""
-
 OUT_OF_BUDGET = "the budget of this session was reached"
+
+Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
+"""Prompts: texts, or lists of texts and pictures."""
+
+END: Any = object()
+
+
+class Prompts:
+    """Prompts of any iterable, which is asked for the next one when a run can begin."""
+
+    def __init__(self, prompts: Source) -> None:
+        """Begins to iterate; nothing is taken yet."""
+        is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
+        is_known = isinstance(prompts, Iterable | AsyncIterable)
+        if is_table or isinstance(prompts, str | bytes) or not is_known:
+            given = type(prompts).__name__ if is_table else shown_value(prompts)
+            raise ConfigError(
+                f"prompts takes an iterable of prompts, not {given}",
+                hint='for example axe_nb.map("lead", ["What changed?", "Who did it?"]), '
+                'or one column of a table, as in frame["question"]',
+            )
+        self.total = len(prompts) if isinstance(prompts, Sized) else None
+        """Their number, if it is known before they are taken."""
+        self.runs_code = not isinstance(prompts, list | tuple | AsyncIterable)
+        """True if taking one runs code of the user's, which belongs in the caller's thread."""
+        self._later = aiter(prompts) if isinstance(prompts, AsyncIterable) else None
+        self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
+
+    def take(self, most: int) -> list[object]:
+        """Returns the next ones of a plain iterable; fewer than `most` only at the end."""
+        return list(islice(self._now, most))
+
+    async def take_one(self) -> object:
+        """Returns the next one of any iterable; after the last one, `END`."""
+        return next(self._now, END) if self._later is None else await anext(self._later, END)
 
 
 class Runs:
@@ -49,7 +92,8 @@ class Runs:
         self._batch = batch
         self.workers = concurrency
         """Calls of `work` at once."""
-        self._turns = (_Turns(), _Turns()) if batch.session.cassette else None
+        has_cassette = batch.session.cassette is not None
+        self._turns = (_Turns(has_cassette), _Turns(has_cassette))
         """Those of the runs, and of their judges."""
         self._handles: dict[Task, RunHandle] = {}
 
@@ -57,29 +101,21 @@ class Runs:
         """Called before the first task. Raises ConfigError if no run could begin."""
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks, and passes each result to the batch as it ends.
-
-        Raises:
-            asyncio.CancelledError: the map was stopped; the results so far have been passed on.
-            KeyboardInterrupt, SystemExit: raised by a model; likewise.
-        """
+        """Runs tasks, and passes each result to the batch as it ends, also if it is cancelled."""
         for task in tasks:
-            turns = self._turns and self._turns[task.asking == self._batch.judge]
+            turns = self._turns[task.asking == self._batch.judge]
             try:
-                if turns is not None:
-                    await turns.wait(task.index)
+                await turns.wait(task.index)
                 if not self._batch.settle(task):
-                    await self._run_one(task, turns)
+                    await self._run_one(task, partial(turns.leave, task.index))
             finally:
-                if turns is not None:
-                    turns.leave(task.index)
+                turns.leave(task.index)
 
-    async def _run_one(self, task: Task, turns: _Turns | None) -> None:
+    async def _run_one(self, task: Task, on_claim: Callable[[], None]) -> None:
         batch = self._batch
         if why := batch.find_end():
             batch.stop_for(why)
             return
-        on_claim = partial(turns.leave, task.index) if turns is not None else None
         handle = self._handles[task] = batch.session.start(batch.make_request(task), on_claim)
         try:
             self._finish(task, handle, await handle.execute(discard))
@@ -115,10 +151,9 @@ class Runs:
         return max((handle.overdue() for handle in handles), default=0.0)
 
     def abandon(self, *, timed_out: bool = False) -> None:
-        """Ends the runs of a loop that does not respond; called by another thread.
+        """Ends the runs of a loop that does not respond, as timed out or cancelled.
 
-        Args:
-            timed_out: True if their time is up, unless they were cancelled.
+        Called by another thread.
         """
         for task, handle in list(self._handles.items()):
             is_late = timed_out and handle.overdue() > 0.0
@@ -135,31 +170,29 @@ class _Turns:
     """Lets runs begin in the order of their positions, each as soon as the one before has begun.
 
     A cassette gives equal requests their answers in the order in which they come: so they are the
-    same in any timing (D-59).
+    same in any timing (D-59). Without one none waits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_used: bool) -> None:
+        self._is_used = is_used
         self._begun = defaultdict[int, asyncio.Event](asyncio.Event)
         self._passed = 0
-        """Position of the run that has waited last."""
 
     async def wait(self, index: int) -> None:
         """Waits until the run before has begun, or ended."""
-        if index:
+        if index and self._is_used:
             await self._begun[index - 1].wait()
             del self._begun[index - 1]
         self._passed = index
 
     def leave(self, index: int) -> None:
         """Notes that a run has begun, or will not; twice is harmless."""
-        if index >= self._passed:
+        if self._is_used and index >= self._passed:
             self._begun[index].set()
 
 
 @dataclass(frozen=True, slots=True)
 class _Want:
-    """Some prompts are wanted, by the loop."""
-
     most: int
     given: asyncio.Future[list[object]]
 
@@ -189,22 +222,15 @@ class Driver:
         self._inbox = deque[Ended | _Want]()
         """Items that a caller that blocks has not looked at."""
         self._takes_here = False
-        """True if prompts are taken in the thread of a caller that blocks."""
+        """True if prompts are taken in the thread of a caller that blocks, into `_given`."""
         self._given = deque[object]()
-        """Prompts that were taken there for runs that can begin."""
-        self._looked_at = 0.0
         batch.receive, batch.stop = self._news.append, self._finish
 
     async def ended(self) -> AsyncGenerator[Ended | _Want, None]:
-        """Yields the runs as they end; closing it stops the others.
-
-        Raises:
-            ConfigError: no run could begin.
-        """
+        """Yields the runs as they end; closing it stops the others."""
         self._loop = asyncio.get_running_loop()
         await self._batch.prepare()
         await self._runs.prepare()
-        self._batch.tally.begin()
         self._begin(self._feed())
         try:
             while self._works or self._news:
@@ -221,11 +247,7 @@ class Driver:
                 await asyncio.wait(self._works.copy(), timeout=DRAIN)
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
-        """Yields the runs as they end, on the caller's event loop; closing it stops the others.
-
-        Raises:
-            ConfigError: no run could begin.
-        """
+        """Yields the runs as they end, on the caller's event loop; closing it stops the others."""
         interrupted_cell, unwatch = watch_cell()
         ticker = asyncio.create_task(self._tick())
         try:
@@ -248,12 +270,7 @@ class Driver:
             ticker.cancel()
 
     def iterate(self) -> Generator[Ended, None, None]:
-        """Yields the runs as they end, and blocks; closing it stops the others.
-
-        Raises:
-            ConfigError: no run could begin.
-            KeyboardInterrupt: the caller was interrupted; the runs were stopped.
-        """
+        """Yields the runs as they end, and blocks; closing it or an interrupt stops the others."""
         self._takes_here = self._prompts.runs_code
         arrived = threading.Event()
 
@@ -299,7 +316,6 @@ class Driver:
         return [one for one in (*self._inbox, *self._news) if isinstance(one, Ended)]
 
     def receive(self) -> None:
-        """Notes that a result was received; from any thread."""
         self._received += 1
         if self._is_full:
             self._wake()
@@ -398,16 +414,12 @@ class Driver:
         loop.call_soon_threadsafe(settle)
 
     def _wait(self, arrived: threading.Event, loop: asyncio.AbstractEventLoop) -> bool:
-        """Waits until something has arrived; False = the loop does not respond any more.
-
-        Raises:
-            KeyboardInterrupt: the caller was interrupted.
-        """
+        """Waits until something has arrived; False = the loop does not respond any more."""
         # the signal sets no event: this thread may hold its lock just then
         with record_interrupts(lambda: None) as interrupt:
             while interrupt.at is None and not arrived.wait(PUMP):
                 self._progress.tick()
-                if self._is_stuck(loop):
+                if self._runs.overdue() > STUCK and not answers(loop):
                     self._batch.stop_for("a tool blocked the event loop")
                     self._runs.abandon(timed_out=True)
                     self._inbox.extend(self._news)
@@ -418,18 +430,11 @@ class Driver:
         arrived.clear()
         return True
 
-    def _is_stuck(self, loop: asyncio.AbstractEventLoop) -> bool:
-        now = time.monotonic()
-        if now - self._looked_at < LOOK:
-            return False
-        self._looked_at = now
-        return self._runs.overdue() > STUCK and not answers(loop)
-
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(PUMP)
             self._progress.tick()
 
     def _make_interrupt(self) -> KeyboardInterrupt:
-        has = "stopped; `.results` of the map has the finished runs"
-        return interrupted(f"{has}; {self._batch.describe_resuming()}")
+        again = self._batch.describe_resuming()
+        return interrupted(f"stopped; `.results` of the map has the finished runs; {again}")

@@ -6,8 +6,7 @@ A line that is kept, in a saved notebook, has neither times nor rates.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
 
 from axe_nb.results import RunResult
@@ -18,10 +17,6 @@ EVERY = 0.1
 """Seconds between two updates of a line."""
 
 NOUNS = ("error", "timeout")
-"""Statuses that have a plural."""
-
-SPAN = 30.0
-"""Seconds of the past that the rate is taken from."""
 
 
 @dataclass
@@ -29,9 +24,7 @@ class Tally:
     """Counts of the runs of a map."""
 
     name: str
-    """The agent's name, or that of the model."""
     total: int | None = None
-    """Number of prompts; None = unknown."""
     done: int = 0
     from_file: int = 0
     """Those whose results were kept by an earlier map."""
@@ -40,24 +33,13 @@ class Tally:
     dollars: float = 0.0
     is_priced: bool = True
     """False if the price of any run is unknown."""
-    forecast: Callable[[], str] = lambda: ""
+    forecast: str = ""
     """Forecast of all runs together, in words; empty = there is none."""
     notes: list[str] = field(default_factory=list)
     """Facts that a reader has to know, such as a budget that was reached."""
-    _marks: deque[tuple[float, int]] = field(default_factory=deque)
-    """(time, runs that had ended by then) of the last `SPAN` seconds."""
-
-    @property
-    def failed(self) -> int:
-        """Runs that did not complete."""
-        return self.done - self.statuses["completed"]
-
-    def begin(self) -> None:
-        """Notes the start of the clock."""
-        self._marks.append((time.monotonic(), 0))
+    began: float = field(default_factory=time.monotonic)
 
     def add(self, result: RunResult, *, is_from_file: bool) -> None:
-        """Counts a run that has ended."""
         self.done += 1
         self.from_file += is_from_file
         self.statuses[result.status] += 1
@@ -68,8 +50,9 @@ class Tally:
 
     def format_live(self) -> str:
         """Returns the line while the map goes on, with rate and forecast."""
-        parts = [*filter(None, [self.forecast()]), self._format_counts(), *self._format_usage()]
-        rate = self._find_rate()
+        parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
+        seconds = time.monotonic() - self.began
+        rate = (self.done - self.from_file) / seconds if seconds > 0 else 0.0
         if self.from_file:
             parts.append(f"{self.from_file:,} from the file")
         if rate:
@@ -79,7 +62,6 @@ class Tally:
         return " · ".join(parts)
 
     def format_end(self) -> str:
-        """Returns the line that is kept, without times."""
         parts = [self._format_counts(), *self._format_usage()]
         return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
 
@@ -96,15 +78,6 @@ class Tally:
     def _format_usage(self) -> list[str]:
         tokens = [plural(self.tokens, "token")] if self.tokens else []
         return tokens + ([format_dollars(self.dollars)] if self.is_priced and self.dollars else [])
-
-    def _find_rate(self) -> float:
-        """Runs per second, those from the file not counted."""
-        now, asked = time.monotonic(), self.done - self.from_file
-        self._marks.append((now, asked))
-        while len(self._marks) > 2 and self._marks[1][0] < now - SPAN:
-            self._marks.popleft()
-        since, before = self._marks[0]
-        return (asked - before) / (now - since) if now > since else 0.0
 
 
 def _format_time(seconds: float) -> str:
@@ -123,7 +96,6 @@ class Progress:
         self._next_at = time.monotonic() + EVERY
 
     def tick(self) -> None:
-        """Updates the line if it is time to."""
         if isinstance(self._line, NoLine):
             return
         now = time.monotonic()
@@ -132,5 +104,4 @@ class Progress:
             self._line.show(self.tally.format_live())
 
     def finish(self) -> None:
-        """Shows the end."""
         self._line.finish(self.tally.format_end())

@@ -27,10 +27,9 @@ from axe_nb.agents.prompt import Context
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Asking, Batch, Keep, MapSession
-from axe_nb.exploring.map_driver import Driver, Runs
+from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Task
+from axe_nb.exploring.map_driver import Driver, Prompts, Runs
 from axe_nb.exploring.map_progress import Progress, Tally
-from axe_nb.exploring.map_prompts import Prompts, Task
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import mask_query
 from axe_nb.results import RunResult
@@ -38,6 +37,7 @@ from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script
 from axe_nb.secrets import SECRET_HEADERS, is_secret_name
 from axe_nb.session.drive import NoLine
+from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Key, Snapshot
 from axe_nb.tools.tool import Tool
@@ -54,7 +54,6 @@ class Job:
     """Some prompts of a map, which run at once in one worker."""
 
     digest: str
-    """Hash of the common part."""
     parcel: bytes | None
     """The common part: a pickled `Parcel`; None = the worker has it."""
     tasks: Sequence[Task]
@@ -79,7 +78,6 @@ def check_worker(job: bytes) -> bytes:
 
 
 def run_job(job: bytes) -> bytes:
-    """Runs the tasks of a job, and returns its `Reply`."""
     return _answer(job, _run)
 
 
@@ -113,11 +111,7 @@ def dump_by_value(thing: Any) -> bytes:
 
 
 def _find_batch(job: Job) -> Batch | None:
-    """The map of a job, ready to run; None = its common part is not here.
-
-    Raises:
-        ConfigError: it cannot run here: a key, a script or a folder is missing.
-    """
+    """The map of a job, ready to run; None = its common part is not here."""
     with _lock:
         batch = _batches.get(job.digest)
         if batch is None:
@@ -150,43 +144,36 @@ def _run(batch: Batch, tasks: Sequence[Task]) -> Reply:
 class Parcel:
     """All that the runs of a map have in common."""
 
-    askings: tuple[tuple[str | Agent | None, Mapping[str, Any]], ...]
-    """Agents, with the options of their runs as keywords."""
-    keep: Keep
+    askings: tuple[tuple[str | Agent | None, Overrides], ...]
+    """Agents, with the options of their runs."""
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
     """Agents and texts that were read from files."""
     config: Config
-    """The settings, without keys."""
     lacks: Mapping[str, tuple[str, ...]]
     """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
     """The session's tools that the agents name."""
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
-    """That of axe_nb."""
 
     def make_batch(self) -> Batch:
         """Returns the map as a worker runs it, in a session of its own."""
         config = self._merge(Config.load())
-        askings = [Asking(agent, options) for agent, options in self.askings]
+        askings = [Asking(agent, overrides) for agent, overrides in self.askings]
         provider = provider_for(config, sent=self.scripts)
         agents_dir = askings[0].overrides.agents_dir
         snapshot = Snapshot(self.defined, agents_dir, provider, Prices(config))
         snapshot.add_read(*self.read)
         session = MapSession(
             agents=dict(self.defined), handed=self.tools, keeps_history=False,
-            _settings=(config, snapshot),
+            settings=(config, snapshot),
         )  # fmt: skip
-        return Batch(askings=askings, keep=self.keep, session=session, tally=Tally(""))
+        return Batch(askings=askings, session=session, tally=Tally(""))
 
     def _merge(self, own: Config) -> Config:
-        """The settings of the parcel, with the keys and secret headers of this machine.
-
-        Raises:
-            ConfigError: one is missing here.
-        """
+        """The settings of the parcel, with the keys and secret headers of this machine."""
         providers: dict[str, Mapping[str, Any]] = dict(own.providers)
         for name, table in self.config.providers.items():
             mine = own.providers.get(name, {})
@@ -213,6 +200,7 @@ def _find_version() -> str:
 
 def make_parcel(batch: Batch) -> Parcel:
     """Returns the parcel of a map whose configuration was checked."""
+    assert batch.session.settings is not None
     config, snapshot = batch.session.settings
     roots = [asking.plan.agent for asking in batch.askings if asking.plan]
     agents = [*roots, *_list_below(roots, snapshot)]
@@ -222,8 +210,7 @@ def make_parcel(batch: Batch) -> Parcel:
     known = batch.session.tools
     providers, lacks = _clean(config)
     return Parcel(
-        askings=tuple((asking.agent, asking.options) for asking in batch.askings),
-        keep=batch.keep,
+        askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
         read=snapshot.list_read(),
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,

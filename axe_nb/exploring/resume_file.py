@@ -1,8 +1,9 @@
 """A resume file: the results of runs, one a line, each appended as its run ends.
 
 The first line is a header (D-61), each other one JSON: the key of the run, its status, its result.
-Several processes and threads may append at once. A line that a killed process left half-written, or
-that cannot be read, counts as not there. Results are read one by one, when they are needed.
+Several processes and threads may append at once, as each writes whole lines. A line that a killed
+process left half-written, or that cannot be read, counts as not there. Results are read one by
+one, when they are needed.
 
 The key is a hash of all that a run is asked: the agent with its options, its skill and context
 files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
@@ -20,10 +21,8 @@ import json
 import os
 import re
 import stat
-import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from axe_nb.agents.agent import Agent
@@ -42,19 +41,8 @@ from axe_nb.secrets import find_filter
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
-
-SYNC = 1.0
-"""Seconds; results appended longer ago survive a loss of power."""
-
-FAR = 1 << 62
-"""The byte that is locked on Windows, where locked bytes cannot be read."""
 
 NOT_FINISHED = ("timeout", "cancelled")
 """Statuses of runs that are asked again."""
@@ -62,7 +50,7 @@ NOT_FINISHED = ("timeout", "cancelled")
 OF_THE_REQUEST = (None, 400, 413, 422)
 """HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
 
-_START = re.compile(rb'\{"key":"([0-9a-f]{1,64})","status":"([a-z_]{1,20})","result":\{')
+_START = re.compile(rb'\{"key":"([0-9a-f]{32})","status":"([a-z_]{1,20})","result":\{')
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError)
 
@@ -71,24 +59,21 @@ class ResumeFile:
     """The file, and the runs that were in it when it was opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the file, which is made if there is none, and looks through it.
-
-        Raises:
-            ConfigError: it is not such a file, or cannot be read or written.
-        """
+        """Opens the file, which is made if there is none, and looks through it."""
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
         self._lock = threading.Lock()
         self._found: dict[bytes, list[int]] = {}
         """Key → where the lines with its results begin, the last one first."""
-        self._synced_at = time.monotonic()
+        self._is_torn = False
+        """True if the last line was not written to its end."""
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            handle = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+            flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+            handle = os.open(self._path, flags, 0o600)
         except (OSError, ValueError) as error:
             self._fail("open", error)
         self._out = os.fdopen(handle, "ab", buffering=0)
@@ -97,8 +82,7 @@ class ResumeFile:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise OSError(errno.EINVAL, "it is not a file")
             self._file = self._path.open("rb")  # with a position of its own
-            with self._hold():
-                self._read_header()
+            self._read_header()
             self._note_lines()
         except OSError as error:
             self.close()
@@ -109,8 +93,7 @@ class ResumeFile:
 
     def __del__(self) -> None:
         if hasattr(self, "_out"):  # a map that was never begun
-            self._out.close()
-            self._file.close()
+            self.close()
 
     @property
     def has_results(self) -> bool:
@@ -132,23 +115,21 @@ class ResumeFile:
     def append(self, key: str, result: RunResult) -> None:
         """Appends a result without its secrets; a problem is kept, as the run goes on anyway."""
         try:
-            data = to_json(result, find_filter())
-            text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+            text = json.dumps(to_json(result, find_filter()), separators=(",", ":"))
             line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
-            with self._lock, self._hold():
-                self._write(line.encode())
+            with self._lock:
+                rest = memoryview(b"\n" * self._is_torn + line.encode())
+                self._is_torn = True
+                while rest:  # one write, unless the disk is full
+                    rest = rest[self._out.write(rest) :]
+                self._is_torn = False
         except UNREADABLE as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
             self.problem = f"{self._show()} is missing results: {one_line(why, 200)}"
 
     def close(self) -> None:
-        """Closes the file; what was appended is on its way to the disk."""
-        with self._lock:
-            if not self._out.closed:
-                with contextlib.suppress(OSError):
-                    os.fsync(self._out.fileno())
-            self._out.close()
-            self._file.close()
+        self._out.close()
+        self._file.close()
 
     def _read_header(self) -> None:
         kind = format_header("runs").encode()
@@ -164,42 +145,12 @@ class ResumeFile:
         at = self._file.tell()
         for line in self._file:
             start = _START.match(line)
-            if start and line.endswith(b"\n") and start[2].decode() not in NOT_FINISHED:
-                with contextlib.suppress(ValueError):  # no key of ours
-                    self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
+            self._is_torn = not line.endswith(b"\n")
+            if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
+                self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
             at += len(line)
         for places in self._found.values():
             places.reverse()
-
-    def _write(self, line: bytes) -> None:
-        """Appends a line, also behind one that a process did not write to its end."""
-        if end := self._file.seek(0, os.SEEK_END):
-            self._file.seek(end - 1)
-            line = line if self._file.read(1) == b"\n" else b"\n" + line
-        rest = memoryview(line)
-        while rest:
-            rest = rest[self._out.write(rest) :]
-        if time.monotonic() - self._synced_at >= SYNC:
-            os.fsync(self._out.fileno())
-            self._synced_at = time.monotonic()
-
-    @contextlib.contextmanager
-    def _hold(self) -> Iterator[None]:
-        """Keeps other processes from writing, where the file system has locks."""
-        self._try_lock(is_end=False)
-        try:
-            yield
-        finally:
-            self._try_lock(is_end=True)
-
-    def _try_lock(self, *, is_end: bool) -> None:
-        handle = self._out.fileno()
-        with contextlib.suppress(OSError):
-            if sys.platform == "win32":
-                os.lseek(handle, FAR, os.SEEK_SET)
-                msvcrt.locking(handle, msvcrt.LK_UNLCK if is_end else msvcrt.LK_LOCK, 1)
-            else:
-                fcntl.flock(handle, fcntl.LOCK_UN if is_end else fcntl.LOCK_EX)
 
     def _show(self) -> str:
         return one_line(display_path(self._path), 300)

@@ -2,43 +2,64 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
-from axe_nb.errors import ConfigError, interrupted
+from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
+from axe_nb.expectations.check import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_forecast import Forecast
-from axe_nb.exploring.grid_inputs import read_inputs
-from axe_nb.exploring.grid_outcome import GridRun
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
-from axe_nb.exploring.grid_scoring import VERDICT, Score, Scoring, write_case
-from axe_nb.exploring.grid_squares import MAX_NAMED
-from axe_nb.exploring.grid_variants import Variant, make_variants
-from axe_nb.exploring.map_batch import Asking, Batch, Ended, Resume, open_session
-from axe_nb.exploring.map_budget import BudgetOption, make_meter
-from axe_nb.exploring.map_driver import Driver
+from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
+from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
+from axe_nb.exploring.map_batch import (
+    Asking,
+    Batch,
+    BudgetOption,
+    Ended,
+    Resume,
+    Task,
+    make_meter,
+    open_session,
+)
+from axe_nb.exploring.map_driver import Driver, Prompts
 from axe_nb.exploring.map_progress import Progress, Tally
-from axe_nb.exploring.map_prompts import Prompts, Task
 from axe_nb.exploring.run_map import read_count
 from axe_nb.front_end import find_variable, make_table
 from axe_nb.pictures.picture import Picture
+from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.text import list_some
+from axe_nb.text import list_some, one_line, plural
+
+Score: TypeAlias = Callable[[RunResult, Row], "float | bool"]
+"""(result, row of the input) → how good it is."""
+
+VERDICT = {
+    "type": "object",
+    "properties": {"score": {"type": "number"}, "reason": {"type": "string"}},
+    "required": ["score", "reason"],
+    "additionalProperties": False,
+}
+"""Form of a judge's answer, where its agent has none of its own."""
+
+MAX_REASON = 500
 
 GRACE = 0.3
 """Seconds after an interrupt for the scores of runs that had ended."""
@@ -104,15 +125,6 @@ def grid(
     return runner.grid
 
 
-class _Job(NamedTuple):
-    """One run of a grid."""
-
-    input: int
-    variant: int
-    repeat: int
-    """From 1."""
-
-
 class GridRunner:
     """One grid in progress; blocks the thread that runs it."""
 
@@ -156,26 +168,25 @@ class GridRunner:
         if options and "model" in options:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
-        agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
-        self._scoring = Scoring(expect=expect, score=score, agents_dir=agents_dir)
+        self._expect, self._score = expect, score
+        self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
         variants = make_variants(agents, models, params, prompt)
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
-        self._jobs = list(_list_jobs(made))
+        # all variants of an input come together, and all inputs before a repeat: a grid that is
+        # stopped has compared them on the same inputs
+        self._jobs = list(product(range(repeats), range(len(made.rows)), range(len(variants))))
         self._tasks: list[Task] = []
-        askings = [_ask(variant, common, expect) for variant in variants]
-        if judge is not None:
-            own = {key: common[key] for key in OF_JUDGE if key in common}
-            askings.append(Asking(judge, own, output=VERDICT))
+        if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
+            resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
         meter = make_meter(budget, "grid")
-        self._batch = batch = Batch(
-            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter,
-            tally=Tally("grid", len(self._jobs)), resume=_find_resume(resume, is_dry=is_dry),
-            judge=None if judge is None else len(variants), write_case=write_case,
+        self._batch = Batch(
+            askings=_list_askings(variants, judge, common, expect),
+            session=open_session(meter, is_dry=is_dry), meter=meter,
+            tally=Tally("grid", len(self._jobs)), resume=resume,
+            judge=None if judge is None else len(variants),
         )  # fmt: skip
-        self._runs = make_runs(batch, executor, width)
-        self._forecast = Forecast(batch, len(variants), len(self._jobs))
-        batch.tally.forecast = self._forecast.describe
+        self._runs = make_runs(self._batch, executor, width)
 
     def check(self) -> None:
         """Writes the prompts, and checks each variant and the judge; blocks. Called once.
@@ -183,8 +194,8 @@ class GridRunner:
         Raises:
             ConfigError: a run could not begin, or a template names what no column has.
         """
-        for number, job in enumerate(self._jobs):  # here, as they may run code of the user's
-            task = self._write_task(job)
+        for number, (_, input, variant) in enumerate(self._jobs):  # may run code of the user's
+            task = self._write_task(input, variant)
             if task.problem is not None and number < len(self.grid.choices):
                 raise task.problem
             self._tasks.append(task)
@@ -192,14 +203,19 @@ class GridRunner:
         async def prepare() -> None:
             await self._batch.prepare()
             await self._runs.prepare()
-            await self._forecast.prepare(self._tasks)
 
         run_and_wait(prepare())
+        self._batch.tally.forecast = self.forecast
 
     @property
     def forecast(self) -> str:
-        """The requests that the grid needs and their price, in words, with what they assume."""
-        return self._forecast.describe()
+        """The requests that the grid needs, in words, with what that assumes."""
+        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
+        fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
+        has_results = self._batch.file is not None and self._batch.file.has_results
+        kept = ", minus what is in the resume file" if has_results else ""
+        return f"{'' if is_exact else 'at least '}{fewest}{kept}"
 
     @property
     def warnings(self) -> list[str]:
@@ -208,7 +224,6 @@ class GridRunner:
         return list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
 
     def close(self) -> None:
-        """Releases what keeps the results of a grid that is not run."""
         self._runs.close()
         self._batch.close()
 
@@ -248,53 +263,100 @@ class GridRunner:
             progress.finish()
 
     def _take(self, ended: Ended) -> None:
-        grid, job = self.grid, self._jobs[ended.index]
+        grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
         run = GridRun(
-            input=grid.inputs[job.input], variant=grid.variants[job.variant], repeat=job.repeat,
+            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
             result=ended.result, passed=ended.result.ok, judgement=ended.judgement,
         )  # fmt: skip
-        run = self._scoring.check(run, grid.rows[job.input])
-        grid.add(job.input, job.variant, run)
+        grid.add(input, variant, self._judge(run, grid.rows[input]))
 
-    def _write_task(self, job: _Job) -> Task:
-        """The task of a job: the template of its variant with the values of its input.
+    def _judge(self, run: GridRun, row: Row) -> GridRun:
+        """Returns a run with its verdict; whatever a check does, it fails no grid."""
+        result = run.result
+        if not result.ok:
+            is_cut = result.status == "cancelled"  # by the end of the grid
+            verdict = None if is_cut else False
+            return replace(run, passed=verdict, reason=result.error or result.status)
+        passed: bool | None = True
+        score: float | None = None
+        reasons, problems = list[str](), list[str]()
+        if self._expect is not None:
+            try:
+                check(result, self._expect, agents_dir=self._agents_dir)
+            except (ExpectationError, ConfigError) as error:
+                passed = False
+                reasons.append(error.message)
+        if self._score is not None:
+            found = _compute(self._score, result, row)
+            if isinstance(found, str):
+                problems.append(found)
+                passed = None if passed else False  # it may have passed or not
+            else:
+                score = float(found)
+                if found is False:
+                    passed, reasons = False, reasons or ["score returned False"]
+        reasons += problems
+        if run.judgement is not None:
+            number, said = _read_verdict(run.judgement)
+            reasons.append(said)
+            problems += [said] if number is None else []
+            score = number if self._score is None else score
+        told = [one_line(reason, MAX_REASON) for reason in reasons if reason]
+        problem = one_line(problems[0], MAX_REASON) if problems else ""
+        return replace(run, passed=passed, score=score, reason=" · ".join(told), problem=problem)
+
+    def _write_task(self, input: int, variant: int) -> Task:
+        """The task of a run: the template of its variant with the values of its input.
 
         Its `problem` is that the template names what no column has, or that an expression fails.
         """
         pictures: list[Picture] = []
-        row, template = self.grid.rows[job.input], self.grid.choices[job.variant].prompt
+        row, template = self.grid.rows[input], self.grid.choices[variant].prompt
         try:
             text = interpolate(template, {**self._names, **row}, self._first_line, pictures)
         except ConfigError as error:
             columns = list_some(list(row), MAX_NAMED) or "none"
             error.hint = f"the columns of the inputs: {columns}; write \\{{{{ for a literal brace"
-            return Task(problem=error, asking=job.variant)
-        return Task(text=text, pictures=tuple(pictures), asking=job.variant)
+            return Task(problem=error, asking=variant)
+        return Task(text=text, pictures=tuple(pictures), asking=variant)
 
 
-def _list_jobs(grid: Grid) -> Iterator[_Job]:
-    """The runs of a grid.
-
-    All variants of an input come together, and all inputs before a repeat: a grid that is stopped
-    has compared them on the same inputs.
-    """
-    for repeat in range(1, grid.repeats + 1):
-        for input in range(len(grid.rows)):
-            for variant in range(len(grid.choices)):
-                yield _Job(input, variant, repeat)
-
-
-def _ask(variant: Variant, common: Mapping[str, Any], expect: str | None) -> Asking:
-    own = dict[str, Any]()
-    if variant.model is not None:
-        own["model"] = variant.model
-    if variant.params:
-        own["params"] = {**(common.get("params") or {}), **variant.params}
-    return Asking(variant.agent, {**common, **own}, expect=expect)
+def _list_askings(
+    variants: Sequence[Variant], judge: str | Agent | None, common: Mapping[str, Any],
+    expect: str | None,
+) -> list[Asking]:  # fmt: skip
+    askings = []
+    for variant in variants:
+        own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
+        if variant.params:
+            own["params"] = {**(common.get("params") or {}), **variant.params}
+        askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+    if judge is not None:
+        own = {key: common[key] for key in OF_JUDGE if key in common}
+        askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
+    return askings
 
 
-def _find_resume(resume: Resume, *, is_dry: bool) -> Resume:
-    """The resume file; a dry run makes none."""
-    if is_dry and isinstance(resume, str | os.PathLike):
-        return resume if Path(expand_home(os.fspath(resume))).exists() else None
-    return resume
+def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
+    """The value of `score=`; a text says why there is none."""
+    try:
+        given: Any = score(result, row)
+        if given is None:
+            return "score returned None, which is neither a number nor a bool"
+        value = float(given)
+    except Exception as error:
+        return f"score failed: {type(error).__name__}: {words(error)}"
+    if not math.isfinite(value):  # no mean could be told any more
+        return f"score returned {value}, not a finite number"
+    is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
+    return bool(given) if is_bool else value
+
+
+def _read_verdict(judged: RunResult) -> tuple[float | None, str]:
+    """The number of a judge and its reason; None and the problem if it failed."""
+    data = judged.data if isinstance(judged.data, dict) else {}
+    score = data.get("score")
+    if not isinstance(score, int | float) or not math.isfinite(score):
+        said = judged.error or "its answer has no number named score"
+        return None, f"the judge failed: {said}"
+    return float(score), str(data.get("reason", ""))

@@ -5,10 +5,11 @@ Source: D-2, D-8.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import aclosing, closing
-from typing import Any, Literal, Unpack
+from contextlib import aclosing, closing, contextmanager
+from typing import Any, ParamSpec, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.libraries import as_count
@@ -16,68 +17,39 @@ from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.exploring.executors import make_runs
-from axe_nb.exploring.map_batch import KEEPS, Asking, Batch, Ended, Keep, Resume, open_session
-from axe_nb.exploring.map_budget import BudgetOption, make_meter
-from axe_nb.exploring.map_driver import Driver, Runs
+from axe_nb.exploring.map_batch import (
+    KEEPS,
+    Asking,
+    Batch,
+    BudgetOption,
+    Ended,
+    Keep,
+    Resume,
+    make_meter,
+    open_session,
+)
+from axe_nb.exploring.map_driver import Driver, Prompts, Runs, Source
 from axe_nb.exploring.map_progress import Progress, Tally
-from axe_nb.exploring.map_prompts import Prompts, Source
 from axe_nb.front_end import make_line
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
-from axe_nb.session.overrides import RunOptions, merge_options, refuse_steps, with_options_shown
+from axe_nb.session.overrides import (
+    Overrides,
+    RunOptions,
+    merge_options,
+    refuse_steps,
+    with_options_shown,
+)
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
+
+P = ParamSpec("P")
 
 LEFT = "the loop over it was left"
 """The reason of a map whose results were not all asked for."""
 
 MOST_WAITING = 10_000
 """Results that wait for an earlier one before further runs do, if the map keeps none."""
-
-
-@with_options_shown
-def map(
-    agent: str | Agent | None,
-    prompts: Source,
-    *,
-    concurrency: int = 8,
-    executor: object = None,
-    resume: Resume = None,
-    budget: BudgetOption = None,
-    keep: Keep = "results",
-    display: bool = True,
-    **options: Unpack[RunOptions],
-) -> RunMap:
-    """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
-
-    `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
-    returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
-    no one is prompted for approval.
-
-    Args:
-        agent: the agent or its name; None = the prompts go directly to `model`.
-        prompts: an iterable or async iterable of texts, or of lists of texts and pictures; each is
-            taken only when its run can start.
-        concurrency: maximum number of runs at once.
-        executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
-            ipyparallel client or view; None = here.
-        resume: a file that keeps each result as its run ends. Runs kept there are not repeated,
-            unless they timed out, were cancelled, or failed for a reason that may pass.
-        budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
-            reached, runs in progress are cancelled at their next request.
-        keep: `results`, or `nothing`: they are only yielded, once.
-        display: if True, a line shows the progress.
-        options: those of `axe_nb.run`; `timeout` applies to each run.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-    """
-    made = amap(
-        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
-        keep=keep, display=display, **options,
-    )  # fmt: skip
-    made.check()
-    return made
 
 
 @with_options_shown
@@ -103,14 +75,55 @@ def amap(
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
     taken = Prompts(prompts)
-    asking = Asking(agent, refuse_steps(merge_options(options, session.defaults), "a map"))
+    overrides = Overrides.of(refuse_steps(merge_options(options, session.defaults), "a map"))
     meter = make_meter(budget, "map")
     name = agent.name if isinstance(agent, Agent) else agent or ""
     batch = Batch(
-        askings=[asking], session=open_session(meter), tally=Tally(name, taken.total),
-        keep=keep, meter=meter, resume=resume,
+        askings=[Asking(agent, overrides)], session=open_session(meter),
+        tally=Tally(name, taken.total), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
     return RunMap(batch, taken, make_runs(batch, executor, width), lambda: make_line(display))
+
+
+def _with_signature_of(
+    original: Callable[P, RunMap],
+) -> Callable[[Callable[..., RunMap]], Callable[P, RunMap]]:
+    def give(function: Callable[..., RunMap]) -> Callable[P, RunMap]:
+        vars(function)["__signature__"] = inspect.signature(original)
+        return function
+
+    return give
+
+
+@_with_signature_of(amap)
+def map(*args: Any, **options: Any) -> RunMap:
+    """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
+
+    `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
+    returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
+    no one is prompted for approval.
+
+    Args:
+        agent: the agent or its name; None = the prompts go directly to `model`.
+        prompts: an iterable or async iterable of texts, or of lists of texts and pictures; each is
+            taken only when its run can start.
+        concurrency: maximum number of runs at once.
+        executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
+            ipyparallel client or view; None = here.
+        resume: a file that keeps each result as its run ends. Runs kept there are not repeated,
+            unless they timed out, were cancelled, or failed for a reason that may pass.
+        budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
+            reached, runs in progress are cancelled at their next request.
+        keep: `results`, or `nothing`: they are only yielded, once.
+        display: if True, a line shows the progress.
+        options: those of `axe_nb.run`; `timeout` applies to each run.
+
+    Raises:
+        ConfigError: invalid configuration, before anything is sent.
+    """
+    made = amap(*args, **options)
+    made.check()
+    return made
 
 
 class RunMap:
@@ -128,7 +141,8 @@ class RunMap:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._make_line = make_line
         self._driver: Driver | None = None
-        self._state: Literal["new", "running", "over"] = "new"
+        """None = it was not started."""
+        self._is_over = False
 
     def check(self) -> None:
         """Checks the configuration that all runs share. Blocks.
@@ -156,7 +170,7 @@ class RunMap:
     @property
     def done(self) -> bool:
         """True if no run is in progress and none will start."""
-        return self._state == "over"
+        return self._is_over
 
     @property
     def stopped(self) -> str:
@@ -165,17 +179,16 @@ class RunMap:
 
     def __repr__(self) -> str:
         new = "not started: iterate over it, or await it"
-        state = {"new": new, "running": "running", "over": ""}
-        parts = (self._batch.tally.format_end(), state[self._state])
-        return f"<map of {'; '.join(filter(None, parts))}>"
+        state = "" if self._is_over else f"; {'running' if self._driver else new}"
+        return f"<map of {self._batch.tally.format_end()}{state}>"
 
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""
         self._batch.stop_for("cancelled")
         if self._driver is not None:
             self._driver.cancel()
-        elif self._state == "new":
-            self._end()
+        else:
+            self._close()
 
     def __iter__(self) -> Iterator[RunResult]:
         """Yields the results in the order of the prompts; those that are kept, after the end."""
@@ -190,32 +203,19 @@ class RunMap:
         return self._gather().__await__()
 
     def _iterate(self) -> Iterator[RunResult]:
-        driver = self._begin()
         most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
-        try:
-            with closing(driver.iterate()) as ended:
-                yield from in_order(ended, driver.receive, most)
-        except GeneratorExit:
-            self._batch.stop_for(LEFT)
-            raise
-        finally:
-            self._end()
+        with self._run() as driver, closing(driver.iterate()) as ended:
+            yield from in_order(ended, driver.receive, most)
 
     async def _iterate_later(self) -> AsyncIterator[RunResult]:
         if self.done:
             for result in self._list_kept():
                 yield result
             return
-        driver = self._begin()
-        try:
+        with self._run() as driver:
             async with aclosing(driver.iterate_later()) as ended:
                 async for one in ended:
                     yield one.result
-        except GeneratorExit:
-            self._batch.stop_for(LEFT)
-            raise
-        finally:
-            self._end()
 
     async def _gather(self) -> list[RunResult]:
         if self._batch.keep == "nothing":
@@ -226,22 +226,27 @@ class RunMap:
                     pass
         return self.results
 
-    def _begin(self) -> Driver:
-        if self._state == "running":
-            raise AxeError("this map is already being iterated over", hint="create another one")
-        if self._state == "over":
+    @contextmanager
+    def _run(self) -> Iterator[Driver]:
+        if self._is_over:
             raise self._make_gone()
-        self._state = "running"
-        self._progress = Progress(self._batch.tally, self._make_line())
-        self._driver = Driver(self._batch, self._prompts, self._runs, self._progress)
-        return self._driver
+        if self._driver is not None:
+            raise AxeError("this map is already being iterated over", hint="create another one")
+        progress = Progress(self._batch.tally, self._make_line())
+        self._driver = Driver(self._batch, self._prompts, self._runs, progress)
+        try:
+            yield self._driver
+        except GeneratorExit:
+            self._batch.stop_for(LEFT)
+            raise
+        finally:
+            self._close()
+            progress.finish()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._runs.close()
         self._batch.close()
-        if self._state == "running":
-            self._progress.finish()
-        self._state = "over"
+        self._is_over = True
 
     def _list_kept(self) -> Iterator[RunResult]:
         if self._batch.keep == "nothing":

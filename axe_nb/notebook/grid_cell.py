@@ -16,8 +16,8 @@ from axe_nb.commands.table import GRID
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_inputs import FILES
 from axe_nb.exploring.grid_page import NAME
+from axe_nb.exploring.grid_variants import SUFFIXES
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
@@ -88,7 +88,7 @@ def _or_one(given: Sequence[str] | None) -> Any:
 def _find_inputs(given: str | None, names: Mapping[str, Any]) -> Any:
     if given is None or given in names:
         return names.get(str(given))
-    if Path(given).suffix not in FILES:
+    if Path(given).suffix not in SUFFIXES:
         near = suggestion(given, names) or "--inputs takes a variable, or a .csv or .jsonl file"
         raise ConfigError(f"--inputs: no variable {quote(given)}", hint=near)
     return given

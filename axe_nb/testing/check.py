@@ -1,4 +1,4 @@
-"""`axe-nb check`: notebooks as tests, compared with what is saved as strict nbval does.
+"""`axe-nb check` and `axe-nb freeze`: notebooks as tests, compared as strict nbval does.
 
 Source: D-68.
 """
@@ -8,20 +8,26 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from axe_nb.agents.files import display_path
 from axe_nb.recording.miss import describe_change
 from axe_nb.recording.modes import Mode
-from axe_nb.testing.files import Book, find_failure, find_notebooks, marks_of, read_notebook
-from axe_nb.testing.headless import HeadlessRun, name_cassette, run_headless
+from axe_nb.testing.headless import (
+    Book,
+    HeadlessRun,
+    find_failure,
+    find_notebooks,
+    marks_of,
+    read_notebook,
+    run_headless,
+    write_notebook,
+)
 from axe_nb.text import plural
-
-UNANSWERED = ("ProviderError: ", "ConfigError: no API key ")
-"""Beginnings of the errors of a notebook that asks a model and has no cassette."""
 
 MAX_LINES = 3
 """Lines of our own errors: the cause, the place in the tree, the next step."""
@@ -34,10 +40,15 @@ NOT_COMPARED = {
 NAMES = {"text/plain": "output", "text/html": "output as HTML", "stdout": "printed text"}
 """Part of an output → its name for people."""
 
-UNRUN = "the notebook was saved without outputs: run all cells, save it, and check it again"
+REMEDY = (
+    "avoid output that varies, remove in the first cell the files that a run leaves behind, or add "
+    "the line # NBVAL_IGNORE_OUTPUT to the cell"
+)
 
-Part: TypeAlias = tuple[str, str]
-"""(its type, its text) of a part of an output."""
+CONSTANT = "send models nothing that varies, such as the time; the notebook was not changed"
+
+TIMES = ("execution", "ExecuteTime")
+"""Metadata of a cell that say when it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +64,22 @@ class Problem:
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Runs notebooks and compares them with what is saved; returns True if all are as saved.
-
-    Raises ConfigError: there is no such notebook, or it cannot be run.
-    """
+    """Runs notebooks and compares them with what is saved; returns True if all are as saved."""
     paths = find_notebooks(targets)
     count = 0
     for path in paths:
         _, lines = check_notebook(path, "replay", timeout)
         count += len(lines)
-        for line in lines:
-            write(line)
+        _write_all(lines, write)
     problems = plural(count, "problem") if count else "no problems"
     write(f"{plural(len(paths), 'notebook')} checked, {problems}")
     return not count
 
 
 def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book, list[str]]:
-    """Runs a notebook; returns it with its new outputs, and a line for each problem.
-
-    Raises ConfigError: it is not a notebook, or cannot be run.
-    """
+    """Runs a notebook; returns it with its new outputs, and a line for each problem."""
     saved = read_notebook(path)
-    run = run_headless(saved, path, mode, timeout=timeout, goes_on=True, reports=True)
+    run = run_headless(saved, path, mode, timeout=timeout, goes_on=True)
     problems = list(find_problems(saved, run.book))
     lines = describe_problems(path, run, problems)
     if not any(one.is_miss for one in problems):  # an output need not show what is missing
@@ -83,12 +87,70 @@ def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book,
     return run.book, lines
 
 
+def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
+    """Freezes notebooks, one after another; returns True if all are frozen."""
+    done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
+    return all(done)
+
+
+def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
+    """Records what is missing, verifies that two more runs agree, and writes the notebook.
+
+    The two runs replay the cassette with the network closed. The notebook is written only if they
+    agree; the cassette keeps what the models answered in any case. Returns True if it was written.
+    """
+    book = read_notebook(path)
+    runs: list[HeadlessRun] = []
+    modes: tuple[Mode, ...] = ("auto", "replay", "replay")
+    for mode in modes:
+        run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay")
+        failed = [(cell, find_failure(cell)) for cell in run.book.cells]
+        failures = [
+            Problem(cell=cell.execution_count or 0, what=describe_failure(error))
+            for cell, error in failed
+            if error
+        ]
+        if lines := describe_problems(path, run, failures):
+            _write_all([f"{line}; the notebook was not changed" for line in lines], write)
+            return False
+        runs.append(run)
+    recorded, first, second = runs
+    if missed := first.missed or second.missed:
+        lines = [f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}" for miss in missed]
+        _write_all(lines, write)
+        return False
+    varying = [*find_problems(first.book, second.book)] or [
+        *find_problems(recorded.book, first.book)
+    ]
+    if varying:
+        lines = describe_problems(path, first, varying)
+        _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
+        return False
+    write_notebook(path, normalize(book, first.book, second.book))
+    write(f"{display_path(path)}: frozen{_describe_recording(recorded)}")
+    write("two more runs without network access gave the same outputs")
+    return True
+
+
+def _write_all(lines: list[str], write: Callable[[str], None]) -> None:
+    for line in lines:
+        write(line)
+
+
+def _describe_recording(run: HeadlessRun) -> str:
+    if run.cassette is None:
+        return "; it calls no model"
+    path, hits, recorded, removed = run.cassette
+    unused = f", {removed:,} no longer used and removed" if removed else ""
+    return f"; exchanges in {path}: {recorded:,} recorded, {hits:,} replayed{unused}"
+
+
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
     """Returns a line for each problem: notebook, cell, what changed, the next step."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
-        f"{name}, cell {one.cell}: {one.what}{_advise(path) if _needs_recording(path, one) else ''}"
+        f"{name}, cell {one.cell}: {one.what}{_advise(path) if one.is_miss else ''}"
         for one in problems
         if one.cell != last
     ]
@@ -97,11 +159,6 @@ def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem])
 
 def _advise(path: Path) -> str:
     return f"; record it with: axe-nb freeze {shlex.quote(display_path(path))}"
-
-
-def _needs_recording(path: Path, problem: Problem) -> bool:
-    has_cassette = path.with_name(name_cassette(path)).exists()
-    return problem.is_miss or (not has_cassette and problem.what.startswith(UNANSWERED))
 
 
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
@@ -113,7 +170,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     Args:
         ran: the same notebook after it has run.
     """
-    has_failed = is_told = False
+    has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
         if now.cell_type != "code" or now.execution_count is None:
             continue
@@ -124,15 +181,8 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
                 what = failure.evalue if is_miss else describe_failure(failure)
                 yield Problem(cell=now.execution_count, what=what, is_miss=is_miss)
             has_failed = True
-        elif not (has_failed or is_told) and (change := describe_difference(before, now)):
-            is_told = not has_run(saved)
-            yield Problem(cell=now.execution_count, what=UNRUN if is_told else change)
-
-
-def has_run(book: Book) -> bool:
-    """Returns True if a code cell has a number or an output."""
-    code = [cell for cell in book.cells if cell.cell_type == "code"]
-    return any(cell.execution_count is not None or cell.outputs for cell in code)
+        elif not has_failed and (change := describe_difference(before, now)):
+            yield Problem(cell=now.execution_count, what=change)
 
 
 def describe_failure(error: Any) -> str:
@@ -146,7 +196,7 @@ def describe_difference(saved: Any, ran: Any) -> str:
     """Returns how the outputs of two runs of a cell differ, in words; empty = they do not."""
     if "ignore output" in marks_of(ran):
         return ""
-    pairs = zip_longest(list_parts(saved.outputs), list_parts(ran.outputs), fillvalue=("", None))
+    pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
     changes = [(before, now) for before, now in pairs if before != now]
     if not changes:
         return ""
@@ -156,9 +206,9 @@ def describe_difference(saved: Any, ran: Any) -> str:
     return f"its {NAMES.get(kind, kind)} changed{describe_change(was, now[1])}"
 
 
-def list_parts(outputs: Any) -> list[Part]:
-    """Returns the parts of a cell's outputs that are compared."""
-    parts: list[Part] = []
+def _list_parts(outputs: Any) -> list[tuple[str, str]]:
+    """The parts of a cell's outputs that are compared: (type, text)."""
+    parts: list[tuple[str, str]] = []
     printed: dict[str, str] = {}
     for output in outputs:
         match output.output_type:
@@ -167,10 +217,37 @@ def list_parts(outputs: Any) -> list[Part]:
             case "error":
                 parts.append(("error", f"{output.ename}: {output.evalue}"))
             case _:
-                kinds = sorted(output.data.keys() - NOT_COMPARED)
-                parts.extend((kind, _to_text(output.data[kind])) for kind in kinds)
+                for kind in sorted(output.data.keys() - NOT_COMPARED):
+                    data = output.data[kind]
+                    is_text = isinstance(data, str)
+                    text = data if is_text else json.dumps(data, ensure_ascii=False, sort_keys=True)
+                    parts.append((kind, text))
     return [*sorted(printed.items(), reverse=True), *parts]
 
 
-def _to_text(data: Any) -> str:
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, sort_keys=True)
+def normalize(book: Book, first: Book, second: Book) -> Book:
+    """Returns the notebook with the outputs of a run, without what varies from run to run.
+
+    Args:
+        book: the notebook as it was; all but outputs and counts is kept.
+    """
+    frozen = deepcopy(book)
+    frozen.metadata.pop("widgets", None)
+    for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):
+        for name in TIMES:
+            cell.metadata.pop(name, None)
+        if cell.cell_type == "code" and "skip" not in marks_of(cell):
+            cell.execution_count = one.execution_count
+            cell.outputs = one.outputs
+            for output, twin in zip(one.outputs, other.outputs, strict=False):
+                _remove_varying(output, twin)
+    return frozen
+
+
+def _remove_varying(output: Any, twin: Any) -> None:
+    """Removes times and ids from what is not compared: metadata, and the trace of an error."""
+    metadata, others = output.get("metadata", {}), twin.get("metadata", {})
+    for key in [key for key in metadata if metadata[key] != others.get(key)]:
+        del metadata[key]
+    if output.output_type == "error" and output.traceback != twin.get("traceback"):
+        output.traceback = [f"{output.ename}: {output.evalue}"]

@@ -1,4 +1,4 @@
-"""Runs a notebook from top to bottom in a kernel of its own, without a person to prompt.
+"""Notebook files, and their run from top to bottom in a kernel of their own, without a person.
 
 Source: D-68.
 """
@@ -6,23 +6,45 @@ Source: D-68.
 from __future__ import annotations
 
 import ast
+import ipaddress
+import json
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from axe_nb.agents.files import display_path
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
 from axe_nb.recording.modes import MODE, Mode
-from axe_nb.testing.files import Book, find_failure, load, marks_of
+from axe_nb.text import one_line, quote
 
-IN_KERNEL = "__import__('axe_nb.testing.in_kernel').testing.in_kernel"
+Book: TypeAlias = Any
+"""A notebook as nbformat has it."""
+
+Mark = Literal["ignore output", "raises exception", "skip"]
+
+MARKS: dict[str, Mark] = {
+    "nbval-ignore-output": "ignore output",
+    "nbval-raises-exception": "raises exception",
+    "raises-exception": "raises exception",
+    "nbval-skip": "skip",
+    "skip-execution": "skip",
+}
+"""Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
+
+IN_KERNEL = "__import__('axe_nb.testing.headless').testing.headless"
 
 TIMEOUT = 600.0
-"""Seconds that a cell may take."""
+
+MAX_MISSED = 3
+"""Requests without an answer in the cassette that are listed."""
+
+_COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +58,86 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were begun, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, exchanges played, recorded and removed; None if no cassette was used, or asked for."""
+    """Path, exchanges played, recorded and removed; None if no cassette was used."""
     missed: Sequence[str] = ()
     """Requests without an answer in the cassette, in words; an output need not show them."""
+
+
+def find_notebooks(targets: Iterable[str]) -> list[Path]:
+    """Returns the notebooks that files and folders name, each once."""
+    found: dict[Path, None] = {}
+    for target in targets:
+        path = expand_home(target)
+        paths = [
+            one
+            for one in ([path] if path.is_file() else sorted(path.rglob("*.ipynb")))
+            if not any(part.startswith(".") for part in one.relative_to(path).parts)
+        ]
+        if not paths:
+            raise ConfigError(
+                f"no notebook found: {quote(target)}", hint="give .ipynb files or folders"
+            )
+        found.update(dict.fromkeys(paths))
+    return list(found)
+
+
+def read_notebook(path: Path) -> Book:
+    """Returns a notebook in the current format."""
+    nbformat = load("nbformat")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of cells without ids, which get them
+            book = nbformat.read(path, as_version=4)
+            check_valid(book)
+    except OSError as error:
+        raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
+    except Exception as error:  # of nbformat, which has no class for all of them
+        fault = one_line(getattr(error, "message", "") or str(error), 200)
+        raise ConfigError(
+            f"{display_path(path)} is not a notebook: {fault}",
+            hint="open the notebook in Jupyter and save it, or repair the file",
+        ) from None
+    return book
+
+
+def check_valid(part: Any, ref: str | None = None) -> None:
+    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs a fault."""
+    json.dumps(part, ensure_ascii=False).encode()  # no half characters
+    version = {"version": 4, "version_minor": 5} if ref else {}
+    load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
+
+
+def marks_of(cell: Any) -> set[Mark]:
+    tags = cell.metadata.get("tags", ())
+    comments = (name.lower().replace("_", "-") for name in _COMMENT.findall(cell.source))
+    return {MARKS[name] for name in (*tags, *comments) if name in MARKS}
+
+
+def find_failure(cell: Any) -> Any:
+    """Returns the error output of a cell that should have none; else None."""
+    if cell.cell_type != "code" or "raises exception" in marks_of(cell):
+        return None
+    return next((one for one in cell.outputs if one.output_type == "error"), None)
+
+
+def write_notebook(path: Path, book: Book) -> None:
+    """Writes a notebook as a whole or not at all."""
+    write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
+
+
+def load(name: str) -> Any:
+    """Imports a library that only the extra `lab` installs. Raises ConfigError: it is missing."""
+    from importlib import import_module
+
+    from axe_nb.conversion.json_schema import load_jsonschema
+
+    load_jsonschema()  # which nbformat imports
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"running notebooks requires {error.name}, which is not installed",
+            hint="install it: pip install 'axe-nb[lab]'",
+        ) from None
 
 
 def run_headless(
@@ -49,12 +148,9 @@ def run_headless(
     timeout: float | None = None,
     goes_on: bool = False,
     prunes: bool = False,
-    reports: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
-
-    Raises ConfigError: a library is missing, or the kernel cannot be started.
 
     Args:
         path: its file, with the cassette of the same name beside it.
@@ -63,13 +159,11 @@ def run_headless(
         timeout: seconds for each cell; 0 = no limit, None = `TIMEOUT`.
         goes_on: if true, cells after one that fails run too.
         prunes: if true, what this run has not used is removed from the notebook's own cassette.
-        reports: if true, the kernel is asked what its cassette has played, and what it lacked.
         environ: environment of the kernel; None = that of `make_environment`.
     """
     timeout = TIMEOUT if timeout is None else timeout
     client = _make_client(book, path, is_closed=mode == "replay")
     errors = load("nbclient.exceptions")
-    stopped = ""
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
             # not the client's own `timeout`, which takes whole seconds
@@ -79,9 +173,8 @@ def run_headless(
                 if find_failure(cell) and not goes_on:
                     break
             else:
-                own = name_cassette(path) if prunes else ""
-                cassette, missed = _end_cassette(client, own) if reports else (None, ())
-                return HeadlessRun(book=client.nb, cassette=cassette, missed=missed)
+                return _end_cassette(client, name_cassette(path) if prunes else "")
+        stopped = ""
     except errors.CellTimeoutError:
         stopped = f"it did not finish within {timeout:g} s"
     except errors.DeadKernelError:
@@ -145,14 +238,59 @@ def name_cassette(path: Path) -> str:
     return f"{path.stem}.axe"
 
 
-def _end_cassette(client: Any, own: str) -> tuple[tuple[str, int, int, int] | None, Sequence[str]]:
-    """Runs one more cell, whose output is not kept."""
+def _end_cassette(client: Any, own: str) -> HeadlessRun:
+    """Asks the kernel what its cassette has played, in one more cell, whose output is not kept."""
     cell = load("nbformat").v4.new_code_cell(f"{IN_KERNEL}.end_cassette({own!r})")
     client.nb.cells.append(cell)
     client.execute_cell(cell, len(client.nb.cells) - 1)
     client.nb.cells.pop()
     shown = [output.data["text/plain"] for output in cell.outputs if "data" in output]
     if not shown:
-        return None, ()
-    path, played, recorded, removed, missed = ast.literal_eval(shown[0])
-    return (path, played, recorded, removed), missed
+        return HeadlessRun(book=client.nb)
+    *cassette, missed = ast.literal_eval(shown[0])
+    return HeadlessRun(book=client.nb, cassette=tuple(cassette), missed=missed)
+
+
+def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
+    """Ends the cassette of this kernel, which is asked for what it did.
+
+    Removes what its records have for earlier versions of the notebook, if its file is named `own`,
+    which no other notebook uses.
+
+    Returns:
+        Its path; the numbers of exchanges played and recorded, and of records removed; what it
+        lacked, unless the notebook asked for a replay itself, as to show that. None if no cassette
+        was used.
+    """
+    home = sys.modules.get("axe_nb.session.session")
+    used = home.session.cassette if home else None
+    if used is None:
+        return None
+    removed = used.prune() if used.path.name == own else 0
+    missed = [] if used.mode else sorted({one.message for one in used.missed})
+    return used.shown, used.hits, used.recorded, removed, missed[:MAX_MISSED]
+
+
+def close_network() -> None:
+    """Restricts this process, a kernel, to its own machine until it ends."""
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    match event, arguments:
+        case "socket.connect" | "socket.sendto", (_, (str(host), *_)):
+            pass
+        case "socket.getaddrinfo" | "socket.gethostbyname", (str(host), *_):
+            pass
+        case _:  # a local socket, or no network at all
+            return
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+        is_own = address.is_loopback or address.is_unspecified
+    except ValueError:
+        is_own = host in ("", "localhost")
+    if not is_own:
+        raise ConnectionRefusedError(
+            f"network access is blocked while a notebook is tested, and {host} was requested; "
+            "model replies and results of tools with record=True are replayed from a cassette"
+        )

@@ -1,24 +1,54 @@
-"""`axe-nb lesson`: the copy of a lesson that students get, without its solutions.
+"""`axe-nb lesson`: the copy of a lesson that students get, and their submissions, run and marked.
 
 The marks of solutions are those of nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that
 lessons made for it can be used as they are.
+
+A submission is an untrusted program, and all that it reports is data of a stranger: bounded, and
+checked before it is used. docs/teaching.md says what is promised about its marks, and what is not.
+Source: D-82.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import os
 import re
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.config import Config
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.testing.files import Book, read_notebook, write_notebook
-from axe_nb.testing.freeze import TIMES
-from axe_nb.testing.headless import name_cassette
-from axe_nb.text import plural, quote
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.launcher import REMOVE
+from axe_nb.sandbox.process import clean_environment
+from axe_nb.sandbox.view import make_view
+from axe_nb.testing.check import TIMES, describe_failure
+from axe_nb.testing.headless import (
+    Book,
+    HeadlessRun,
+    check_valid,
+    find_notebooks,
+    load,
+    make_settings,
+    name_cassette,
+    prepare,
+    read_notebook,
+    write_notebook,
+)
+from axe_nb.testing.in_sandbox import READY
+from axe_nb.text import align_columns, one_line, plural, quote
 
 FOLDER = "student"
 """Folder of student copies, beside the lesson."""
@@ -38,13 +68,39 @@ PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")'
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 """The next step for a lesson without exercises."""
 
-_MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
+_MARK = re.compile(r"^[ \t]*#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$", re.MULTILINE)
+_SOLUTION = re.compile(
+    r"^([ \t]*)#+[ \t]*BEGIN SOLUTION[ \t]*$.*?^[ \t]*#+[ \t]*END SOLUTION[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+REMOVING = 60.0
+"""Seconds that the removal of a submission's files may take; then the rest stays."""
+
+TIMEOUT = 120.0
+"""Seconds that a submission may take."""
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Maximum size of a submission."""
+
+MAX_NAME = 80
+"""Maximum length of the name of a submission in the report, in characters."""
+
+MAX_HINT = 300
+"""Maximum length of a hint in the report, in characters."""
+
+PACKAGE = Path(__file__).resolve().parents[1]
+RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
+
+PATIENCE = 5.0
+"""Seconds until everything that was killed has to be gone."""
+
+MAX_REPORT = 8 * 1024 * 1024
+"""Maximum size of the outputs of a submission in bytes; the rest is not read."""
 
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson, and copies the cassette beside it.
-
-    Raises ConfigError: it is not a lesson, its marks do not match, or the copy cannot be written.
 
     Args:
         folder: the folder of the copy; None = `student` beside the lesson.
@@ -72,7 +128,6 @@ def make_student_copy(book: Book, name: str) -> Book:
     """Returns a lesson without solutions and outputs. Pure.
 
     *Run All* continues past its exercises: the cells of solutions and checks have the tag for it.
-    Raises ConfigError: the beginning or end of a solution is missing.
     """
     copy = deepcopy(book)
     copy.metadata.pop("widgets", None)
@@ -93,32 +148,17 @@ def make_student_copy(book: Book, name: str) -> Book:
 
 def _strip(source: str, place: str) -> str:
     """Returns the source of a cell with placeholder lines for each solution."""
-    lines: list[str] = []
-    is_inside = False
-    placeholder = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
-    for line in source.split("\n"):
-        mark = _MARK.match(line)
-        if mark is None:
-            lines += [] if is_inside else [line]
-            continue
-        if is_inside == (mark[2] == "BEGIN"):
-            other = "END" if is_inside else "BEGIN"
-            raise ConfigError(
-                f"{place}: a line ### {mark[2]} SOLUTION without ### {other} SOLUTION before it",
-                hint="put each solution between these two lines",
-            )
-        is_inside = not is_inside
-        lines += [f"{mark[1]}{one}" for one in placeholder] if is_inside else []
-    if is_inside:
+    marks = _MARK.findall(source)
+    if marks != ["BEGIN", "END"] * (len(marks) // 2):
         raise ConfigError(
-            f"{place}: ### END SOLUTION is missing",
-            hint="put each solution between ### BEGIN SOLUTION and ### END SOLUTION",
+            f"{place}: ### BEGIN SOLUTION and ### END SOLUTION do not match",
+            hint="put each solution between these two lines",
         )
-    return "\n".join(lines)
+    lines = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
+    return _SOLUTION.sub(lambda found: "\n".join(found[1] + line for line in lines), source)
 
 
 def tags_of(cell: Any) -> list[str]:
-    """Returns the tags of a cell."""
     return list(cell.metadata.get("tags", ()))
 
 
@@ -137,30 +177,300 @@ def id_of(cell: Any) -> str:
 
 
 def find_exercises(book: Book, name: str) -> dict[str, Any]:
-    """Returns the exercises of a lesson: name → check cell, in the order of the lesson.
-
-    Raises ConfigError: one of them cannot be marked.
-    """
+    """Returns the exercises of a lesson: name → check cell, in the order of the lesson."""
     found: dict[str, Any] = {}
     for number, cell in enumerate(book.cells, 1):
         exercise = exercise_of(cell)
         if exercise is None:
             continue
-        for fault in _find_faults(cell, exercise, found):
+        if not exercise or exercise in found or cell.source.lstrip().startswith("%%"):
             raise ConfigError(
-                f"{name}, cell {number}: {fault}",
+                f"{name}, cell {number}: it cannot be a check",
                 hint="a check is a Python cell with a tag like exercise:NAME; use each name once",
             )
         found[exercise] = cell
     return found
 
 
-def _find_faults(cell: Any, exercise: str, found: dict[str, Any]) -> Iterator[str]:
-    if not exercise:
-        yield "its exercise tag has no name"
-    if exercise in found:
-        yield f"the exercise {quote(exercise)} is already checked by another cell"
-    if cell.source.lstrip().startswith("%%"):
-        yield "a cell magic cannot be a check"
-    if not id_of(cell):
-        yield "it has no id, which is needed to find its copies; open the notebook and save it"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The mark of one exercise of one submission."""
+
+    state: Literal["passed", "failed", "not reached"]
+    hint: str = ""
+    """The error of the check, or the reason why it was not reached, in one line."""
+
+
+Marks = Mapping[str, Mark]
+"""Name of an exercise → its mark."""
+
+
+def mark_submissions(
+    lesson: Path,
+    folder: str,
+    timeout: float | None,
+    table: str | None,
+    write: Callable[[str], None],
+    sandbox: Sandbox,
+) -> None:
+    """Runs the notebooks of a folder, one after another, and writes a table of their marks.
+
+    Args:
+        lesson: the notebook that has the check cells, beside the files that it uses.
+        folder: the folder of the submissions; folders in it are searched too.
+        table: a CSV file for the table too; None = none.
+    """
+    book = read_notebook(lesson)
+    exercises = find_exercises(book, display_path(lesson))
+    if not exercises:
+        raise ConfigError(f"{display_path(lesson)} has no exercises", hint=TAG_CHECKS)
+    place = expand_home(folder)
+    if not place.is_dir():
+        raise ConfigError(
+            f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
+        )
+    limit = TIMEOUT if timeout is None else timeout
+    marked: list[tuple[str, Marks]] = []
+    for path in find_notebooks([folder]):
+        name = one_line(path.relative_to(place).with_suffix("").as_posix(), MAX_NAME)
+        marked.append((name, mark_submission(lesson, book, path, place, limit, sandbox)))
+    for line in format_table(list(exercises), marked):
+        write(line)
+    if table is not None:
+        write_whole(expand_home(table), format_csv(list(exercises), marked))
+
+
+def mark_submission(
+    lesson: Path, book: Book, path: Path, others: Path, timeout: float, sandbox: Sandbox
+) -> Marks:
+    """Runs a submission in a copy of the lesson's folder and returns its marks.
+
+    Args:
+        others: the folder of all submissions, of which this one sees none.
+    """
+    exercises = find_exercises(book, display_path(lesson))
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        submitted = read_notebook(path)
+    except (ConfigError, OSError) as error:
+        return _mark_none(exercises, str(error))
+    end = secrets.token_hex(16)
+    merged = merge(book, submitted, exercises, end)
+    home = tempfile.mkdtemp(prefix="axe-nb-")
+    try:
+        copy = Path(home).resolve() / "lesson" / lesson.name
+        copy_folder(lesson, copy.parent, others)
+        return read_marks(run_submission(merged, copy, sandbox, timeout), exercises, end)
+    except ValueError as error:
+        return _mark_none(exercises, str(error))
+    finally:
+        _remove(home)
+
+
+def _remove(folder: str) -> None:
+    """Removes a folder that a stranger filled, of any depth; follows no link."""
+    if os.name == "nt":
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    words = ["/bin/sh", "-c", REMOVE, "sh", folder]
+    with suppress(subprocess.TimeoutExpired):
+        nowhere = subprocess.DEVNULL
+        subprocess.run(words, stdout=nowhere, stderr=nowhere, timeout=REMOVING, check=False)
+
+
+def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
+    """Returns the marks of a submission none of whose exercises was reached."""
+    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, MAX_HINT)))
+
+
+def copy_folder(lesson: Path, target: Path, without: Path) -> None:
+    """Copies the files beside a lesson, except notebooks and hidden files; links stay links."""
+    patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
+    left_out = without.resolve()
+
+    def ignore(above: str, names: list[str]) -> set[str]:
+        return patterns(above, names) | {n for n in names if Path(above, n).resolve() == left_out}
+
+    try:
+        shutil.copytree(lesson.parent.absolute(), target, symlinks=True, ignore=ignore)
+    except (OSError, shutil.Error) as error:
+        why = reason(error) if not isinstance(error, shutil.Error) else "a file cannot be read"
+        raise ConfigError(f"cannot copy the folder of {display_path(lesson)}: {why}") from None
+
+
+def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
+    """Returns a submission with the check cells of the lesson. Pure.
+
+    A check stands where the submission has a cell of its id; one that is not there, after the
+    cells that it follows in the lesson. Each prints `end` once it has passed.
+    """
+    merged = deepcopy(submitted)
+    checks = {cell.id: deepcopy(cell) for cell in exercises.values()}
+    for cell in checks.values():
+        cell.metadata, cell.outputs = load("nbformat").NotebookNode(), []
+        cell.source += f"\nprint({end!r})"
+    placed: list[Any] = []
+    left = dict(checks)
+    for cell in merged.cells:
+        if id_of(cell) in checks:
+            cell = left.pop(id_of(cell), None)  # once; a second one is left out
+        placed += [cell] if cell is not None else []
+    before: set[str] = set()
+    for cell in lesson.cells:
+        if id_of(cell) in left:
+            after = [at for at, one in enumerate(placed, 1) if id_of(one) in before]
+            placed.insert(max(after, default=len(placed)), left[id_of(cell)])
+        before |= {id_of(cell)} - {""}
+    merged.cells = placed
+    return merged
+
+
+def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
+    """Returns the marks of a submission that has run. Pure."""
+    ran = {id_of(cell): cell for cell in run.book.cells if cell.cell_type == "code"}
+    return {name: _mark(ran[cell.id], run, end) for name, cell in exercises.items()}
+
+
+def _mark(cell: Any, run: HeadlessRun, end: str) -> Mark:
+    printed = "".join(one.text for one in cell.outputs if one.output_type == "stream")
+    if end in printed:
+        return Mark(state="passed")
+    for error in (one for one in cell.outputs if one.output_type == "error"):
+        # of `AssertionError: make two calls`, the teacher's words alone
+        hint = describe_failure(error).removeprefix("AssertionError: ")
+        return Mark(state="failed", hint=one_line(hint, MAX_HINT))
+    why = run.stopped or "the check did not run to completion"
+    return Mark(state="not reached", hint=one_line(why, MAX_HINT))
+
+
+def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:
+    """Yields the lines of the report: a row per submission, then the hints."""
+    rows = [["submission", *exercises, "passed"]]
+    for name, marks in marked:
+        states = (marks[one].state for one in exercises)
+        rows.append([name, *states, f"{_count(marks)} of {len(marks)}"])
+    yield from align_columns(rows)
+    hints = [
+        f"{name}, {one}: {mark.hint}"
+        for name, marks in marked
+        for one, mark in marks.items()
+        if mark.state != "passed"
+    ]
+    if hints:
+        yield ""
+        yield from hints
+    yield ""
+    full = sum(_count(marks) == len(marks) for _, marks in marked)
+    yield f"{plural(len(marked), 'submission')} marked, {full} with all exercises passed"
+
+
+def _count(marks: Marks) -> int:
+    return sum(mark.state == "passed" for mark in marks.values())
+
+
+def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> str:
+    """Returns the table as CSV: `passed`, `failed: HINT` or `not reached: REASON` in each field."""
+    rows: list[list[str]] = [["submission", *exercises, "passed"]]
+    for name, marks in marked:
+        fields = [": ".join(filter(None, (marks[o].state, marks[o].hint))) for o in exercises]
+        rows.append([name, *fields, str(_count(marks))])
+    text = io.StringIO()
+    # a spreadsheet would take some names for formulas
+    shown = [[f"'{field}" if field[:1] in "=+-@" else field for field in row] for row in rows]
+    csv.writer(text, lineterminator="\n").writerows(shown)
+    return text.getvalue()
+
+
+def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
+    """Returns the sandbox of submissions, tried in an empty folder.
+
+    Args:
+        is_off: true if they are to run without one.
+        ask: prompts the person; None = no one can be prompted.
+    """
+    is_required = Config.load().requires_sandbox
+    if is_off and is_required:
+        raise ConfigError(
+            "a sandbox is required, so --no-sandbox is not allowed", hint="remove the option"
+        )
+    with tempfile.TemporaryDirectory(prefix="axe-nb-") as folder:
+        view = make_view(Path(folder).resolve())
+        sandbox = find_sandbox("off" if is_off else "auto", view)
+    if sandbox.level != "none" or is_off:
+        return sandbox
+    risk = "no sandbox works here, and a submission can do anything you can"
+    answer = ask(f"{risk}; run them? [y/N] ") if ask and not is_required else ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise ConfigError(
+            risk, hint="install bubblewrap, or mark in a container, with --no-sandbox"
+        )
+    return sandbox
+
+
+def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
+    """Runs a notebook past cells that fail; of its outputs, only text and errors are kept.
+
+    Args:
+        path: its file, in a folder of its own; the folder around that is the workdir.
+        sandbox: the sandbox, with any view.
+    """
+    book = prepare(book)
+    cells = list(_find_cells(book))
+    workdir = path.parent.parent
+    view = make_view(workdir)
+    sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
+    environment = {
+        **clean_environment(),
+        **make_settings(path, "replay"),
+        "AXE_NB_TRUST": "1",  # the agents are the teacher's
+        "IPYTHONDIR": str(workdir / "ipython"),
+    }
+    task = workdir / "task.json"
+    task.write_text(json.dumps([cell.source for cell in cells]))
+    words = [sys.executable, "-P", str(RUNNER), str(task), str(path.parent), sandbox.level]
+    with tempfile.TemporaryFile() as report:
+        number = os.dup(report.fileno())
+        process = sandbox.start(words, environment, (subprocess.DEVNULL, number, number))
+        try:
+            in_time = process.wait(timeout or None)
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+        report.seek(0)
+        before, begun, said = report.read(MAX_REPORT).partition(READY)
+    if in_time and process.code is None:
+        raise ConfigError(f"the submission cannot be started: {process.failure}")
+    if in_time and not begun:
+        last = before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        raise ValueError(f"its cells did not begin: {last}")
+    outputs = _read_outputs(said, len(cells))
+    for cell, found in zip(cells, outputs, strict=False):
+        cell.outputs = load("nbformat").from_dict(found)
+    stopped = "" if len(outputs) == len(cells) else "the kernel died"
+    if not in_time:
+        stopped = f"it did not finish within {timeout:g} s"
+    return HeadlessRun(book=book, stopped=stopped)
+
+
+def _find_cells(book: Book) -> Iterator[Any]:
+    """Yields the cells of a prepared notebook that are to run."""
+    for cell in book.cells:
+        is_skipped = "skip-execution" in cell.metadata.get("tags", ())
+        if cell.cell_type == "code" and cell.source.strip() and not is_skipped:
+            yield cell
+
+
+def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
+    """Returns the outputs of the cells that have run; the last line may not be complete."""
+    lines = report.split(b"\n")[:-1]
+    try:
+        found = [json.loads(line) for line in lines[: most + 1]]
+        for outputs in found:
+            for output in outputs:
+                check_valid(output, "output")
+    except Exception:  # of a stranger's data, or of nbformat, which has many classes
+        raise ValueError("it sent outputs that cannot be read") from None
+    if len(found) > most or not all(isinstance(one, list) for one in found):
+        raise ValueError("it sent outputs that cannot be read")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -54,11 +54,9 @@ def survey() -> RunResult:
 
 GOOD = """\
 researcher
-researcher >= 2
 researcher == 2
 researcher != 3
 researcher < 3
-lead == 1
 runs == 5
 researcher >= 2, parallel
 call_agent, parallel
@@ -73,35 +71,29 @@ retries == 1
 no denied
 no failed
 no warnings
-files_modified == 1
 files_modified contains "out/report.md"
 files_modified ~ /report/
 text ~ /\\b42\\b; see/
 text !~ /43/
 text contains 42
-text == "The answer is 42; see out/report.md"
 text != 42
 status == completed
 model == script/lead
 no error
 agent:writer == 1
-tool:write_file
 no tool:search_the_whole_web
 no agent:philosopher
-incomplete == 1
 incomplete contains researcher\
 """
 
 BAD = {
     "researcher >= 3": ("2 runs", "in agent lead › researcher (0.2)", ".children[1]"),
-    "researcher <= 1": ("2 runs", "in agent lead › researcher (0.2)", ".children[1]"),
     "no researcher": ("2 runs", "in agent lead › researcher (0.1)", ".children[0]"),
     "no write_file": (
         "1 call", "in agent lead › writer (0.3), turn 1, call of write_file",
         ".children[2].log[0].calls[0]",
     ),
     "edit_file == 1": ("0 calls; it called call_agent, read_file, write_file", "in agent lead", ""),
-    "writer, parallel": ("1 run, none in parallel", "in agent lead › writer (0.3)", ".children[2]"),
     "read_file, parallel": (
         "1 call, none in parallel", "in agent lead, turn 3, call of read_file", ".log[2].calls[0]"
     ),
@@ -110,10 +102,8 @@ BAD = {
     "no files_modified": (
         "1 item (out/report.md)", "in agent lead › writer (0.3)", ".children[2]"
     ),
-    "text == 43": ('"The answer is 42; see out/report.md"', "in agent lead", ""),
     "seconds < 1": ("another time", "in agent lead", ""),
     "data.total == 3": ("no data: its output is text", "in agent lead", ""),
-    "no data": ("no data: its output is text", "in agent lead", ""),
 }  # fmt: skip
 
 
@@ -175,17 +165,6 @@ def test_what_cannot_be_decided_is_an_error(expectation: str, told: str, project
     assert refusal(expectation) == told
 
 
-def test_agents_and_tools_that_could_have_run_are_known(project: Any) -> None:
-    (project / "axe" / "agents" / "editor.toml").write_text('name = "editor"\nmodel = "a/b"\n')
-
-    def look_up(town: str) -> str:
-        """Looks a town up."""
-        return town
-
-    axe_nb.define(agent("here", "x", tools=(look_up,)))
-    axe_nb.expect(survey(), "no editor; no here; no look_up; no spawn_agent; no tool:xyzzy")
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     name: str
@@ -195,16 +174,6 @@ class Item:
 def priced(cost: float | None = None, data: Any = None, **more: Any) -> RunResult:
     own = {"status": "completed", "text": "", "agent": "lead", "model": "a/b", **more}
     return RunResult(usage=Usage(9, 1).at_cost(cost), turns=1, data=data, **own)
-
-
-def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:
-    two = priced(0.01, children=(priced(0.015, agent="child"),))
-    axe_nb.expect(two, "cost > 0.02; cost < 0.03")
-    unmet = r"cost < 0.02 \(found 0.025 in the whole tree\)"
-    with pytest.raises(ExpectationError, match=unmet):
-        axe_nb.expect(two, "cost < 0.02")
-    unknown = replace(two, children=(priced(None, model="x/new"),))
-    assert '"x/new" is unknown' in refusal("cost < 1", unknown)
 
 
 DATA = {
@@ -217,14 +186,11 @@ DATA = {
 @pytest.mark.parametrize(
     "expectation",
     [
-        "data.total == 3", "data.total < 4", "data.ratio == 0.5", "data.ok == true", "data.ok",
-        "data.none == null", "data.name ~ /^Rome; /", 'data.name contains "\\"night\\""',
-        'data.id == "3"', "data.id != 3", "data.items == 2", 'data.items[0].name == "a"',
-        "data.items[1].price > 2", "data.tags contains x", "data.tags ~ /y/", "data.tags == y",
-        "data.numbers contains 7",
-        "data.numbers == 2", "data.tags != z", "no data.missing",
-        'data["a key"] == 1', "data contains total", "data.empty == 0",
-        "data", "data.total != 4", "data.ok != false", "data.empty",
+        "data.total == 3", "data.ratio < 0.6", "data.ok == true", "data.ok", "data.none == null",
+        "data.name ~ /^Rome; /", 'data.name contains "\\"night\\""', "data.id != 3",
+        "data.items == 2", 'data.items[0].name == "a"', "data.items[1].price > 2",
+        "data.tags contains x", "data.numbers contains 7", "data.tags != z", "no data.missing",
+        'data["a key"] == 1', "data contains total", "data.empty == 0", "data",
     ],
 )  # fmt: skip
 def test_data_is_compared_by_path_and_type(expectation: str) -> None:
@@ -315,10 +281,3 @@ def test_a_wide_tree_is_checked_in_linear_time() -> None:
     children = tuple(child("a", f"c{n}") for n in range(2000))
     wide = done(log=tuple(turn(n, *calls[n::10]) for n in range(10)), children=children)
     axe_nb.expect(wide, "; ".join(["read_file == 20000", "a == 2000, parallel"] * 10))
-
-
-def test_only_a_result_has_expectations() -> None:
-    with pytest.raises(ConfigError, match="expect takes a RunResult, not 'lead'"):
-        axe_nb.expect("lead", "turns < 2")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="expectations must be text, not int"):
-        axe_nb.expect(survey(), 3)  # type: ignore[arg-type]

@@ -18,7 +18,6 @@ FORM = "expected NAME, no NAME, or NAME OPERATOR VALUE"
 ONE_OF = "expected one of == != < <= > >="
 COUNTED = "`parallel` follows a count of an agent or a tool | write researcher, parallel"
 APART = "separate expectations with ; and put : after the name of a result"
-IN_PYTHON = "write it in Python, over result.walk(): docs/notebook.md has examples"
 
 EXAMPLES = [*FORMS, *(measure.example for measure in MEASURES.values())]
 
@@ -38,30 +37,19 @@ def test_the_example_of_a_measure_is_about_it() -> None:
     ("text", "told"),
     [
         ("", "no expectation given | for example turns <= 6; no write_file"),
-        (" ; ", "no expectation given | for example turns <= 6; no write_file"),
         ("a; turns <= six", f"`turns <= six`: expected a number | {PLAIN}"),
-        ("turns <=", f"`turns <=`: expected a number | {PLAIN}"),
-        ("tokens < 5,000", f"`tokens < 5,000`: expected a number | {PLAIN}"),
         ("tokens < 5k", f"`tokens < 5k`: expected a number | {PLAIN}"),
         ("a >= 2, paralel", f"`a >= 2, paralel`: expected a number | {PLAIN}"),
-        ("a => 2", f"`a => 2`: {ONE_OF} | did you mean >=?"),
-        ("a = 2", f"`a = 2`: {ONE_OF} | did you mean ==?"),
+        ("a => 2", f"`a => 2`: {ONE_OF}"),
         ("txt ~ /x/", f"`txt ~ /x/`: {ONE_OF}"),
         ("text ~ /a; b", "`text ~ /a`: expected a pattern, as in /42/"),
-        ("text ~ 42", "`text ~ 42`: expected a pattern, as in /42/"),
         ("text ~ /(/", "`text ~ /(/`: invalid pattern: missing ) at position 1"),
         ("text == 'a", "`text == 'a`: expected a value | put a text in quotes"),
-        ("status == complete", '`status == complete`: unknown value | did you mean "completed"?'),
         ("no a >= 2", "`no a >= 2`: `no` takes a name alone | leave out `no`, or the comparison"),
         ("no a, parallel", f"`no a, parallel`: {COUNTED}"),
         ("turns, parallel", f"`turns, parallel`: {COUNTED}"),
         ("a, turns < 2", f"`a, turns < 2`: {FORM} | {APART}"),
-        ("r a <= 1", f"`r a <= 1`: {FORM} | {APART}"),
-        ("a contians b", f"`a contians b`: {FORM} | {APART}"),
-        ("a then b", f"`a then b`: {FORM} | {IN_PYTHON}"),
-        ("not a", f"`not a`: {FORM} | {IN_PYTHON}"),
-        ("a and b, parallel", f"`a and b, parallel`: {FORM} | {IN_PYTHON}"),
-        ("no a(b == 1)", f"`no a(b == 1)`: {FORM} | {IN_PYTHON}"),
+        ("not a", f"`not a`: {FORM} | {APART}"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_clause_and_the_next_step(text: str, told: str) -> None:

@@ -13,8 +13,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
-from axe_nb.recording.fork_point import make_point
-from axe_nb.session.drive import NullView, drive
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -103,23 +101,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
     assert asked == [1, 2, 2]
 
 
-@pytest.mark.req("D-66", "D-36")
-def test_virtual_seconds_of_the_recording_take_nothing_of_the_deadline(project: Path) -> None:
-    calls = '[{ tool = "call_agent", arguments = { agent = "w", task = "x" } }]'
-    scripts = project / "axe" / "scripts"
-    scripts.mkdir(parents=True)
-    (scripts / "m.toml").write_text(
-        'clock = "virtual"\n[[rule]]\nwhen = { turn = 1 }\ndelay = 40\n'
-        f'calls = {calls}\n[[rule]]\ndelay = 40\ntext = "done"\n'
-    )
-    (scripts / "w.toml").write_text('clock = "virtual"\n[[rule]]\ndelay = 5\ntext = "w"\n')
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/m", sub_agents=("w",)), "go", timeout=60, display=False)
-    assert run.status == "timeout"
-    again = fork(run, "0/2", timeout=60)
-    assert (again.status, again.text) == ("completed", "done")
-
-
 async def interrupt(agent: Agent, when: Callable[[], bool]) -> RunResult:
     handle = session.start(RunRequest(agent=agent, prompt="go"))
     task = asyncio.create_task(handle.execute(lambda _: None))
@@ -165,26 +146,6 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
     anew = fork(run, "0/1")
     assert anew.ok
     assert sorted(ran) == ["note", "note", "wait", "wait", "wait"]
-
-
-@pytest.mark.req("D-66")
-def test_a_child_that_was_interrupted_is_asked_where_it_stopped() -> None:
-    waiting: list[int] = []
-    say("boss", [call("call_agent", agent="w", task=t) for t in "ab"], lambda r: r.last)
-
-    @script("w")
-    async def worker(request: Request) -> str:
-        if request.last.endswith("b"):
-            waiting.append(1)
-            await asyncio.sleep(60 if len(waiting) == 1 else 0)
-        return f"did {request.last}"
-
-    axe_nb.define(Agent("w", "script/w"))
-    boss = Agent("boss", "script/boss", sub_agents=("w",))
-    run = run_and_wait(interrupt(boss, lambda: bool(waiting)))
-    again = fork(run, "0.1/1", reply="short")
-    assert again.text == "short\n\ndid Task: b"
-    assert len(waiting) == 2
 
 
 @pytest.mark.req("D-66")
@@ -292,61 +253,6 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
 
 
 @pytest.mark.req("D-66")
-@pytest.mark.parametrize("saved", [False, True])
-def test_what_an_earlier_fork_replaced_goes_where_its_run_goes(saved: bool, tmp_path: Path) -> None:
-    asked: list[str] = []
-    tasks = [call("call_agent", agent="w", task=town) for town in ("Rome", "Oslo")]
-    say("boss", tasks, lambda r: r.last)
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(f"{request.last[6:]} {request.system}")
-        return asked[-1]
-
-    axe_nb.define(Agent("w", "script/w", system_prompt="old"))
-    axe_nb.define(Agent("boss", "script/boss", sub_agents=("w",)))
-    run = axe_nb.run("boss", "go", display=False)
-    first = fork(run, "0.1/1", system_prompt="new")
-    if saved:
-        first.save(tmp_path / "first.axe")
-        first = axe_nb.load(tmp_path / "first.axe")
-    asked.clear()
-    second = fork(first, "0/1", reply=tasks[::-1])
-    assert asked == [], "both are asked as they were, in the places of one another"
-    assert [(one.id, one.text) for one in second.children] == [
-        ("0.1", "Oslo old"), ("0.2", "Rome new"),
-    ]  # fmt: skip
-    fork(second, "0.1/1")
-    fork(second, "0.2/1")
-    assert asked == ["Oslo old", "Rome new"]
-
-
-@pytest.mark.req("D-66")
-def test_an_agent_that_an_earlier_fork_put_in_a_place_stays_there() -> None:
-    with counted_tree(None) as (run, counted):
-        axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))
-        request = RunRequest(agent="city", fork=make_point(run, "0.2/2"))
-        first = drive(session.start(request), NullView())
-        counted.clear()
-        second = fork(first, "0.2/2")
-        assert counted.take() == (["town 2"], [])
-    assert second.children[0].agent == "city"
-    assert second.text == first.text
-
-
-@pytest.mark.req("D-66")
-def test_a_message_of_an_earlier_fork_stays_said() -> None:
-    with counted_tree(None) as (run, counted):
-        first = fork(run, "0/2", prompt="Be quick")
-        counted.clear()
-        second = fork(first, "0/3")
-        assert counted.take() == (["lead 3"], [])
-    assert second.messages[3].content == "Be quick"
-    assert second.log[1].question == "Be quick"
-    assert second.messages == first.messages
-
-
-@pytest.mark.req("D-66")
 def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
     say("m", "one", lambda r: f"two of {len(r.messages)}")
     agent = Agent("a", "script/m")
@@ -356,12 +262,3 @@ def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
     assert [message.content for message in again.messages] == [
         "first", "one", "instead", "two of 3",
     ]  # fmt: skip
-
-
-@pytest.mark.req("D-66")
-def test_a_run_without_an_agent_is_forked() -> None:
-    asked = say("m", lambda r: f"to {r.last}")
-    run = axe_nb.run(None, "one", model="script/m", display=False)
-    again = fork(run, prompt="two")
-    assert (again.agent, again.model, again.text) == ("", "script/m", "to two")
-    assert asked == [1, 1]

@@ -70,20 +70,6 @@ def test_a_turn_that_is_asked_anew_is_sent_the_body_that_it_was_sent(
 
 
 @every_protocol
-@pytest.mark.req("D-66", "D-32")
-def test_a_message_before_a_turn_follows_the_results_of_its_calls(protocol: Protocol) -> None:
-    with counted_tree(protocol) as (run, counted):
-        fork = run.fork("0/2", prompt="Be quick", display=False)
-        assert counted.server
-        body = counted.server.requests[0]
-    assert "Be quick" in str(body["input" if protocol == "responses" else "messages"][-1])
-    roles = [message.role for message in fork.messages]
-    assert roles[:4] == ["user", "assistant", "tool", "user"]
-    assert fork.messages[:3] == run.messages[:3]
-    assert fork.log[1].question == "Be quick"
-
-
-@every_protocol
 @pytest.mark.req("D-66")
 def test_results_are_exchanged_and_the_turn_that_asked_for_them_stays(protocol: Protocol) -> None:
     with counted_tree(protocol) as (run, counted):

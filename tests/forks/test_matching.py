@@ -9,8 +9,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolContext, call, script, tool
-from axe_nb.events import RunFinished, RunStarted
-from axe_nb.session.portal import run_and_wait
 from tests.forks.trees import list_sources
 
 
@@ -59,38 +57,6 @@ def test_children_that_are_asked_the_same_are_what_they_were_wherever_they_are_n
     assert [child.id for child in again.children] == [f"0.{n + 1}" for n in range(len(tasks))]
     kept = sum(source == "recorded" for source in list_sources(again).values())
     assert kept == len(tasks) - len(live)
-
-
-@pytest.mark.req("D-66")
-def test_two_equal_children_have_their_own_answers() -> None:
-    boss, asked = define_boss(lambda system: "aa")
-    run = axe_nb.run(boss, "go", display=False)
-    again = fork(run, "0/1")
-    assert [child.text for child in again.children] == [child.text for child in run.children]
-    assert len(asked) == 2
-
-
-@pytest.mark.req("D-66")
-def test_a_child_whose_result_is_given_is_what_it_was_when_it_is_asked_again() -> None:
-    asked: list[str] = []
-
-    @script("boss")
-    def boss(request: Request) -> Any:
-        if request.turn == 1 or request.last == "try again":
-            return call("call_agent", agent="w", task="x")
-        return request.last
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(request.last)
-        return "w"
-
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("boss", "script/boss", sub_agents=("w",)), "go", display=False)
-    again = fork(run, "0/1", results={1: "try again"})
-    assert again.text == "w"
-    assert [child.id for child in again.children] == ["0.2"]
-    assert len(asked) == 1
 
 
 @pytest.mark.req("D-66", "D-57")
@@ -237,28 +203,6 @@ def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
         assert [(o.id, o.text, o.messages) for o in again.walk()] == [
             (o.id, o.text, o.messages) for o in run.walk()
         ]  # fmt: skip
-
-
-@pytest.mark.req("D-66", "D-24")
-def test_runs_that_are_taken_over_are_told_as_events() -> None:
-    boss, _ = define_boss(lambda system: system)
-    run = axe_nb.run(boss, "go", display=False)
-
-    async def collect() -> list[Any]:
-        from axe_nb.recording.fork_point import make_point
-        from axe_nb.session.runs import RunRequest
-        from axe_nb.session.session import session
-
-        point = make_point(run, "0/2")
-        handle = session.start(RunRequest(agent=None, fork=point))
-        return [event async for event in handle.events()]
-
-    events = run_and_wait(collect())
-    started = [event.run for event in events if isinstance(event, RunStarted)]
-    ended = [event.run for event in events if isinstance(event, RunFinished)]
-    assert started == ["0", "0.1", "0.2", "0.3"]
-    assert sorted(ended) == sorted(started)
-    assert events[0].origin == "0/2"
 
 
 @pytest.mark.req("D-66", "D-60")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import reduce
@@ -18,7 +15,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request, RunResult, TreeLimits, call, script, tool
 from axe_nb.agents import trust
-from axe_nb.agents.config import config_path
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.views.text import as_text
@@ -37,14 +33,12 @@ class Wordless:
 MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; nearest: 0.'),
     "no such turn": ("0/7", {}, 'no turn "7" of lead; its turns are 0/1, 0/2, 0/3'),
-    "no turn": ("0/x", {}, 'no turn "x" of lead; its turns are 0/1, 0/2, 0/3'),
     "after its answer": ("0/4", {}, "turn 0/3 of lead was the final answer: no turn follows it"),
     "no such call": (
         "0/1", {"results": {7: "x"}},
         'no call "7" in turn 0/1; its calls are 1 (note, ',
     ),
     "a call of another turn": ("0/1", {"results": {4: "x"}}, 'no call "4" in turn 0/1'),
-    "a key that is none": ("0/1", {"results": {1.0: "x"}}, 'no call "1.0" in turn 0/1'),
     "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
     "no dict": ("0/1", {"results": ["x"]}, "results takes a dict from call to result, not ['x']"),
     "no result": (
@@ -58,12 +52,13 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
     "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),
     "no place": (1.5, {}, "a place is a string such as 0.2/3 or the number of a turn, not float"),
-    "no text of its own": ("0/1", {"reply": Wordless()}, "reply takes text, calls or a Response"),
     "a result without text": (
         "0/1", {"results": {1: Wordless()}}, "the result of note: LookupError: no words",
     ),
+    "no such model of a child": ("0.2/1", {"model": "nomodel"}, "invalid model format"),
+    "no such script": ("0.2/1", {"model": "script/none"}, "script not found: none"),
+    "no such skill": ("0/1", {"skill": "no/such.md"}, "skill not found: no/such.md"),
     "no such tool": ("0/3", {"tools": ["nope"]}, 'unknown tool "nope" in agent "lead"'),
-    "no such model": ("0/3", {"model": "script/nope"}, "script not found: nope"),
 }  # fmt: skip
 
 
@@ -77,26 +72,6 @@ def test_a_mistake_is_one_line_before_anything_is_sent(mistake: str) -> None:
         assert counted.take() == ([], [])
     assert error.value.message.startswith(message)
     assert "\n" not in error.value.message
-
-
-@pytest.mark.req("D-66")
-def test_an_unknown_option_of_a_fork_is_told_what_there_is() -> None:
-    with counted_tree(None) as (run, _):
-        with pytest.raises(ConfigError) as error:
-            fork(run, "0/1", sytem_prompt="x")
-        assert error.value.hint == 'did you mean "system_prompt"?'
-        with pytest.raises(ConfigError) as error:
-            fork(run, "0/1", zzz="x")
-    assert "known options: prompt, system_prompt, reply, results, model, " in error.value.hint
-
-
-@pytest.mark.req("D-66", "D-12", "D-32")
-@pytest.mark.parametrize("blank", ["", " \n", []])
-def test_a_blank_prompt_is_none(blank: Any) -> None:
-    with counted_tree(None) as (run, counted):
-        assert fork(run, "0/2", prompt=blank).messages == run.messages
-        counted.clear()
-        assert fork(run, "0/1", prompt=blank).text == run.text
 
 
 @pytest.mark.req("D-66")
@@ -119,7 +94,7 @@ def test_calls_that_were_not_run_are_not_gone_on_from() -> None:
 @pytest.mark.parametrize("place", [None, "0", "0/3", "@0/3", 3])
 def test_a_place_is_written_as_for_requests(place: Any) -> None:
     with counted_tree(None) as (run, counted):
-        assert fork(run, place).origin == "0/3"
+        assert run_and_wait(run.afork(place, display=False)).origin == "0/3"
         assert counted.take()[0] == ["lead 3"]
 
 
@@ -132,31 +107,6 @@ def test_results_are_what_tools_return_or_raise() -> None:
     assert contents == [
         ('{"a": [1]}', False), ("Error: no Rome", True), ("Error: ValueError: no Oslo", True),
     ]  # fmt: skip
-
-
-@pytest.mark.req("D-66")
-def test_afork_runs_on_the_loop_of_its_caller() -> None:
-    with counted_tree(None) as (run, _):
-        again = run_and_wait(run.afork("0/3", system_prompt="You end.", display=False))
-    assert "You end." in again.text
-
-
-@pytest.mark.req("D-66")
-def test_a_tool_does_not_fork() -> None:
-    caught: list[AxeError] = []
-
-    @tool(read_only=True)
-    def forks() -> str:
-        try:
-            fork(earlier[0])
-        except AxeError as error:
-            caught.append(error)
-        return "done"
-
-    script("m")(lambda request: call("forks") if request.turn == 1 and request.tools else "x")
-    earlier = [axe_nb.run(Agent("a", "script/m"), "go", display=False)]
-    axe_nb.run(Agent("b", "script/m", tools=(forks,)), "go", display=False).raise_for_status()
-    assert caught[0].message == "runs cannot be forked inside a tool"
 
 
 @pytest.mark.req("D-66", "D-53")
@@ -234,21 +184,6 @@ def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
     assert Path("x").read_text() == "y"
     assert again.files_modified == ("x",)
     assert fork(again, "0/2").files_modified == ("x",)
-
-
-@pytest.mark.req("D-66")
-def test_a_named_agent_takes_the_place() -> None:
-    from axe_nb.recording.fork_point import make_point
-    from axe_nb.session.drive import NullView, drive
-    from axe_nb.session.runs import RunRequest
-
-    with counted_tree(None) as (run, counted):
-        axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))
-        request = RunRequest(agent="city", fork=make_point(run, "0.2/2"))
-        again = drive(session.start(request), NullView())
-        assert counted.take()[0] == ["lead 2", "lead 3", "town 2"]
-    assert again.children[0].agent == "city"
-    assert "You are a city." in again.text
 
 
 @pytest.mark.req("D-66", "D-64")
@@ -343,24 +278,6 @@ def test_the_tree_marks_what_was_taken_over() -> None:
 
 
 @pytest.mark.req("D-66")
-def test_a_child_without_rows_of_turns_is_marked_where_it_was_forked() -> None:
-    script("lead")(lambda r: call("call_agent", agent="w", task="x") if r.turn == 1 else r.last)
-    script("w")(lambda request: f"heard {request.last}")
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
-    rows = [line.strip() for line in as_text(fork(run, "0.1/1", prompt="y")).split("\n")]
-    assert any(row.startswith("✓ w · → heard Task: y · forked here · 1 turn") for row in rows)
-
-
-@pytest.mark.req("D-66")
-def test_what_was_said_before_a_turn_comes_before_its_answer_in_a_diff() -> None:
-    script("m")(lambda request: call("grep", pattern="x") if request.turn == 1 else request.last)
-    run = axe_nb.run(Agent("a", "script/m", tools=("grep",)), "go", display=False)
-    changes = run.diff(fork(run, "0/2", prompt="Be quick")).changes
-    assert [change.kind for change in changes] == ["asked", "answer"]
-
-
-@pytest.mark.req("D-66")
 def test_a_place_that_is_not_reached_is_a_warning() -> None:
     went: list[int] = []
 
@@ -379,25 +296,6 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
         'tool "survey" was run again because it starts 0.1, on the way to 0.1/1',
         "the fork did not reach 0.1/1: the calls that lead there took a different path",
     )
-
-
-@pytest.mark.req("D-66")
-def test_a_fork_that_was_stopped_before_its_place_does_not_blame_the_calls() -> None:
-    went: list[int] = []
-
-    @tool(read_only=True)
-    async def survey(ctx: axe_nb.ToolContext) -> str:
-        went.append(1)
-        await asyncio.sleep(60 if len(went) == 2 else 0)
-        return (await ctx.delegate("x", agent="w")).text
-
-    script("m")(lambda request: call("survey") if request.turn == 1 else request.last)
-    script("w")(lambda request: "w")
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/m", tools=(survey,)), "go", display=False)
-    again = fork(run, "0.1/1", timeout=0.2)
-    assert again.status == "timeout"
-    assert not any("another path" in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-48")
@@ -435,18 +333,16 @@ def _define_counted(asked: list[str]) -> Callable[[], RunResult]:
     return lambda: axe_nb.run(agent, "go", display=False)
 
 
-@pytest.mark.req("D-66", "D-64")
-def test_the_budget_of_the_notebook_pays_for_what_is_sent(own_config: None) -> None:
-    path = config_path()
-    path.parent.mkdir(parents=True)
-    names = ("lead", "town")
-    path.write_text("".join(f'[prices."openai/{n}"]\ninput = 1e6\noutput = 1e6\n' for n in names))
-    with counted_tree("openai") as (run, _):
-        before = session.budget.spent
-        again = fork(run, "0/3")
-    assert run.total_cost
-    assert again.total_cost == pytest.approx(run.total_cost)
-    assert session.budget.spent - before == pytest.approx(again.log[2].usage.cost)
+@pytest.mark.req("D-66", "D-81")
+def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
+    trust.trust_file().unlink()
+    script("m")(lambda request: "x")
+    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
+    run = axe_nb.run(agent, "go", display=False)
+    run.save("run.axe")
+    Path("axe/agents/a.toml").write_text(agent.to_toml())
+    again = fork(axe_nb.load("./run.axe"))
+    assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-81")
@@ -460,30 +356,6 @@ def test_a_run_of_the_users_own_history_keeps_its_rights(
     assert fork(kept).ok
     kept.save("run.axe")
     assert 'left out mode = "auto", sandbox;' in fork(axe_nb.load("./run.axe")).warnings[0]
-
-
-@pytest.mark.req("D-66")
-def test_another_model_for_the_whole_tree() -> None:
-    with counted_tree(None) as (run, counted):
-        script("other")(lambda request: "other")
-        again = fork(run, "0.2/1", model_all="script/other")
-        assert counted.take() == ([], [])
-    assert [one.model for one in again.walk()] == [
-        "script/other", "script/other", "script/town",
-    ]  # fmt: skip
-    assert again.text == "other"
-
-
-@pytest.mark.req("D-66", "D-81")
-def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
-    trust.trust_file().unlink()
-    script("m")(lambda request: "x")
-    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
-    run = axe_nb.run(agent, "go", display=False)
-    run.save("run.axe")
-    Path("axe/agents/a.toml").write_text(agent.to_toml())
-    again = fork(axe_nb.load("./run.axe"))
-    assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-53", "D-81")
@@ -504,22 +376,7 @@ def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(proje
 
 @pytest.mark.req("D-66", "D-61")
 def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
-    values = [
-        None,
-        0,
-        -1,
-        1.5,
-        "",
-        "x",
-        "0.x",
-        "0.2-1",
-        "../..",
-        [],
-        {},
-        [1],
-        {"schema": "f"},
-        True,
-    ]
+    values = [None, 0, -1, 1.5, "", "x", "0.x", "../..", [], {}, [1], {"schema": "f"}, True]
     chance = random.Random(1)
     with counted_tree(None) as (run, _):
         data = json.loads(json.dumps(fork(run, "0.2/2", reply="x").to_dict(full=True)))
@@ -551,81 +408,3 @@ def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
     for key in keys:
         yield from _list_places(data[key], (*above, key))
-
-
-WRONG_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
-    "no model": ({"model": "nomodel"}, 'invalid model format "nomodel"'),
-    "no provider": ({"model": "nosuch/x"}, 'unsupported provider "nosuch"'),
-    "no script": ({"model": "script/none"}, "script not found: none"),
-    "no tool": ({"tools": ["nothing"]}, 'unknown tool "nothing" in agent'),
-    "no skill": ({"skill": "no/such.md"}, "skill not found: no/such.md"),
-    "no folder": ({"workdir": "/nonexistent"}, "workdir.*/nonexistent"),
-}
-
-
-@pytest.mark.req("D-66")
-@pytest.mark.parametrize("place", ["0/1", "0.1/1"])
-@pytest.mark.parametrize("mistake", WRONG_AGENTS)
-def test_a_mistake_in_a_fork_is_an_error_before_anything_is_sent(mistake: str, place: str) -> None:
-    asked: list[str] = []
-
-    @script("lead")
-    def lead(request: Request) -> Any:
-        asked.append(request.agent)
-        return "done" if request.turn > 1 else call("call_agent", agent="w", task="x")
-
-    @script("w")
-    def worker(request: Request) -> str:
-        asked.append(request.agent)
-        return "did it"
-
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
-    asked.clear()
-    changes, told = WRONG_AGENTS[mistake]
-    with pytest.raises(axe_nb.ConfigError, match=told):
-        run.fork(place, display=False, **changes)
-    assert asked == []
-
-
-@pytest.mark.req("D-66")
-def test_a_mistake_in_a_fork_of_a_copy_is_an_error_too() -> None:
-    @script("lead")
-    def lead(request: Request) -> Any:
-        if request.turn > 1 or "part" in request.last:
-            return "done"
-        return call("delegate_task", plan="p", subtasks=[{"task": "part"}])
-
-    run = axe_nb.run(Agent("a", "script/lead", tools=["delegate_task"]), "go", display=False)
-    with pytest.raises(axe_nb.ConfigError, match='invalid model format "nomodel"'):
-        run.fork("0.1/1", model="nomodel", display=False)
-    assert run.fork("0.1/1", prompt="another part", display=False).ok
-
-
-DEEP = """
-import axe_nb
-from axe_nb import Agent, call, script
-
-script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", agent="w", task="x"))
-script("w")(lambda request: "did it")
-axe_nb.define(Agent("w", "script/w"))
-axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False).save("run.axe")
-text = open("run.axe").read()
-for depth in range(474, 492):
-    deep = '"task": "x", "more": ' + "[" * depth + "]" * depth + "}"
-    open("deep.axe", "w").write(text.replace('"task": "x"}', deep))
-    try:
-        print(axe_nb.load("deep.axe").fork("0.1/1", prompt="y", display=False).error)
-    except axe_nb.ConfigError as error:
-        print(error.message)
-"""
-
-
-def test_a_fork_of_a_file_with_values_that_are_nested_too_deeply_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DEEP], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    told = set(done.stdout.splitlines())
-    assert {"None", "a value of this run is nested too deeply"} < told, done.stderr
-    assert "RecursionError" not in done.stdout + done.stderr

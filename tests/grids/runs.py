@@ -9,9 +9,8 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_inputs import read_inputs
-from axe_nb.exploring.grid_outcome import GridRun
-from axe_nb.exploring.grid_variants import make_variants
+from axe_nb.exploring.grid_squares import GridRun
+from axe_nb.exploring.grid_variants import make_variants, read_inputs
 
 
 def make_grid(

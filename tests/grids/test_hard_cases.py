@@ -1,14 +1,15 @@
-"""Grids that are given odd inputs, scores, judges and names, or are stopped at odd moments."""
+"""Grids with odd inputs, scores and judges, or stopped at odd moments; forecasts; agent files."""
 
 from __future__ import annotations
 
-import json
+import asyncio
 import math
 import re
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult
 from axe_nb.exploring.grid_page import show_grid
-from axe_nb.exploring.grid_scoring import write_case
+from axe_nb.exploring.map_batch import write_case
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine
 
@@ -44,11 +45,9 @@ def ask(*, agents: Any = (A, B), prompt: Any = "P {{ input }}", **options: Any) 
     ("score", "told"),
     [
         (math.inf, "score returned inf, not a finite number"),
-        (-math.inf, "score returned -inf, not a finite number"),
         (np.nan, "score returned nan, not a finite number"),
         (None, "score returned None, which is neither a number nor a bool"),
         (10**400, "score failed: OverflowError"),
-        (np.array([1, 2]), "score failed: TypeError"),
     ],
 )
 def test_a_score_that_has_no_mean_does_not_count(score: Any, told: str) -> None:
@@ -91,14 +90,6 @@ def test_a_frame_keeps_columns_of_the_inputs_that_have_the_names_of_its_own() ->
     assert frame.columns.is_unique
     assert list(frame.columns[:3]) == ["input_text", "input_score", "q"]
     assert (frame["input_text"].item(), frame["text"].item()) == ("one", "ONE")
-
-
-def test_names_with_dollars_and_underscores_are_drawn_as_they_are() -> None:
-    prompts = {"$\\bad{$": "P", "_hidden": "Q"}
-    figure = ask(agents=A, prompt=prompts, inputs=["$x_$", "\x00"]).plot()
-    assert figure._repr_png_()[:4] == b"\x89PNG"
-    legend = figure.axes[0].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["$\\bad{$", "_hidden"]
 
 
 @pytest.mark.req("E-5")
@@ -169,16 +160,6 @@ def test_grids_run_within_scores_templates_and_threads_of_others() -> None:
 
 
 @pytest.mark.req("E-3")
-def test_grids_at_once_share_a_resume_file(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with ThreadPoolExecutor(3) as pool:
-        grids = list(pool.map(lambda _: ask(resume=path, judge=JUDGE), range(3)))
-    assert [len(grid) for grid in grids] == [4] * 3
-    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    assert all(line["status"] == "completed" for line in lines)
-
-
-@pytest.mark.req("E-3")
 def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path: Path) -> None:
     asked: list[str] = []
     axe_nb.script("noted")(lambda request: asked.append(request.last) or "x")
@@ -188,25 +169,6 @@ def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path
     assert asked == ["P a", "P b"], "the same question of the same agent is the same run"
     ask(agents=agent, inputs=["a"], params={"top_k": 1}, resume=path)
     assert len(asked) == 3
-
-
-@pytest.mark.req("E-6")
-def test_a_comparison_of_few_inputs_says_that_they_are_too_few() -> None:
-    def answer(request: Request) -> str:
-        return "right" if request.agent == "b" else "wrong"
-
-    axe_nb.script("which")(answer)
-    agents = [Agent(name=name, model="script/which") for name in "ab"]
-    few, many = (
-        axe_nb.grid(agents, "{{ input }}", inputs=list(range(n)), expect="text ~ /right/").diff(
-            0, 1
-        )
-        for n in (5, 12)
-    )
-    assert "in 6.2% of cases (sign test; 5 that differ are too few to tell)" in str(few)
-    assert "in 0.049% of cases (sign test)" in str(many)
-    assert few.interval is None
-    assert many.interval == (pytest.approx(0.587, abs=0.001), 1.0)
 
 
 def test_an_endless_input_or_one_that_fails_is_told() -> None:
@@ -219,3 +181,113 @@ def test_an_endless_input_or_one_that_fails_is_told() -> None:
     for endless in ({"inputs": iter(int, 1)}, {"repeats": 1_000_000}):
         with pytest.raises(ConfigError, match="at most 1,000,000 runs, not "):
             ask(**endless)
+
+
+class Seen:
+    """A line that notes what it shows."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.texts.append(text)
+
+    def finish(self, text: str) -> None: ...
+
+
+TOOLS = A.but(name="tools", tools=("list_dir",))
+
+
+@pytest.mark.req("E-7")
+@pytest.mark.parametrize(
+    ("agents", "options", "told"),
+    [
+        ((A, B), {}, "8 requests"),
+        ((A,), {"judge": JUDGE}, "8 requests"),
+        ((TOOLS, B), {}, "at least 8 requests"),
+    ],
+)
+def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_file(
+    agents: Any, options: Any, told: str, tmp_path: Path
+) -> None:
+    def make() -> GridRunner:
+        runner = GridRunner(
+            agents, "{{ input }}", inputs=["a", "b"], repeats=2, resume=tmp_path / "r", **options
+        )
+        runner.check()
+        return runner
+
+    runner = make()
+    assert runner.forecast == told
+    runner.run(NoLine())
+    assert make().forecast == f"{told}, minus what is in the resume file"
+
+
+@pytest.mark.req("E-7")
+def test_the_forecast_is_shown_while_the_grid_runs() -> None:
+    seen = Seen()
+
+    @axe_nb.script("patient")
+    async def answer(request: Request) -> str:
+        while not seen.texts:  # noqa: ASYNC110  # a line is no event
+            await asyncio.sleep(0.01)
+        return "x"
+
+    agent = Agent(name="a", model="script/patient")
+    runner = GridRunner(agent, "P {{ input }}", inputs=["a", "b"])
+    runner.check()
+    runner.run(seen)
+    assert seen.texts[0].startswith("2 requests · grid: ")
+
+
+RULES = """
+[[rule]]
+when = { agent = "judge" }
+text = '{"score": 1, "reason": "as it should be"}'
+
+[[rule]]
+when = { agent = "child" }
+text = "from the child"
+
+[[rule]]
+when = { turn = 1 }
+calls = [{ tool = "call_agent", arguments = { agent = "child", task = "help" } }]
+
+[[rule]]
+text = "done"
+"""
+
+
+@pytest.fixture
+def agents(project: Path) -> Path:
+    """`a`, `b` and `judge` as people have them: in files; the first two may call `child`."""
+    (project / "axe/scripts").mkdir()
+    (project / "axe/scripts/all.toml").write_text(RULES)
+    for name in ("a", "b", "child", "judge"):
+        below = 'sub_agents = ["child"]\n' if name in ("a", "b") else ""
+        text = f'name = "{name}"\nmodel = "script/all"\n{below}'
+        (project / f"axe/agents/{name}.toml").write_text(text)
+    return project / "axe/agents"
+
+
+@pytest.mark.req("D-53")
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_agents_and_judges_of_files_are_those_that_the_grid_began_with(
+    agents: Path, is_apart: bool
+) -> None:
+    def change(result: RunResult, row: object) -> bool:
+        for file in agents.glob("*.toml"):
+            file.write_text(file.read_text().replace("script/all", "script/none"))
+        return True
+
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        executor = pool if is_apart else None
+        grid = axe_nb.grid(
+            ["a", "b"], "hello", repeats=2, judge="judge", score=change, executor=executor,
+            concurrency=1, display=False,
+        )  # fmt: skip
+    runs = [run.result for variant in (0, 1) for run in grid[0, variant]]
+    assert [run.agent for run in runs] == ["a", "a", "b", "b"]
+    assert [run.text for run in runs] == ["done"] * 4
+    assert [child.text for run in runs for child in run.children] == ["from the child"] * 4
+    assert {run.reason for run in grid.runs} == {"as it should be"}

@@ -1,21 +1,25 @@
-"""How sure the figures of a grid are, against published values and by counting."""
+"""How sure a grid is: published values, simulations, and what its first line says."""
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
-from statistics import stdev
 
 import pytest
 
-from axe_nb.exploring.grid_outcome import GridRun, Square
+from axe_nb.exploring.grid import Grid
+from axe_nb.exploring.grid_page import write_verdicts
+from axe_nb.exploring.grid_squares import GridRun, Square, summarize
 from axe_nb.exploring.grid_statistics import (
+    compare_columns,
     find_change_interval,
-    find_mean_interval,
     find_share_interval,
     find_sign_chance,
 )
-from axe_nb.exploring.grid_summary import compare, summarize
+from axe_nb.exploring.grid_variants import make_variants, read_inputs
 from tests.views.runs import done
 
 RESULT = done(text="an answer")
@@ -26,22 +30,16 @@ pytestmark = pytest.mark.req("E-6")
 @pytest.mark.parametrize(
     ("passed", "count", "low", "high"),
     [
-        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
+        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718), (0, 0, 0, 1), (3, 3, 0.4385, 1),
     ],
 )  # fmt: skip
 def test_the_interval_of_a_share_is_wilsons(
     passed: int, count: int, low: float, high: float
 ) -> None:
-    """The values of Newcombe (1998), Statistics in Medicine 17, table I, method 3."""
+    """The first four are of Newcombe (1998), Statistics in Medicine 17, table I, method 3."""
     found = find_share_interval(passed, count)
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)
-
-
-def test_nothing_is_known_without_runs_and_all_is_never_certain() -> None:
-    assert find_share_interval(0, 0) == (0, 1)
-    assert find_share_interval(3, 3).high == 1
-    assert find_share_interval(3, 3).low < 0.5
 
 
 def test_the_sign_test_counts_all_equally_likely_outcomes() -> None:
@@ -89,49 +87,6 @@ def test_where_both_did_the_same_everywhere_a_difference_is_still_possible() -> 
     assert find_change_interval([1.0] * 10) == (pytest.approx(0.52, abs=0.01), 1.0)
 
 
-@pytest.mark.parametrize("count", [10, 30, 200])
-def test_the_interval_of_a_mean_score_holds_the_true_one(count: int) -> None:
-    draw = random.Random(3)
-    samples = [[draw.gauss(5, 2) for _ in range(count)] for _ in range(500)]
-    found = [find_mean_interval(values) for values in samples]
-    assert sum(one is not None and one.low <= 5 <= one.high for one in found) >= 0.92 * 500
-
-
-@pytest.mark.parametrize(("first", "second"), [(0.999, 0.9), (0.7, 0.7), (0.95, 0.9)])
-@pytest.mark.parametrize("count", [10, 50])
-def test_the_interval_of_scores_of_0_and_1_is_that_of_shares(
-    count: int, first: float, second: float
-) -> None:
-    """Student's holds the true one less often where failures are rare."""
-    draw = random.Random(7)
-    held = 0
-    for _ in range(500):
-        found = compare(
-            [_score(draw.random() < first) for _ in range(count)],
-            [_score(draw.random() < second) for _ in range(count)],
-            ("a", "b"),
-        ).score_interval
-        assert found is not None
-        held += found.low <= second - first <= found.high
-    assert held >= 0.92 * 500
-
-
-def test_scores_that_are_few_or_all_the_same_have_no_interval() -> None:
-    assert find_mean_interval([1.0, 2.0, 4.0] * 3) is None
-    assert find_mean_interval([2.0] * 10) is None
-    changes = [number / 10 + 0.1 - number / 10 for number in range(10)]
-    assert len(set(changes)) > 1, "equal in decimals, not in binary"
-    assert find_mean_interval(changes) is None
-
-
-def test_the_interval_of_a_mean_score_is_students() -> None:
-    """The quantile of 9 degrees of freedom is 2.2622, that of 99 is 1.9842."""
-    for count, quantile in ((10, 2.2622), (100, 1.9842)):
-        values = [float(number) for number in range(count)]
-        low, high = find_mean_interval(values) or (0, 0)
-        assert (high - low) / 2 == pytest.approx(quantile * stdev(values) / count**0.5, rel=1e-3)
-
-
 @pytest.mark.parametrize("repeats", [1, 8])
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
 def test_the_interval_of_a_share_holds_that_of_new_inputs_however_often_each_is_repeated(
@@ -147,17 +102,9 @@ def test_the_interval_of_a_share_holds_that_of_new_inputs_however_often_each_is_
     assert held >= 0.92 * 500
 
 
-def test_two_inputs_that_pass_in_all_of_fifty_repeats_are_two_inputs() -> None:
+def test_repeats_are_no_inputs_and_tell_of_a_single_input_alone() -> None:
     assert summarize("a", [_repeat(True, 50)] * 2).interval == find_share_interval(2, 2)
-
-
-def test_the_repeats_of_a_single_input_tell_of_this_input() -> None:
     assert summarize("a", [_repeat(True, 50)]).interval == find_share_interval(50, 50)
-
-
-def _score(score: float) -> Square:
-    run = GridRun(input="", variant="a", repeat=1, result=RESULT, passed=True, score=float(score))
-    return Square("", "a", [run])
 
 
 def _repeat(passed: bool, repeats: int) -> Square:
@@ -165,4 +112,133 @@ def _repeat(passed: bool, repeats: int) -> Square:
         GridRun(input="", variant="a", repeat=number + 1, result=RESULT, passed=passed)
         for number in range(repeats)
     ]
-    return Square("", "a", runs)
+    return Square("", "a", tuple(runs))
+
+
+def fill(**scores: Sequence[float | None]) -> Grid:
+    """A grid of variants with a score for each input, which passed unless the score is 0."""
+    inputs = range(max(map(len, scores.values())))
+    rows = read_inputs([f"input {number}" for number in inputs])
+    grid = Grid(rows, make_variants(list(scores), None, None, "Do {{ input }}"), 1)
+    for column, (name, given) in enumerate(scores.items()):
+        for row, score in enumerate(given):
+            if score is not None:
+                run = GridRun(
+                    input=f"input {row}", variant=name, result=RESULT, passed=score > 0, score=score
+                )
+                grid.add(row, column, run)
+    return grid
+
+
+LONG, NOT_SURE = "long is better than short: better on", "not sure that long is better than short:"
+OF_THREE = "(p ≤ 0.05, corrected for 3 comparisons)"
+FEW = "4 inputs are too few, at least 6 are needed"
+SAID: dict[str, tuple[dict[str, Sequence[float | None]], str]] = {
+    "a clear difference": (
+        {"short": [0] * 8 + [1, 1], "long": [1] * 10},
+        f"{LONG} 8 of 10 inputs, worse on 0 (p = 0.0078)"),
+    "a difference that chance can make": (
+        {"short": [0] * 5 + [1] * 5, "long": [1] * 8 + [0] * 2},
+        f"{NOT_SURE} better on 5 of 10 inputs, worse on 2 (p = 0.45)"),
+    "too few inputs": (
+        {"short": [0, 0, 1, 1], "long": [1] * 4},
+        f"{NOT_SURE} better on 2 of 4 inputs, worse on 0 (p = 0.5); {FEW}"),
+    "neither is ahead": (
+        {"short": [0, 0, 1, 1], "long": [1, 1, 0, 0]},
+        "not sure that short is better than long: better on 2 of 4 inputs, worse on 2 "
+        f"(p = 1); {FEW}"),
+    "the same": (
+        {"short": [1, 0], "long": [1, 0]},
+        "no difference: all variants passed equally often on each of 2 inputs"),
+    # with three variants there are three pairs: a chance of 0.03 is not rare among them
+    "the best of three, one of them close": (
+        {"low": [0] * 12, "mid": [0] * 6 + [1] * 6, "best": [1] * 12},
+        f"best is better than low; not sure that it is better than mid {OF_THREE}"),
+    "the best of three": (
+        {"low": [0] * 12, "mid": [0] * 12, "best": [1] * 12},
+        f"best is better than each of the other 2 {OF_THREE}"),
+    "too few inputs for three": (
+        {"low": [0, 1, 1], "mid": [1, 1, 0], "best": [1] * 3},
+        "not sure which is best: best did best, but that may be chance; "
+        "3 inputs are too few, at least 7 are needed"),
+    "several did best": (
+        {"low": [0] * 12, "one": [1] * 12, "other": [1] * 12},
+        f"one, other are better than low {OF_THREE}"),
+    "graded scores": (
+        {"short": [0.2] * 6, "long": [0.7] * 6},
+        f"score: {LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "graded scores, and one that did not pass": (
+        {"short": [0] + [0.2] * 5, "long": [0.7] * 6},
+        f"passed: {NOT_SURE} better on 1 of 6 inputs, worse on 0 (p = 1)\n"
+        f"score: {LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "inputs that not all have runs of": (
+        {"short": [0] * 6 + [1] * 4, "long": [1] * 6},
+        f"{LONG} 6 of 6 inputs, worse on 0 (p = 0.031)"),
+    "no input that all have runs of": ({"short": [None, 1], "long": [1]}, ""),
+    "no rival": ({"only": [1, 0]}, ""),
+    # one large gain lifts the mean; nine small losses are nine losses
+    "the better one is never worse on more inputs": (
+        {"a": [0.9] + [0.5] * 9, "b": [0.1] + [0.51] * 9},
+        "score: not sure that a is better than b: better on 1 of 10 inputs, worse on 9 "
+        "(p = 0.021)"),
+    "nor of three": (
+        {"a": [0.9] + [0.5] * 12, "b": [0.1] + [0.51] * 12, "c": [0.05] * 13},
+        f"score: a is better than c; not sure that it is better than b {OF_THREE}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_the_first_line_says_which_is_better_and_how_sure_that_is(case: str) -> None:
+    scores, said = SAID[case]
+    assert "\n".join(write_verdicts(fill(**scores))) == said
+
+
+def test_repeats_do_not_make_it_surer() -> None:
+    grid = fill(short=[0, 1], long=[1, 1])
+    again = Grid(grid.rows, grid.choices, 9)
+    for (row, column, _), run in grid.list_places():
+        for repeat in range(1, 10):
+            again.add(row, column, replace(run, repeat=repeat))
+    assert write_verdicts(again) == write_verdicts(grid)
+
+
+def test_means_that_are_equal_in_decimals_are_equal() -> None:
+    """In binary, the mean of 0.1, 0.2 and 0.3 is less than that of 0.2, 0.2 and 0.2."""
+    grid = fill(a=[0.1] * 10, b=[0.2] * 10)
+    again = Grid(grid.rows, grid.choices, 3)
+    for (row, column, _), run in grid.list_places():
+        for repeat in range(3):
+            score = ((0.1, 0.2, 0.3)[repeat], 0.2)[column]
+            again.add(row, column, replace(run, repeat=repeat + 1, score=score))
+    assert write_verdicts(again) == [
+        "score: no difference: all variants scored the same on each of 10 inputs"
+    ]
+    assert again.diff("a", "b").score == 0
+
+
+MAKERS: dict[str, Callable[[random.Random], float]] = {
+    "shares": lambda draw: float(draw.random() < 0.7),
+    "repeats": lambda draw: sum(draw.random() < 0.7 for _ in range(3)) / 3,
+    "scores": lambda draw: draw.random(),
+    "scores with rare losses": lambda draw: -9.0 if draw.random() < 0.05 else draw.random(),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("variants", [2, 3])
+def test_of_1000_grids_of_equals_few_name_a_better_one_and_none_against_its_counts(
+    make: Callable[[random.Random], float], variants: int
+) -> None:
+    draw = random.Random(variants)
+    names, wrong = "abc"[:variants], 0
+    for _ in range(1000):
+        columns = {name: [make(draw) for _ in range(12)] for name in names}
+        said = compare_columns(names, list(columns.values()), "did the same")
+        found = re.match(r"(\S+) is better than ([^;(:]+)", said)
+        wrong += found is not None
+        for worse in found[2].replace("each of the other 2", "abc").strip() if found else "":
+            if worse in names and worse != found[1]:  # type: ignore[index]
+                pairs = list(zip(columns[found[1]], columns[worse], strict=True))  # type: ignore[index]
+                assert sum(x > y for x, y in pairs) > sum(x < y for x, y in pairs), said
+                assert sum(x for x, _ in pairs) > sum(y for _, y in pairs), said
+    assert wrong <= 50

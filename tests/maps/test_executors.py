@@ -22,7 +22,6 @@ from concurrent.futures import (
     Executor,
     Future,
     ProcessPoolExecutor,
-    ThreadPoolExecutor,
 )
 from contextlib import ExitStack
 from copy import copy
@@ -109,12 +108,6 @@ def test_results_are_equal_to_those_of_this_process(executor: Any) -> None:
     assert [r.status for r in there] == ["completed"] * 7 + ["error"]
     assert isinstance(there.results[-1].cause, axe_nb.ProviderError)
     assert axe_nb.last() is None
-
-
-def test_a_pool_of_threads_is_the_same_as_none() -> None:
-    with ThreadPoolExecutor(2) as pool:
-        found = axe_nb.map(AGENT, PROMPTS, executor=pool, budget={"max_requests": 4})
-        assert sum(r.turns for r in found) == 4, "each request counts at once"
 
 
 def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path: Path) -> None:
@@ -356,12 +349,6 @@ class Fake(Executor):
         return made
 
 
-@pytest.mark.req("E-4")
-def test_an_executor_may_run_jobs_where_they_are_submitted() -> None:
-    found = axe_nb.map(AGENT, ["a", "bb"], executor=Fake(lambda n, run: run()), concurrency=2)
-    assert [r.text for r in found] == ["a: 2", "bb: 4"]
-
-
 @pytest.mark.req("E-4", "E-2")
 @pytest.mark.parametrize("error", [RuntimeError, BrokenExecutor])
 def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: Path) -> None:
@@ -378,22 +365,6 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
     assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
     again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
     assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
-
-
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [(b"junk", "UnpicklingError"), (7, "TypeError"), (KeyError("no"), "KeyError")],
-)
-def test_an_executor_that_answers_nonsense_is_told_before_the_first_run(
-    answer: Any, told: str
-) -> None:
-    def give(number: int, run: Callable[[], Any]) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    with pytest.raises(ConfigError, match=f"the workers cannot run axe_nb: {told}"):
-        axe_nb.map(AGENT, ["a"], executor=Fake(give))
 
 
 def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:

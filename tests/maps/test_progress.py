@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -25,44 +24,23 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_line_that_is_kept_counts_and_has_no_times(echo: Echo) -> None:
-    tally = Tally("echo", 4)
-    tally.begin()
-    for result in axe_nb.map(echo.agent, ["a", "fail", "b"]):
-        tally.add(result, is_from_file=False)
-    assert tally.format_end() == "echo: 3 of 4 runs, 1 error"
-    tally.add(result, is_from_file=False)
-    tally.statuses["error"] += 1
-    assert tally.format_end() == "echo: 4 of 4 runs, 2 errors"
-    tally.notes.append("stopped: enough")
-    assert tally.format_end().endswith(" · stopped: enough")
-
-
-def test_the_live_line_has_rate_and_forecast(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
-    (result,) = axe_nb.map(echo.agent, ["a"])
+def test_the_live_line_has_rate_and_forecast_and_the_line_that_is_kept_neither(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = list(axe_nb.map(echo.agent, ["a", "fail"]))
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    tally = Tally("echo", 1000)
-    tally.begin()
+    tally = Tally("evil\x1b[2J\nname" * 50, 1000, began=now)
     for number in range(100):
-        tally.add(result, is_from_file=number < 20)
+        tally.add(results[number > 97], is_from_file=number < 20)
+    tally.notes.append("stopped: enough")
     now += 20
-    end = " · 20 from the file · 4.0/s · about 3 min 45 s left"
-    assert tally.format_live().endswith(end), "80 in 20 s"
-    assert "file" not in tally.format_end(), "a run again would be another line in the notebook"
-    tally = Tally("echo")
-    tally.begin()
-    tally.add(result, is_from_file=False)
-    now += 20
-    assert tally.format_live().endswith(" · 3.0/min")
-
-
-def test_names_of_agents_do_no_harm_to_a_terminal() -> None:
-    tally = Tally("evil\x1b[2J\nname" * 50, 1)
     line = tally.format_live()
-    assert "\x1b" not in line
-    assert "\n" not in line
+    assert line.endswith(" · 20 from the file · 4.0/s · about 3 min 45 s left"), "80 in 20 s"
+    assert re.search("100 of 1,000 runs, 2 errors", line)
+    assert line.isprintable()
     assert len(line) < 200
+    assert tally.format_end().endswith("100 of 1,000 runs, 2 errors · stopped: enough")
 
 
 def test_a_terminal_has_one_line_that_is_rewritten(
@@ -96,9 +74,3 @@ def test_a_line_is_updated_at_most_ten_times_a_second(monkeypatch: pytest.Monkey
         now += 0.001
         shown.tick()
     assert 8 <= len(re.findall("\r", terminal.getvalue())) <= 10
-
-
-def test_a_terminal_that_is_gone_stops_no_map(tmp_path: Path) -> None:
-    file = (tmp_path / "x").open("w")
-    file.close()
-    Progress(Tally("a", 5), TerminalLine(file)).finish()

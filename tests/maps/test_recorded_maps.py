@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, call
+from axe_nb import Agent, Request
 from tests.maps.conftest import Echo
 
 pytestmark = pytest.mark.req("E-1", "D-59")
@@ -84,34 +84,6 @@ def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -
     assert sorted(filter(None, recorded)) == [1, 2, 3, 4, 5, 6]
     for concurrency in (1, 4, 6):
         assert compare("replay", concurrency) == recorded
-
-
-def test_roots_have_the_order_of_the_prompts(numbered: Agent, tmp_path: Path) -> None:
-    texts = []
-    for name in ("one", "two"):
-        axe_nb.script("numbered")(lambda request: request.messages[-1].content)
-        with axe_nb.cassette(tmp_path / name, mode="record"):
-            ask(numbered, concurrency=7)
-        texts.append((tmp_path / name).read_text())
-    assert texts[0] == texts[1]
-
-
-def test_children_replay_too(echo: Echo, tmp_path: Path) -> None:
-    def lead(request: Request) -> Any:
-        if request.turn > 1:
-            return " ".join(result.content for result in request.results)
-        task = request.messages[-1].content
-        return [call("call_agent", agent="echo", task=f"{task} {n}") for n in range(3)]
-
-    axe_nb.script("lead")(lead)
-    axe_nb.define(echo.agent)
-    agent = Agent(name="lead", model="script/lead", sub_agents=("echo",))
-    with axe_nb.cassette(tmp_path / "c", mode="record"):
-        recorded = ask(agent)
-    asked = len(echo.asked)
-    with axe_nb.cassette(tmp_path / "c", mode="replay"):
-        assert ask(agent) == recorded
-    assert len(echo.asked) == asked
 
 
 def test_a_miss_is_the_result_of_its_run(echo: Echo, tmp_path: Path) -> None:

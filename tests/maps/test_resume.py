@@ -13,7 +13,6 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,24 +36,24 @@ def ask(echo: Echo, path: Path, *prompts: str, **options: Any) -> list[axe_nb.Ru
     return list(axe_nb.map(options.pop("agent", echo.agent), prompts, resume=path, **options))
 
 
-def test_finished_runs_are_not_asked_again_and_are_the_same(echo: Echo, path: Path) -> None:
+@pytest.mark.req("D-60", "D-61")
+def test_finished_runs_are_not_asked_again_and_are_the_same(
+    echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "hunter2-hunter2-9")
     echo.faults = {"bad": axe_nb.ProviderError("bad_request", "no such parameter", status=400)}
-    before = ask(echo, path, "a", "bad", "b")
-    again = ask(echo, path, "b", "bad", "a", "c")
-    assert echo.counts == Counter({"a": 1, "b": 1, "c": 1, "bad": 1})
-    assert [r.text for r in again] == ["B", "", "A", "C"]
-    assert again[2].to_dict(full=True) == before[0].to_dict(full=True), "exchanges included"
-    assert isinstance(again[1].cause, axe_nb.ProviderError)
-
-
-@pytest.mark.req("D-61")
-def test_the_file_is_text_with_a_header_and_a_line_for_each_run(echo: Echo, path: Path) -> None:
-    ask(echo, path, "a", "fail")
+    before = ask(echo, path, "a", "bad", "hunter2-hunter2-9")
     header, *lines = path.read_text().splitlines()
     assert header == "axe_nb runs 2.0"
-    assert sorted(json.loads(line)["status"] for line in lines) == ["completed", "error"]
+    assert sorted(json.loads(line)["status"] for line in lines) == ["completed"] * 2 + ["error"]
+    assert "hunter2" not in path.read_text()
     if os.name == "posix":
         assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text(path.read_text().replace("runs 2.0", "runs 2.7", 1))  # a newer minor version
+    again = ask(echo, path, "hunter2-hunter2-9", "bad", "a", "c")
+    assert echo.counts == Counter({"a": 1, "hunter2-hunter2-9": 1, "c": 1, "bad": 1})
+    assert again[2].to_dict(full=True) == before[0].to_dict(full=True), "exchanges included"
+    assert isinstance(again[1].cause, axe_nb.ProviderError)
 
 
 def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) -> None:
@@ -81,19 +80,15 @@ def make_error(
 PASSING = {
     "429": make_error("rate_limit", "slow down", 429),
     "503": make_error("server", "unavailable", 503),
-    "529": make_error("overloaded", "busy", 529),
     "no connection": make_error("server", "connection refused"),
-    "no such host": make_error("server", "no such host", None, False),
     "nothing received": make_error("timeout", "no data within 60s"),
     "409": make_error("bad_request", "locked", 409, True),
     "a wrong key": make_error("auth", "invalid key", 401),
     "no credit": make_error("bad_request", "Your credit balance is too low", 400, False),
-    "no payment": make_error("bad_request", "payment required", 402),
     "a model that is not there": make_error("bad_request", "no such model", 404),
 }
 FINAL = {
     "400": make_error("bad_request", "max_tokens is too large", 400),
-    "413": make_error("bad_request", "too large", 413),
     "refusal": make_error("refusal", "the model refused"),
 }
 
@@ -111,18 +106,13 @@ def test_what_may_succeed_later_is_asked_again_and_what_would_fail_again_is_kept
     assert echo.counts == Counter({"a": 2 if again else 1, "b": 1})
 
 
-def test_a_run_that_reached_a_limit_is_kept(echo: Echo, path: Path) -> None:
+def test_a_run_that_reached_a_limit_is_kept(path: Path) -> None:
     asked: list[str] = []
-
-    @axe_nb.script("busy")
-    def busy(request: axe_nb.Request) -> Any:
-        asked.append(request.last)
-        return call("list_dir", path=".")
-
+    axe_nb.script("busy")(lambda request: asked.append(request.last) or call("list_dir", path="."))
     limits = axe_nb.TreeLimits(max_requests=2)
     agent = Agent(name="busy", model="script/busy", tools=("list_dir",), limits=limits)
     for _ in range(2):
-        (found,) = ask(echo, path, "a", agent=agent)
+        (found,) = axe_nb.map(agent, ["a"], resume=path)
         assert "max_requests" in str(found.error)
     assert len(asked) == 2
 
@@ -190,14 +180,6 @@ def test_data_of_the_file_has_the_type_that_was_asked_for(path: Path) -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.req("D-60")
-def test_secrets_are_not_kept(echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_API_KEY", "hunter2-hunter2-9")
-    (result,) = ask(echo, path, "say hunter2-hunter2-9")
-    assert "hunter2" in result.task
-    assert "hunter2" not in path.read_text()
-
-
 def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path: Path) -> None:
     ask(echo, path, "a", "b", concurrency=1)
     whole = path.read_bytes()
@@ -208,7 +190,7 @@ def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path:
     assert echo.counts == Counter({"a": 1, "b": 2, "c": 1})
 
 
-@pytest.mark.parametrize("size", range(16))
+@pytest.mark.parametrize("size", [0, 1, 9, 15])
 def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -> None:
     path.write_bytes(b"axe_nb runs 2.0\n"[:size])
     for _ in range(2):
@@ -225,13 +207,6 @@ def test_another_file_is_refused_and_not_changed(content: bytes, echo: Echo, pat
     with pytest.raises(ConfigError, match=r"runs\.jsonl"):
         axe_nb.map(echo.agent, ["a"], resume=path)
     assert path.read_bytes() == content
-
-
-def test_a_newer_minor_version_is_read(echo: Echo, path: Path) -> None:
-    ask(echo, path, "a")
-    path.write_bytes(path.read_bytes().replace(b"runs 2.0", b"runs 2.7", 1))
-    ask(echo, path, "a")
-    assert echo.counts == Counter({"a": 1})
 
 
 def test_what_is_no_regular_file_is_refused(echo: Echo, tmp_path: Path) -> None:
@@ -255,18 +230,6 @@ def test_hostile_lines_are_passed_over(echo: Echo, path: Path) -> None:
     path.write_text("axe_nb runs 2.0\n" + "\n".join(hostile) + "\n")
     assert [r.text for r in ask(echo, path, "a")] == ["A"]
     assert echo.counts == Counter({"a": 2}), "none of them is an answer"
-
-
-def test_threads_append_whole_lines(echo: Echo, path: Path) -> None:
-    def work(number: int) -> None:
-        ask(echo, path, *(f"{number} {n}" for n in range(20)))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    lines = path.read_text().splitlines()[1:]
-    assert len({json.loads(line)["key"] for line in lines}) == 80
-    work(2)
-    assert len(echo.asked) == 80
 
 
 def test_processes_append_to_one_file(echo: Echo, path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from axe_nb.cli import main
 from axe_nb.testing.check import find_problems
-from axe_nb.testing.files import find_failure
-from axe_nb.testing.headless import make_environment, run_headless
+from axe_nb.testing.headless import find_failure, make_environment, run_headless
 from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
 

@@ -13,7 +13,7 @@ USES = {
 from axe_nb.conversion.json_schema import clean_schema, find_mistakes
 assert find_mistakes(clean_schema({"type": "object"}, "a schema"), {}) == []
 """,
-    "a notebook": "from axe_nb.testing.files import load; load('nbformat')\n",
+    "a notebook": "from axe_nb.testing.headless import load; load('nbformat')\n",
 }
 CHECK = """
 import sys
