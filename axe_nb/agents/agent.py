@@ -44,8 +44,7 @@ from axe_nb.conversion.toml_tables import (
     make_table,
     read,
 )
-from axe_nb.conversion.toml_text import parse_toml, toml_hint
-from axe_nb.conversion.toml_update import update_text
+from axe_nb.conversion.toml_text import parse_toml, toml_hint, update_text
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 

@@ -1,11 +1,18 @@
-"""TOML text as tables, its line numbers for errors (D-27, D-41), hints for common mistakes."""
+"""TOML text as tables, its lines for errors, hints for common mistakes, changes that keep comments.
+
+Source: D-27, D-41, D-70.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tomlkit.items import AbstractTable
+    from tomlkit.toml_document import TOMLDocument
 
 _TOKEN = re.compile(
     r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3,5}'
@@ -130,3 +137,39 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
+
+
+def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Returns TOML text with the values in which two tables differ; all else stays as it is.
+
+    `old` is the table that the text stands for, and may have keys that the text writes otherwise.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(text.replace("\r\n", "\n"))
+    _update(document, old, new)
+    updated = tomlkit.dumps(document)
+    return updated.replace("\n", "\r\n") if "\r\n" in text else updated
+
+
+def _update(
+    table: TOMLDocument | AbstractTable, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> None:
+    for key in old.keys() - new.keys():
+        table.pop(key, None)
+    for key, value in new.items():
+        before = old.get(key)
+        if key in old and value == before and type(value) is type(before):
+            continue
+        written = table.get(key)
+        if isinstance(value, Mapping) and isinstance(written, Mapping):
+            known = before if isinstance(before, Mapping) else {}
+            if known.keys() <= written.keys():
+                _update(table[key], known, value)
+                continue
+        import tomli_w
+        import tomlkit
+
+        # written as in a new file
+        item = tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))
+        table[key] = item[key]
