@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.config import config_path
-from axe_nb.agents.env_files import (
+from axe_nb.agents.config import (
     EMPTY,
     EXPANDED,
     KEPT,
     KEY_ELSEWHERE,
     SET,
     UNKNOWN,
+    config_path,
     load_env,
 )
 from axe_nb.errors import ConfigError
