@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from axe_nb import cli
-from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels
 from tests.wire.replay import Replay
@@ -83,21 +82,21 @@ def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
         assert step == "start it, or check AXE_OLLAMA_BASE_URL in the environment"
 
 
-def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
-    project: Path, cells: Kernel
-) -> None:
-    (project / "axe" / "scripts").mkdir()
-    for name in ("llama3.1", "qwen3"):
-        (project / "axe" / "scripts" / f"{name}.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    for protocol in PROTOCOLS:
-        with script_server(protocol) as server:
-            point(cells, server.base_url)
+NAMES = {
+    "data": [{"id": "llama3.1"}, {"id": "qwen3"}],
+    "models": [{"name": "llama3.1"}, {"name": "qwen3"}],
+}
+MISSING = {"sequence": [reply(404, "no such model"), {"body": NAMES}]}
+
+
+def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(cells: Kernel) -> None:
+    with Replay(dict.fromkeys(PROTOCOLS, MISSING)) as server:
+        for protocol in PROTOCOLS:
+            point(cells, server.url(protocol))
             first, _, step = error_lines(cells, protocol)
-            assert first == "ProviderError: bad_request: script not found: llama3.2"
+            assert first == "ProviderError: bad_request: no such model"
             pull = "`ollama pull llama3.2`, or " if protocol == "ollama" else ""
             assert step == f'{pull}did you mean "llama3.1"?'
-            *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
-            assert shown["type"] == "display_data", "expected, it is no error"
 
 
 def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
@@ -121,15 +120,17 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
 
 
 def test_the_command_has_the_same_next_step(
-    project: Path, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    piped: Callable[[bytes], None],
 ) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "llama3.1.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
     (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "ollama/llama3.2"\n')
-    with script_server("ollama"):
+    with Replay({"x": MISSING}) as server:
+        monkeypatch.setenv("AXE_OLLAMA_BASE_URL", server.url("x"))
         assert cli.main(["run", "a", "-p", "hi"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "error: bad_request: script not found: llama3.2",
+        "error: bad_request: no such model",
         "in agent a, turn 1",
         '`ollama pull llama3.2`, or did you mean "llama3.1"?',
     ]
