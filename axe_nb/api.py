@@ -312,7 +312,7 @@ def _make_fork(
         ConfigError: there is no such place, call or option.
         AxeError: a tool forks: the fork would be no part of the tool's tree.
     """
-    from axe_nb.recording.fork_point import CHANGES, make_point
+    from axe_nb.recording.fork import CHANGES, make_point
 
     if is_inside():
         raise AxeError(

@@ -52,7 +52,6 @@ class Names:
 
     @property
     def real(self) -> Path:
-        """The real path."""
         return self.all[-1]
 
     def child(self, name: str) -> Names:

@@ -38,6 +38,17 @@ Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
 ]
 
+
+class RunStopped(Exception):
+    """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
+
+    def __init__(self, status: Status, error: str, cap: str = "") -> None:
+        super().__init__(error)
+        self.status: Status = status
+        self.cap = cap
+        """The cap of the tree that was reached, in words; empty if it was none."""
+
+
 EXIT_CODES: Mapping[str, int] = {
     "completed": 0,
     "max_turns": 1,

@@ -124,19 +124,16 @@ def remember(secret: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Returns a text without secrets; unchanged if it has none."""
     return find_filter().text(text)
 
 
 def find_filter() -> Filter:
-    """Returns the filter of the environment as it is now."""
     # the mapping below `os.environ`, whose own look at a variable decodes it: 50 times as slow
     variables = getattr(os.environ, "_data", os.environ)
     return _make_filter(frozenset(variables.items()), frozenset(_passed))
 
 
 def is_secret_name(name: str) -> bool:
-    """True if a variable or header of that name holds a secret."""
     return SECRET_NAME.search(name) is not None
 
 
@@ -160,7 +157,6 @@ class Filter:
     """The secrets in all forms, longest first."""
 
     def text(self, text: str) -> str:
-        """Returns a text without secrets."""
         while (cleaned := self._mask(text)) != text:
             text = cleaned  # a mask may complete another secret
         return text
@@ -180,7 +176,6 @@ class Filter:
         return text
 
     def json(self, value: Any) -> Any:
-        """Returns nested JSON data without secrets in texts and keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):

@@ -1,8 +1,10 @@
 """Text for people and models: quoting, cleaning, truncation, plurals, suggestions. Pure.
 
 Everything from a model, a tool, a file or the network passes through here before a person or a
-terminal sees it.
-Source: D-10, D-13, D-27, X-27.
+terminal sees it. Characters that a reader cannot see, and a model can, become U+FFFD where they do
+nothing: a text could otherwise carry words for a model past the person who reads it, or show
+another address than it names.
+Source: D-10, D-13, D-27, X-27, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -14,7 +16,39 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
-from axe_nb.invisible import INVISIBLE, REPLACEMENT, replace_invisible
+REPLACEMENT = "\ufffd"
+
+INVISIBLE = re.compile(
+    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+    # not ignorable, but without a glyph all the same: a blank, annotations, an empty note head
+    "\u2800\ufff9-\ufffc\U0001d159]"
+)
+"""Unicode's default-ignorable characters, and a few that are as empty."""
+
+_JOINED = r"(?=[\p{L}\p{M}])[\u0620-\u077f\u07ca-\u07f5\u0840-\u08ff]"
+"""Letters of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
+
+_EMOJI = r"[^\P{Emoji}\0-\x7f]"
+"""Emoji, and symbols that a selector makes one."""
+
+_VIRAMA = r"\p{ccc=9}"
+"""Signs that remove a vowel, in the scripts of India and around it."""
+
+_NEEDED = rf"""
+    (?<= {_EMOJI} ) [\ufe0e\ufe0f] | (?<= [#*0-9] ) [\ufe0e\ufe0f] (?= \u20e3 )
+    | (?<= {_EMOJI} \ufe0f? ) \u200d (?= {_EMOJI} )
+    | (?<= {_VIRAMA} ) (?: \u200c | \u200d (?! {_EMOJI} ) ) | (?<= \p{{L}} ) \u200d (?= {_VIRAMA} )
+    | (?<= {_JOINED} ) \u200c (?= {_JOINED} )
+    | (?<= {_JOINED} ) \u200d (?! {_JOINED} | {_EMOJI} | {_VIRAMA} )
+"""
+"""Invisible characters that change how their neighbours are written.
+
+In Persian, a ZWNJ (U+200C) is also written where it changes nothing.
+"""
+
+_UNSEEN = f"({_NEEDED})|{INVISIBLE.pattern}"
 
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -22,23 +56,15 @@ _HARMFUL = re.compile(
 """Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
 be encoded as UTF-8."""
 
-LONGEST_WORD = 100
-"""Maximum characters of a word compared for suggestions, which takes quadratic time."""
+LONGEST_WORD, LONGEST_MOVED = 100, 20
+"""Most characters of a word compared for suggestions, which takes quadratic time; of one that is
+moved to the next line whole."""
 
-LONGEST_MOVED = 20
-"""Maximum characters of a word that is moved to the next line whole."""
+LIKENESS, STRONG_LIKENESS = 0.65, 0.75
+"""Minimum similarity of a suggestion, from 0 to 1, and of each of two."""
 
-LIKENESS = 0.65
-"""Minimum similarity of a suggestion, from 0 to 1."""
-
-LONG = 5
-"""Letters of words whose similarity has to be `LONG_LIKENESS`: `system` is not like `stream`."""
-
-LONG_LIKENESS = 0.7
-"""Minimum similarity of a suggestion for a long word."""
-
-STRONG_LIKENESS = 0.75
-"""Minimum similarity of each of two suggestions."""
+LONG, LONG_LIKENESS = 5, 0.7
+"""Letters of words whose similarity has to be larger: `system` is not like `stream`."""
 
 
 def quote(text: str) -> str:
@@ -46,12 +72,21 @@ def quote(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable() and not INVISIBLE.search(quoted):
         return quoted
-    return "".join(c if _has_glyph(c) else json.dumps(c)[1:-1] for c in quoted)
+    return "".join(
+        c if _is_visible(c) or unicodedata.category(c) == "Zs" else json.dumps(c)[1:-1]
+        for c in quoted
+    )
 
 
 def clean(text: str) -> str:
     r"""The text with `\n` line ends; U+FFFD for what could harm a terminal, or cannot be seen."""
-    return replace_invisible(_HARMFUL.sub(REPLACEMENT, text.replace("\r\n", "\n")))
+    text = _HARMFUL.sub(REPLACEMENT, text.replace("\r\n", "\n"))
+    if text.isascii() or not INVISIBLE.search(text):
+        return text
+    import regex  # it knows the tables of Unicode
+
+    seen = regex.sub(_UNSEEN, lambda found: found[1] or REPLACEMENT, text, flags=regex.VERBOSE)
+    return str(seen)
 
 
 def reveal(text: str) -> str:
@@ -66,10 +101,6 @@ def reveal(text: str) -> str:
 def printable(name: str) -> str:
     """The name, quoted only if it has characters that do not print."""
     return name if name.isprintable() and not INVISIBLE.search(name) else quote(name)
-
-
-def _has_glyph(character: str) -> bool:
-    return _is_visible(character) or unicodedata.category(character) == "Zs"
 
 
 def _is_visible(character: str) -> bool:
@@ -87,9 +118,7 @@ def one_line(text: str, limit: int) -> str:
 
 def count_columns(text: str) -> int:
     """Columns that one line takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(_width(character) for character in text)
+    return count_most_columns("".join(c for c in text if not unicodedata.combining(c)))
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
@@ -107,24 +136,16 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 def cut_to_columns(text: str, columns: int) -> str:
     """The end of one line that fits into the columns."""
     for at in range(len(text) - 1, -1, -1):
-        columns -= _width(text[at])
+        columns -= count_columns(text[at])
         if columns < 0:
             return text[at + 1 :]
     return text
 
 
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """The text, or the first `limit` characters of a longer one with the note.
+    """The text, or the first `limit` characters of a longer one with a note about the rest.
 
-    Args:
-        note: a note about the rest; `{more}` is the number of characters left out, `{size}` the
-            length of the whole text.
+    In the note, `{more}` is the number of characters left out, `{size}` that of the whole text.
     """
     if len(text) <= limit:
         return text
@@ -132,10 +153,7 @@ def cut_chars(text: str, limit: int, note: str = "...") -> str:
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """The text, or the start and end of a longer one with the number of characters between.
-
-    Returns also that number; 0 if nothing is left out.
-    """
+    """The text, or the start and end of a longer one, and the number of characters left out."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -166,30 +184,24 @@ def _fold_line(line: str, width: int, indent: str) -> str:
 
 def count_most_columns(line: str) -> int:
     """Columns of one line in a fixed-width font, at most."""
-    return sum(map(_width_of, line))
+    return len(line) if line.isascii() and "\t" not in line else sum(map(_width_of, line))
 
 
 def _width_of(character: str) -> int:
-    """The columns of a character in a fixed-width font, at most."""
     if character == "\t":
         return 8
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def count_bytes(text: str) -> int:
-    """Counts the bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
     """The text, or the whole characters in the first `limit` bytes of a longer one with the note.
 
-    Args:
-        limit: maximum UTF-8 bytes.
-        note: a note about the rest; `{limit}` and `{size}` are in bytes.
+    In the note, `{limit}` and `{size}` are in bytes.
     """
-    if 4 * len(text) <= limit:
-        return text
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text

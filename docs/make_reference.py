@@ -25,10 +25,9 @@ from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations.measures import FORMS, MEASURES
-from axe_nb.limits import MAX_TURNS
 from axe_nb.notebook.magics import AxeMagics
 from axe_nb.results import EXIT_CODES, Status
-from axe_nb.tools.tool import Tool
+from axe_nb.tools.tool import MAX_TURNS, Tool
 from axe_nb.views.agent_summary import EFFECTS
 
 FILE = Path(__file__).with_name("reference.md")

@@ -16,11 +16,11 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "invisible", "text", "secrets", "errors",
+    "text", "secrets", "errors",
     "paths", "pictures", "messages",
     "conversion", "agents",
     "results", "events",
-    "threads", "clock", "limits", "sandbox", "providers", "tools",
+    "threads", "sandbox", "providers", "tools",
     "scripting",
     "builtin", "mcp_servers", "delegation", "engine", "recording", "expectations",
     "session", "views",

@@ -22,8 +22,7 @@ from axe_nb.agents.tables import TreeLimits
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.providers.prices import Prices, find_table_version
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
@@ -109,7 +108,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A history that runs of this test are written to."""
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
     yield
-    find_writer(history_path()).close()
+    find_writer(history_path()).flush()
 
 
 def said(text: str, usage: Usage) -> Response:

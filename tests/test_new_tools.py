@@ -132,7 +132,7 @@ def add(copy: Path, line: str, module: str, source: str, tool: str) -> None:
     (copy / "axe_nb" / room / f"{module}.py").write_text(source, "utf-8")
     file = copy / "axe_nb" / table
     text = file.read_text("utf-8")
-    start = text.index('        "')  # of the table's first line
+    start = text.index('\n        "') + 1  # of the table's first line
     line = f'        "{tool}": "axe_nb.{room.rstrip("/")}.{module}",'
     file.write_text(f"{text[:start]}{line}\n{text[start:]}", "utf-8")
 

@@ -13,8 +13,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
@@ -187,7 +186,7 @@ def test_cassettes_files_history_and_forks_keep_all_of_it(
     try:
         kept = axe_nb.load(axe_nb.history()[-1].id)
     finally:
-        find_writer(history_path()).close()
+        find_writer(history_path()).flush()
     for one in (played, kept, axe_nb.load("run.axe")):
         assert isinstance(one, RunResult)
         assert (one.log, one.sources) == (first.log, first.sources)

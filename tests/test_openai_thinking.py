@@ -12,8 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.events import Event, TextDelta
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
 from axe_nb.views.rows import draft_line
@@ -115,7 +114,7 @@ def test_it_is_a_fold_afterwards_and_kept_by_every_recording(
     try:
         kept = axe_nb.load(axe_nb.history()[-1].id)
     finally:
-        find_writer(history_path()).close()
+        find_writer(history_path()).flush()
     first.save(tmp_path / "run.axe")
     saved = axe_nb.load(tmp_path / "run.axe")
     for one in (first, played, kept, saved):

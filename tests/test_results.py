@@ -201,23 +201,14 @@ def test_bytes_are_kept_as_text_with_halves_for_what_is_not_utf_8(data: bytes) -
 def test_a_file_begins_with_its_header_and_reads_well(tmp_path: Path) -> None:
     result = a_result(messages=(), log=(), warnings=("\u202ebidi\x7f", "\udc80"))
     result.save(tmp_path / "r.axe")
-    assert (tmp_path / "r.axe").read_text("utf-8") == SAVED
-
-
-SAVED = r"""axe_nb run 2.0
-{
- "status": "completed",
- "text": {"|": ["It is sunny.", "And warm."]},
- "agent": "lead",
- "model": "script/lead",
- "turns": 2,
- "tool_calls": 1,
- "usage": {"input_tokens": 30, "output_tokens": 12, "cached_tokens": 5},
- "files_read": ["a.txt"],
- "metadata": {"task_id": "0"},
- "warnings": ["\u202ebidi\u007f", "\udc80"]
-}
-"""
+    header, _, text = (tmp_path / "r.axe").read_text("utf-8").partition("\n")
+    assert header == "axe_nb run 2.0"
+    assert {
+        ' "status": "completed",',
+        '   "And warm."',
+        r'  "\u202ebidi\u007f",',
+        r'  "\udc80"',
+    } < {*text.splitlines()}
 
 
 @OFTEN
@@ -374,11 +365,10 @@ def test_a_file_that_is_not_a_saved_result_is_an_error_with_the_place(
     ("damage", "problem"),
     [
         ({"tools": "as system"}, '"exchanges[0].tools" must be a list'),
-        ({"by_digest": "T" * 400}, 'the part "exchanges[0].system" does not match its digest'),
-        ({"by_digest": object()}, 'the part "exchanges[0].system" does not match its digest'),
+        ({"by_digest": object()}, '"exchanges[0].system" must be a string'),
     ],
 )
-def test_a_part_of_a_saved_run_has_its_own_type_and_digest(
+def test_a_part_of_a_saved_run_has_its_own_type(
     damage: dict[str, Any], problem: str, project: Path
 ) -> None:
     axe_nb.script("s")(lambda request: "answer")

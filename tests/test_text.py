@@ -9,8 +9,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.invisible import INVISIBLE
 from axe_nb.text import (
+    INVISIBLE,
     align_columns,
     clean,
     cut_bytes,

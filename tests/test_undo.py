@@ -21,10 +21,9 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call, script
 from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
-from axe_nb.recording.approvals import TEST_VARIABLES
 from axe_nb.recording.history import delete_run
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.modes import TEST_VARIABLES
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context, run
@@ -192,7 +191,7 @@ def test_a_run_of_the_history_can_be_undone_by_its_id(
     (folder / "a.txt").write_text("old")
     do(write("a.txt", "new"))
     axe_nb.load(1).undo()
-    find_writer(history_path()).close()
+    find_writer(history_path()).flush()
     assert (folder / "a.txt").read_text() == "old"
 
 
@@ -485,7 +484,7 @@ def test_a_run_deleted_from_the_history_leaves_no_kept_files(
     assert len(axe_nb.history()) == 1
     delete_run(1)
     assert not list((state_dir() / "undo").iterdir())
-    find_writer(history_path()).close()
+    find_writer(history_path()).flush()
 
 
 @POSIX

@@ -128,7 +128,7 @@ def test_a_tool_asks_a_model_without_an_agent_as_its_child() -> None:
     boss = Agent(name="boss", model="script/asks", tools=[second_opinion], mode="auto")
     result = axe_nb.run(boss, "go")
     assert [(child.agent, child.text) for child in result.children] == [("", "Heard: why?")]
-    axe_nb.expect(result, "depth <= 1; no incomplete")
+    axe_nb.expect(result, "depth <= 1; status == completed")
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

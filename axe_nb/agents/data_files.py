@@ -16,9 +16,8 @@ from typing import Any, Literal, TypeVar
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.invisible import INVISIBLE
 from axe_nb.paths import open_real_file
-from axe_nb.text import one_line
+from axe_nb.text import INVISIBLE, one_line
 
 T = TypeVar("T")
 
@@ -31,9 +30,6 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 
 MAX_BYTES = 100_000_000
 """Maximum size of a file."""
-
-MAX_COLUMNS = 100
-"""A list or object whose parts fit into so many columns is written on one line."""
 
 LINES = "|"
 """Key of the lines of a text; a real key of bars alone has one more."""
@@ -161,7 +157,7 @@ def format_data(data: Any) -> str:
         ValueError: a number has too many digits.
         RecursionError: it is nested too deeply.
     """
-    text = _format(data, "\n")
+    text = json.dumps(_split_lines(data), ensure_ascii=False, indent=1)
     if text.isascii():
         return text
     text = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
@@ -178,34 +174,15 @@ def parse_data(text: str) -> Any:
     return json.loads(text, object_hook=_join_lines)
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _format(value: Any, margin: str) -> str:
-    """Returns a value as text.
-
-    Args:
-        margin: line break and indentation of the line that it begins on.
-    """
-    inner = f"{margin} "
+def _split_lines(value: Any) -> Any:
     if isinstance(value, str) and "\n" in value:
-        parts = [_encode(line) for line in value.split("\n")]
-        return f'{{"{LINES}": {_format_parts("[]", parts, margin)}}}'
-    if isinstance(value, list) and value:
-        return _format_parts("[]", [_format(item, inner) for item in value], margin)
-    if isinstance(value, dict) and value:
+        return {LINES: value.split("\n")}
+    if isinstance(value, list):
+        return list(map(_split_lines, value))
+    if isinstance(value, dict):
         extra = LINES if _is_bars(value) else ""
-        parts = [f"{_encode(extra + key)}: {_format(value[key], inner)}" for key in value]
-        return _format_parts("{}", parts, margin)
-    return _encode(value)
-
-
-def _format_parts(brackets: str, parts: list[str], margin: str) -> str:
-    size = len(margin) + sum(len(part) + 2 for part in parts)
-    if size <= MAX_COLUMNS and not any("\n" in part for part in parts):
-        return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
-    inner = f"{margin} "
-    return f"{brackets[0]}{inner}{f',{inner}'.join(parts)}{margin}{brackets[1]}"
+        return {f"{extra}{key}": _split_lines(one) for key, one in value.items()}
+    return value
 
 
 def _is_bars(value: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,20 +38,13 @@ from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import check, make_tool, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
-MAX_DIFF = 4096
-"""Bytes of a diff shown in a result."""
-
-MAX_COMPARED = 2000
-"""Lines of the longer text up to which the shortest diff is computed."""
+MAX_DIFF, MAX_COMPARED = 4096, 2000
+"""Bytes of a diff in a result; lines of the longer text up to which it is the shortest one."""
 
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
 """Makes reading, changing and writing one step: concurrent edits would undo one another."""
-
-
-HIDDEN = "(the file exists; its content is not shown, and is replaced)"
-"""First line of a diff without the old content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +65,21 @@ class Change:
 
         Of long texts it has all lines from the first to the last that differ.
         """
-        old, new = self._lines
-        is_new = self.old is None and not self.exists
-        before = "/dev/null" if is_new else f"a/{self.path}"
-        is_long = max(len(old), len(new)) > MAX_COMPARED
-        compare = _list_changed if is_long else difflib.unified_diff
-        lines = compare(old, new, before, f"b/{self.path}")
-        note = f"{HIDDEN}\n" if self.exists else ""
-        text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-        return f"{note}{text}".rstrip("\n")
-
-    @property
-    def _lines(self) -> tuple[list[str], list[str]]:
-        return (self.old or "").splitlines(True), self.new.splitlines(True)
-
-
-def _list_changed(old: list[str], new: list[str], before: str, after: str) -> Iterator[str]:
-    """Yields the lines of a unified diff that is not the shortest, in linear time."""
-    start = count_common(old, new)
-    end = count_common(old[start:][::-1], new[start:][::-1])
-    removed, added = old[start : len(old) - end], new[start : len(new) - end]
-    if removed or added:
-        yield from (f"--- {before}\n", f"+++ {after}\n")
-        yield f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@\n"
-    yield from (f"-{line}" for line in removed)
-    yield from (f"+{line}" for line in added)
+        old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
+        before = "/dev/null" if self.old is None and not self.exists else f"a/{self.path}"
+        after = f"b/{self.path}"
+        if max(len(old), len(new)) <= MAX_COMPARED:
+            lines = [*difflib.unified_diff(old, new, before, after)]
+        else:  # the shortest diff would take quadratic time
+            start = count_common(old, new)
+            end = count_common(old[start:][::-1], new[start:][::-1])
+            removed, added = old[start : len(old) - end], new[start : len(new) - end]
+            place = f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@"
+            lines = [f"--- {before}", f"+++ {after}", place] if removed or added else []
+            lines += [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
+        if self.exists:
+            lines.insert(0, "(the file exists; its content is not shown, and is replaced)")
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).rstrip("\n")
 
 
 def write_file(ctx: ToolContext, path: str, content: str) -> str:
@@ -145,21 +128,16 @@ def edit_file(
 
 
 def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
-    """Returns the diff that a call of write_file or edit_file would make, or its error.
-
-    Args:
-        name: name of the tool.
-        arguments: arguments from the model.
-        workdir: absolute path.
-    """
+    """Returns the diff that a call of write_file or edit_file would make, or its error."""
     try:
-        values = check(arguments, PARAMETERS[name])
+        function, plan = CHANGES[name]
+        values = check(arguments, signature(function, name).parameters)
         path = values.pop("path")
         names = locate(workdir, path)
         if name == "write_file" and not names.real.exists():
             return Change(names.path, None, values["content"]).diff
         with hold_place(workdir, path) as spot:
-            return CHANGES[name](spot, **values).diff
+            return plan(spot, **values).diff
     except ToolError as error:
         return f"Error: {error}"
 
@@ -169,12 +147,12 @@ def _plan_write(spot: Spot, content: str) -> Change:
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
     if kind(spot) is None:
-        return Change(spot.path, None, _check_surrogates(content))
+        return Change(spot.path, None, content)
     old = _read_utf8(spot) if may_read(spot.names) else None
     if old is None:
-        return Change(spot.path, None, _check_surrogates(content), exists=True)
+        return Change(spot.path, None, content, exists=True)
     mark = BOM if old.startswith(BOM) and not content.startswith(BOM) else ""
-    return Change(spot.path, old, mark + _match_line_ends(old, _check_surrogates(content)))
+    return Change(spot.path, old, mark + _match_line_ends(old, content))
 
 
 def _read_utf8(spot: Spot) -> str | None:
@@ -194,14 +172,18 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
         raise ToolError(f"Not UTF-8 text: {spot.path} cannot be edited safely")
     if not old_text:
         raise ToolError("old_text is empty. Pass the text to replace, or use write_file")
-    old, new = old_text, _check_surrogates(new_text)
+    old, new = old_text, new_text
     if old not in text:
         old, new = _match_line_ends(text, old), _match_line_ends(text, new)
     if old == new:
         raise ToolError("old_text and new_text are identical: nothing would change")
     count = text.count(old)
     if not count:
-        raise ToolError(_format_not_found(spot, text, old_text))
+        numbered = re.match(r"\s*\d+\t", old_text)
+        raise ToolError(
+            f"old_text is not in {spot.path}. Read the file again and copy the text exactly"
+            + (", without the line numbers that read_file adds" if numbered else "")
+        )
     if count > 1 and not replace_all:
         places = islice(re.finditer(re.escape(old), text), 10)
         lines = ", ".join(str(text.count("\n", 0, found.start()) + 1) for found in places)
@@ -216,21 +198,6 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
     return Change(spot.path, text, text.replace(old, new))
 
 
-def _format_not_found(spot: Spot, text: str, old_text: str) -> str:
-    """Formats the error for a text that was not found, with its likely cause."""
-    problem = f"old_text is not in {spot.path}"
-    if re.match(r"\s*\d+\t", old_text):
-        return f"{problem}. Leave out the line numbers that read_file adds"
-    first = next((line.strip() for line in old_text.splitlines() if line.strip()), "")
-    for number, line in enumerate(text.splitlines(), 1):
-        if first and line.strip() == first:
-            return (
-                f"{problem}, but line {number} matches its first line: "
-                "compare spaces and the next lines"
-            )
-    return f"{problem}. Read the file again and copy the text exactly"
-
-
 def _match_line_ends(like: str, text: str) -> str:
     r"""Converts line ends to `\r\n` if all those of `like` are `\r\n`."""
     ends = like.count("\n")
@@ -238,25 +205,10 @@ def _match_line_ends(like: str, text: str) -> str:
     return re.sub(r"\r?\n", "\r\n", text) if all_long else text
 
 
-def _check_surrogates(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(
-            f"The text contains a lone surrogate (half a character) at position {error.start}. "
-            "Remove it"
-        ) from None
-    return text
-
-
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
     """Writes a file atomically: an old one stays until the new one is complete.
 
-    Args:
-        spot: the place of the file.
-        data: the new content.
-        kept: keeps the old content first.
-        mode: permission bits of a new file; None = the default.
+    `kept` keeps the old content first; `mode` is that of a new file, None = the default.
     """
     before = kind(spot)
     if before is not None:
@@ -271,9 +223,11 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
     descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if before is not None:
-                _keep_owner_and_mode(descriptor, temporary, before)
-            elif mode is not None and hasattr(os, "fchmod"):
+            if before is not None and hasattr(os, "fchown"):
+                with suppress(OSError):  # only an administrator may change owners
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                mode = stat.S_IMODE(before.st_mode)
+            if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(descriptor, mode)
             file.write(data)
             file.flush()
@@ -282,16 +236,6 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
     except BaseException:
         os.unlink(temporary.name, dir_fd=spot.folder)
         raise
-
-
-def _keep_owner_and_mode(descriptor: int, temporary: Spot, before: os.stat_result) -> None:
-    mode = stat.S_IMODE(before.st_mode)
-    if hasattr(os, "fchown"):
-        with suppress(OSError):  # only an administrator may change owners
-            os.fchown(descriptor, before.st_uid, before.st_gid)
-        os.fchmod(descriptor, mode)
-    else:
-        Path(temporary.name).chmod(mode)
 
 
 def _format_change(change: Change) -> str:
@@ -308,6 +252,7 @@ TOOLS = {
     for function, guard in ((write_file, guard_write), (edit_file, guard_edit))
 }
 
-PARAMETERS = {f.__name__: signature(f, f.__name__).parameters for f in (write_file, edit_file)}
-
-CHANGES: Mapping[str, Callable[..., Change]] = {"write_file": _plan_write, "edit_file": _plan_edit}
+CHANGES: Mapping[str, tuple[Callable[..., str], Callable[..., Change]]] = {
+    "write_file": (write_file, _plan_write),
+    "edit_file": (edit_file, _plan_edit),
+}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from heapq import nsmallest
 from itertools import islice
 
 from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
@@ -23,20 +21,11 @@ MAX_FILE = 10 * 1024 * 1024
 PEEK = 8192
 """Bytes at the start of a file that are checked to detect binary content."""
 
-MAX_LINES = 2000
-"""Maximum number of lines per call."""
+MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
+"""Lines per call; characters shown of a line; bytes reserved for the note about omitted lines."""
 
-MAX_LINE = 2000
-"""Characters shown of a line."""
-
-MAX_ENTRIES = 500
-"""Maximum number of names in a listing."""
-
-MAX_SCANNED = 10_000
-"""Maximum number of names in a folder that are looked at; a listing shows the first of these."""
-
-NOTE_SIZE = 200
-"""Bytes reserved for the note about omitted lines."""
+MAX_ENTRIES, MAX_SCANNED = 500, 10_000
+"""Names that a listing shows, the first of those that are looked at."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -66,9 +55,8 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 def contents(spot: Spot) -> bytes:
     """Returns the bytes of a regular file; of a binary file, only the first ones.
 
-    Raises:
-        ToolError: the file does not exist, is not a regular file, is too large, or may hold keys.
-        OSError: the file cannot be read.
+    Raises ToolError if there is none, or it is too large or may hold keys; OSError if it cannot be
+    read.
     """
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
@@ -84,12 +72,10 @@ def contents(spot: Spot) -> bytes:
 
 
 def is_text(data: bytes) -> bool:
-    """True if the bytes of a file look like text."""
     return b"\0" not in data[:PEEK]
 
 
 def lines_of(text: str) -> list[str]:
-    """Returns the lines of a text without their line ends."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -132,21 +118,14 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
             open_folder(spot) as folder,
             os.scandir(spot.name if folder is None else folder) as found,
         ):
-            shown = _format_entries(found)
-    return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
-
-
-def _format_entries(found: Iterator[os.DirEntry[str]]) -> list[str]:
-    """Formats the first entries, folders before files, and a note if there are more."""
-    entries = list(islice(found, MAX_SCANNED))
-    first = nsmallest(
-        MAX_ENTRIES, entries, key=lambda one: (not one.is_dir(follow_symlinks=False), one.name)
-    )
-    shown = [_format_entry(entry) for entry in first]
+            entries = list(islice(found, MAX_SCANNED))
+            is_cut = next(found, None) is not None
+            entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
+            shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
-        count = f"more than {MAX_SCANNED}" if next(found, None) else f"{len(entries)}"
+        count = f"more than {MAX_SCANNED}" if is_cut else f"{len(entries)}"
         shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")
-    return shown
+    return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
 def _format_entry(entry: os.DirEntry[str]) -> str:

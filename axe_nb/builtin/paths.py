@@ -68,15 +68,10 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a path in the workdir; the path need not exist.
+    """Returns the names of a model's path in the workdir, a real path; it need not exist.
 
-    Args:
-        workdir: its real path, as the run began; another folder may have taken its place.
-        path: path from the model. An absolute one may name the workdir through links.
-
-    Raises:
-        ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
-            of the workdir or of a folder above it.
+    Raises ToolError if the path is not valid, or leads out of the workdir; or a link has taken the
+    place of the workdir or of a folder above it.
     """
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
@@ -103,10 +98,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the place of a path while its folder is held open; `create` makes missing folders.
-
-    Other arguments and errors as for `locate`.
-    """
+    """Yields the place of a path while its folder is held open; `create` makes missing folders."""
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent
@@ -117,7 +109,6 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 
 def _check_form(path: str) -> str:
-    """Returns the reason to reject a path; empty if it is well-formed."""
     names = [name for name in path.split("/") if name not in ("", ".", "..")]
     of_windows = (":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names)
     problems = {
@@ -196,23 +187,10 @@ def errors_for_model(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = PROBLEMS.get(error.errno or 0, (error.strerror or str(error), ""))
-        raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
-
-
-DENIED = ("Permission denied", "choose another path")
-FULL = ("No space left to write", "nothing was changed; free some space, or write less")
-PROBLEMS = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), DENIED),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
-    errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
-    errno.EROFS: ("Permission denied (read-only file system)", "choose another path"),
-    errno.ENOTDIR: ("A parent of this path is not a folder", "use list_dir to see what exists"),
-    errno.EISDIR: ("Path is a folder", "use list_dir to list it"),
-    errno.ELOOP: ("Path contains a link", "it was created during the call, or is part of a cycle"),
-    errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
-}
-"""Number of a system error → (problem, next step)."""
+        is_missing = error.errno == errno.ENOENT
+        what = "File not found" if is_missing else error.strerror or str(error)
+        step = "use list_dir or find_files to see what exists, or choose another path"
+        raise ToolError(f"{what}: {path}; {step}") from None
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
@@ -253,7 +231,6 @@ def check_read(names: Names) -> None:
 
 
 def may_read(names: Names) -> bool:
-    """True if a file may be read."""
     return not _find_reason(names, find_read_protection)
 
 

@@ -8,10 +8,8 @@ Source: D-20, X-30, X-34, X-38.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
-from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,36 +29,16 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SECONDS = 10.0
-"""Time limit of a search."""
-
 TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
 
-MAX_VISITED = 100_000
-"""Maximum number of files per search."""
+MAX_VISITED, MAX_DEPTH = 100_000, 64
+"""Files and nested folders that a search looks at."""
 
-MAX_FOUND = 500
-"""Maximum number of files that find_files lists."""
+MAX_FOUND, MAX_MATCHES = 500, 200
+"""Files that find_files lists; matching lines that grep shows."""
 
-MAX_MATCHES = 200
-"""Maximum number of matching lines that grep shows."""
-
-MAX_CONTEXT = 20
-"""Maximum number of lines that grep shows before and after a match."""
-
-MAX_QUOTED = 100
-"""Characters that the error message shows of a bad expression."""
-
-MAX_LINE = 300
-"""Characters that grep shows of a line."""
-
-GLANCE = 0.05
-"""Timeout of the quick test of a whole file."""
-
-BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
-"""Syntax that may keep an expression from matching a text although it matches one of its lines."""
-
-MAX_DEPTH = 64
-"""Maximum nesting of folders to search."""
+MAX_CONTEXT, MAX_LINE = 20, 300
+"""Lines that grep shows before and after a match; characters of a line, and of a bad pattern."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
@@ -78,14 +56,8 @@ class Search:
     """Files that may hold keys."""
     visited: int = 0
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
-    """On the monotonic clock, in seconds."""
     stopped: str = ""
     """The reason for ending the walk early; empty if it was complete."""
-
-    @property
-    def left(self) -> float:
-        """Seconds left."""
-        return self.ends - time.monotonic()
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
         """Yields the file at a place, or every file below a folder; links are not followed."""
@@ -97,8 +69,11 @@ class Search:
             return
         for spot in self._below(top, 0):
             self.visited += 1
-            if self.visited > MAX_VISITED or self.left < 0:
-                self.stopped = f"stopped after {MAX_VISITED} files" if self.left > 0 else TOO_LONG
+            if time.monotonic() > self.ends:
+                self.stopped = TOO_LONG
+                return
+            if self.visited > MAX_VISITED:
+                self.stopped = f"stopped after {MAX_VISITED} files"
                 return
             yield spot
 
@@ -119,13 +94,12 @@ class Search:
             self.unread += 1
 
     def notes(self) -> list[str]:
-        """Returns notes about skipped files, one line each."""
-        unread = f"({self.unread} files or folders could not be read)" if self.unread else ""
-        hidden = f"(not searched: {plural(self.hidden, 'file')} that may hold keys)"
-        stopped = (
-            f"({self.stopped}; choose a smaller folder to see the rest)" if self.stopped else ""
-        )
-        return [note for note in (unread, hidden if self.hidden else "", stopped) if note]
+        notes = {
+            f"({self.unread} files or folders could not be read)": self.unread,
+            f"(not searched: {plural(self.hidden, 'file')} that may hold keys)": self.hidden,
+            f"({self.stopped}; choose a smaller folder to see the rest)": self.stopped,
+        }
+        return [note for note, is_needed in notes.items() if is_needed]
 
 
 def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
@@ -148,7 +122,6 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
 
 
 def _parse_pattern(pattern: str) -> tuple[str, ...]:
-    """Parses a glob into its names."""
     try:
         return parse_glob(pattern)
     except ConfigError as error:
@@ -172,39 +145,14 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         context: how many lines to show before and after each match
     """
     parts = _parse_pattern(glob) if glob.strip() else ("**",)
-    return search_file(ctx, _compile(pattern), parts, path, context, Search())
-
-
-def _compile(pattern: str) -> regex.Pattern[str]:
-    try:
-        if not pattern:
-            raise ConfigError("it is empty", hint="name what to search for")
-        return compile_pattern(pattern, re.MULTILINE)
-    except ConfigError as error:
-        step = error.hint or "escape characters such as ( [ * that are meant literally"
-        shown = quote(cut_chars(pattern, MAX_QUOTED))
-        raise ToolError(
-            f"invalid regular expression {shown}: {error}. {step[0].upper()}{step[1:]}"
-        ) from None
-
-
-def search_file(
-    ctx: ToolContext,
-    expression: regex.Pattern[str],
-    parts: Sequence[str],
-    path: str,
-    context: int,
-    search: Search,
-) -> str:
-    """Runs grep and returns its result."""
+    expression, search = _compile(pattern), Search()
     shown: list[str] = []
     hits = 0
     with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
         for spot in files:
             if not matches(_below(spot, top), parts):
                 continue
-            text = _read_text_file(spot, search, spot.path == top.path)
-            lines = lines_of(text) if may_match(expression, text) else []
+            lines = lines_of(_read_text_file(spot, search, spot.path == top.path))
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -214,14 +162,27 @@ def search_file(
                 shown.append(f"(only the first {MAX_MATCHES} matches; use a narrower pattern)")
             if search.stopped or hits >= MAX_MATCHES:
                 break
-    if search.stopped and not hits and search.left < 0:
+    if search.stopped == TOO_LONG and not hits:
         raise ToolError(
             f"the search {search.stopped} without a match. Use a simpler pattern, "
             "without nested repeats, or a smaller folder"
         )
     if not hits:
-        shown.append(f"No matches found for {expression.pattern} in {path}")
+        shown.append(f"No matches found for {pattern} in {path}")
     return "\n".join([*shown, *search.notes()])
+
+
+def _compile(pattern: str) -> regex.Pattern[str]:
+    if not pattern:
+        raise ToolError("pattern is empty. Name what to search for")
+    try:
+        return compile_pattern(pattern)
+    except ConfigError as error:
+        step = error.hint or "escape characters such as ( [ * that are meant literally"
+        shown = quote(cut_chars(pattern, MAX_LINE))
+        raise ToolError(
+            f"invalid regular expression {shown}: {error}. {step[0].upper()}{step[1:]}"
+        ) from None
 
 
 def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:
@@ -251,7 +212,7 @@ def _find_matches(
     found: list[int] = []
     try:
         for number, line in enumerate(lines):
-            left = search.left
+            left = search.ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError
             if expression.search(line, concurrent=True, timeout=left):
@@ -263,35 +224,19 @@ def _find_matches(
     return found
 
 
-def may_match(expression: regex.Pattern[str], text: str) -> bool:
-    """True if a line of the text may match: a quick test that rules out most files.
-
-    An expression that matches a line also matches the text, unless it depends on the surroundings
-    of the match. A test that takes too long counts as true.
-    """
-    if BLIND.search(expression.pattern):
-        return True
-    try:
-        return bool(expression.search(text, concurrent=True, timeout=GLANCE))
-    except TimeoutError:
-        return True
-
-
 def _format_matches(
     path: str, lines: Sequence[str], found: Sequence[int], context: int
 ) -> list[str]:
     """Formats matching lines as path:number:line and lines around them as path-number-line."""
-    hits = set(found)
-    wanted = sorted({n for hit in found for n in range(hit - context, hit + context + 1)})
+    around = sorted({n for hit in found for n in range(hit - context, hit + context + 1)})
     shown: list[str] = []
-    before: deque[int] = deque([-1], 1)
-    for number in (n for n in wanted if 0 <= n < len(lines)):
-        if context and shown and number != before[0] + 1:
+    before = -1
+    for number in (n for n in around if 0 <= n < len(lines)):
+        if context and shown and number != before + 1:
             shown.append("--")
-        before.append(number)
-        line = lines[number]
-        text = cut_chars(line, MAX_LINE)
-        mark = ":" if number in hits else "-"
+        before = number
+        mark = ":" if number in found else "-"
+        text = cut_chars(lines[number], MAX_LINE)
         shown.append(f"{printable(path)}{mark}{number + 1}{mark}{text}")
     return shown
 

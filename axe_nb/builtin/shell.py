@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +30,8 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
-SECONDS = 60.0
-"""Default timeout of a command."""
-
-MAX_SECONDS = 600.0
-"""Maximum timeout of a command."""
+SECONDS, MAX_SECONDS = 60.0, 600.0
+"""Default and maximum timeout of a command."""
 
 KEPT = 30_000
 """Bytes of output kept from its start, and again from its end."""
@@ -50,31 +46,25 @@ SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PR
 """Variables that keep programs from waiting for input."""
 
 OFFLINE = {
-    "PIP_RETRIES": "0",
-    "NPM_CONFIG_FETCH_RETRIES": "0",
-    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "CARGO_NET_RETRY": "0",
-}
+}  # fmt: skip
 """Variables that keep programs from looking for a network again, or unasked."""
 
-NO_NETWORK = re.compile(
+LIMITS = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
     r"|Network is unreachable|ENETUNREACH|ENOTFOUND|getaddrinfo failed"
     r"|\(from versions: none\)|Failed to connect to (?!localhost|127\.)"
-)
-"""Messages of programs that find no network."""
-
-QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
-"""Commands that may fail for this reason without a message."""
-
-READ_ONLY = re.compile(
-    r"Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
+    r"|Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
     r"|mkdir: .*\W(axe|\.\w+)\W: File exists"
 )
-"""Messages of programs that may not write a protected file."""
+"""Messages of programs that find no network, or may not write a protected file."""
+
+QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
+"""Commands that may find no network without a message."""
 
 DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
-"""Messages of programs that are refused what other levels allow."""
+"""Messages of programs that level `files` refuses what other levels allow."""
 
 WITH_GIT = f"""
 [ -e ~/.gitconfig ] || {{
@@ -129,7 +119,6 @@ class Output:
         self._size = 0
 
     def read(self, pipe: IO[bytes]) -> None:
-        """Reads a pipe to its end."""
         with pipe:
             while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
                 room = KEPT - len(self._start)
@@ -180,7 +169,8 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         f"while a command ran: {note}; nothing was undone" for note in process.notes
     )
     text = str(output)
-    notes = [*process.notes, *_explain(sandbox, command, text, process.code)]
+    limits = _explain(sandbox, command, text) if process.code else ""
+    notes = [*process.notes, *filter(None, [limits])]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
@@ -214,15 +204,10 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the commands of an agent; the first call tries it out.
+    """Returns the sandbox for the commands of the first agent; the first call tries it out.
 
-    Args:
-        agents: the calling agent, then those above it: none of them has less than it asks for.
-        workdir: the folder of the command.
-        sources: files and folders that the agents were loaded from.
-
-    Raises:
-        ConfigError: the sandbox that the agent names does not work here, or not in this workdir.
+    None of the agents, those above it, has less than it asks for. Raises ConfigError if the sandbox
+    that one names does not work here, or not in this workdir.
     """
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
@@ -256,14 +241,9 @@ def program_of(command: str) -> str:
     A yes to "always" covers a program. So compound commands, paths, assignments and every program
     that is not in the list have none: shells, wrappers and interpreters are too many to name.
     """
-    if not command.isascii() or SPECIAL.search(command):
-        return ""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    name = words[0] if words else ""
-    return name if name in PLAIN else ""
+    name, *_ = [*command.split(), ""]
+    is_plain = command.isascii() and not SPECIAL.search(command)
+    return name if is_plain and name in PLAIN else ""
 
 
 def _shell_words(command: str, sandbox: Sandbox) -> list[str]:
@@ -306,36 +286,29 @@ def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
     return "the command ended without an error, but protected files were changed meanwhile"
 
 
-def _explain(sandbox: Sandbox, command: str, text: str, code: int | None) -> Iterator[str]:
-    """Yields the limits of the sandbox that a command seems to have met, for the model."""
-    if sandbox.level == "none":
-        return
-    is_quiet = code and QUIET.search(command)
-    if not sandbox.view.network and (is_quiet or NO_NETWORK.search(text)):
-        yield (
-            "(there is no network in this sandbox, so trying again does not help; the user can "
-            'allow it with allowed_hosts = ["*"])'
-        )
-    if not code:
-        return
-    if READ_ONLY.search(text):
-        yield (
-            "(commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
-            ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them; there, git "
-            "init, git config and rm -rf * fail)"
-        )
-    if sandbox.level == "files" and DENIED.search(text):
-        yield (
-            "(in this sandbox, commands write only in the workdir and in $TMPDIR; sockets, shared "
-            "memory and /proc/PID are refused)"
-        )
-    home = re.escape(str(sandbox.view.home))
-    missing = rf"(?m)^(?=.*No such file or directory).*(/tmp|{home})/"
-    if re.search(missing, text.replace(str(sandbox.view.workdir), "")):
-        yield (
-            "(in this sandbox, each command starts with an empty home folder and an empty /tmp; "
-            "keep files in the workdir)"
-        )
+def _explain(sandbox: Sandbox, command: str, text: str) -> str:
+    """Returns a note with the limits of the sandbox, if a failed command seems to have met one."""
+    view, is_files = sandbox.view, sandbox.level == "files"
+    text = text.replace(str(view.workdir), "")
+    home = rf"(?m)^(?=.*No such file or directory).*(/tmp|{re.escape(str(view.home))})/"
+    is_met = LIMITS.search(text) or re.search(home, text) or (is_files and DENIED.search(text))
+    if sandbox.level == "none" or not (is_met or (not view.network and QUIET.search(command))):
+        return ""
+    network = (
+        "there is no network in this sandbox, so trying again does not help; the user can allow it "
+        'with allowed_hosts = ["*"]; '
+    )
+    writable = (
+        "commands write only in the workdir and in $TMPDIR; sockets, shared memory and /proc/PID "
+        "are refused"
+        if is_files
+        else "commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
+        ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them"
+    )
+    return (
+        f"({'' if view.network else network}{writable}; each command starts with an empty home "
+        "folder and an empty /tmp)"
+    )
 
 
 _TOOL = make_tool(run_command, "write")

@@ -1,11 +1,50 @@
-"""The built-in tools, independent of the agent loop.
+"""The built-in tools, and the two that run nothing here: `ask_user` and `web_search`.
 
-Source: D-20.
+Source: D-19, D-20, D-48, D-50, D-76, O-19.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from axe_nb.agents.provider_table import SEARCH
+from axe_nb.messages import ToolParameter
 from axe_nb.tools.registry import ToolTable
+from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, text_argument
+
+
+async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+    """Returns the answer of the person at the notebook or terminal."""
+    question = text_argument(arguments, "question")
+    if not question.strip():
+        raise ToolError("question cannot be empty")
+    if ctx.ask is None:
+        raise ToolError(
+            "permission denied for ask_user: no one can be prompted here; "
+            "decide yourself and state your assumptions"
+        )
+    answer = await ctx.ask(question)
+    return answer if answer.strip() else "(The user gave no answer.)"
+
+
+def make_server_tool(name: str, description: str) -> Tool:
+    """Returns a tool that the model's server runs within a reply; it may reach any host there is.
+
+    What is here is what a model is offered, and the permission for it.
+    """
+
+    async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        raise ToolError(f"{name} is run by the model's server, which has not done so")
+
+    def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+        return Guard(
+            host=f"any host through {name}",
+            note="The model's server runs it, as often as the model wants, and asks no one.",
+        )
+
+    return Tool(name, description, {}, refuse, "network", guard=guard, by_server=True)
+
 
 SOURCE = ToolTable(
     {
@@ -17,8 +56,15 @@ SOURCE = ToolTable(
         "edit_file": "axe_nb.builtin.edit",
         "run_command": "axe_nb.builtin.shell",
         "fetch": "axe_nb.builtin.web",
-        "ask_user": "axe_nb.builtin.ask_user",
-        "web_search": "axe_nb.builtin.web_search",
+        "ask_user": Tool(
+            "ask_user",
+            "Ask the user a question and wait for the answer. Only for what you cannot find out.",
+            {"question": ToolParameter("string", "The question, in one sentence", required=True)},
+            ask_user,
+            "read",
+            denied_below="sub-agents cannot ask questions; decide and state your assumptions",
+        ),
+        SEARCH: make_server_tool(SEARCH, "Search the web; the model's own server does it."),
     },
     {
         "file_ops_readonly": ("read_file", "list_dir", "find_files"),
@@ -29,7 +75,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Tool → its module; toolset or alias → the tools that it expands to."""
+"""Tool, or its module; toolset or alias → the tools that it expands to."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),

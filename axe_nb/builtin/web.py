@@ -8,7 +8,6 @@ Source: D-20, D-50, X-30, X-31, X-38.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import re
 import socket
 import time
@@ -39,38 +38,22 @@ SPECIAL = ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/2
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
 
-MAX_URL = 2000
-"""Characters of a URL."""
-
-MAX_REDIRECTS = 5
+MAX_URL, MAX_REDIRECTS, MAX_TRIED = 2000, 5, 3
+"""Characters of a URL; redirects; addresses of a host to try."""
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
-
-MAX_TRIED = 3
-"""Addresses of a host to try."""
 
 MAX_BYTES = 2 * 1024 * 1024
 """Size limit of a decompressed page."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
-CHARSETS = frozenset(
-    {
-        "utf-8", "utf-16", "utf-16-le", "utf-16-be", "ascii", "iso8859-1", "iso8859-2",
-        "iso8859-5", "iso8859-9", "iso8859-15", "cp1250", "cp1251", "cp1252", "cp1254",
-        "koi8-r", "koi8-u", "shift_jis", "euc_jp", "euc_kr", "gbk", "gb2312", "gb18030", "big5",
-    }
-)  # fmt: skip
-"""Accepted charsets; others are read as UTF-8, since some codecs do more than decode."""
-
-ADVICE = {
-    401: "It requires a login: try another page",
-    403: "Access is forbidden: try another page",
-    404: "Check the address, or try another page",
-    429: "Too many requests: wait, or try another page",
-}
-"""HTTP status → next step."""
+CHARSET = re.compile(
+    r"charset=[\"']?(utf-16(?:[lb]e)?|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]"
+    r"|shift_jis|euc-(?:jp|kr)|gbk|gb2312|gb18030|big5)\b"
+)
+"""Charsets beside UTF-8. Python has more, and some of them do more than decode."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -98,7 +81,7 @@ def refusal_reason(address: Address) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """True if it is an address of this machine, which may be a public one: a socket can bind it."""
+    """True if a socket can bind it: it is this machine's, which may be a public one."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as own:
@@ -108,18 +91,7 @@ def is_own(address: Address) -> bool:
     return True
 
 
-def spelling_problem(host: str) -> str:
-    """Returns the reason to reject the spelling of an ASCII host; empty if it is acceptable."""
-    labels = fold_host(host).split(".")
-    is_name = literal(host) is None
-    if "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
-        return "is neither a host name nor an address"
-    is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
-    return "is an address in an unusual notation" if is_odd else ""
-
-
 def literal(host: str) -> Address | None:
-    """Returns the address that a host spells out; None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -127,10 +99,7 @@ def literal(host: str) -> Address | None:
 
 
 def resolve(host: str, port: int) -> Sequence[Address]:
-    """Returns the addresses that the system resolves a host to; blocks.
-
-    Raises OSError if the host cannot be resolved.
-    """
+    """Returns the addresses that the system resolves a host to; blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
 
@@ -144,11 +113,8 @@ class Fetcher:
     seconds: float = 30.0
     """Time limit of one fetch including all redirects."""
     per_minute: int = 30
-    """Maximum number of fetches in any 60 seconds."""
     resolve: Callable[[str, int], Sequence[Address]] = resolve
     """(host, port) -> its addresses. Blocks; raises OSError."""
-    clock: Callable[[], float] = time.monotonic
-    """Seconds, for `per_minute`."""
     _times: list[float] = field(default_factory=list, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:
@@ -157,7 +123,15 @@ class Fetcher:
         Args:
             url: the URL of the page, starting with https:// or http://
         """
-        self._check_rate()
+        now = time.monotonic()
+        self._times = [at for at in self._times if at > now - 60]
+        if len(self._times) >= self.per_minute:
+            wait = max(1, round(self._times[0] + 60 - now))
+            raise ToolError(
+                f"rate limit: {self.per_minute} fetches per minute reached. Wait {wait}s, "
+                "or continue with what you have"
+            )
+        self._times.append(now)
         try:
             async with asyncio.timeout(self.seconds):
                 return await self._follow(check_url(url), ctx)
@@ -167,19 +141,7 @@ class Fetcher:
                 "try another page"
             ) from None
 
-    def _check_rate(self) -> None:
-        now = self.clock()
-        self._times = [at for at in self._times if at > now - 60]
-        if len(self._times) >= self.per_minute:
-            wait = max(1, round(self._times[0] + 60 - now))
-            raise ToolError(
-                f"rate limit: {self.per_minute} fetches per minute reached. Wait {wait}s, "
-                "or continue with what you have"
-            )
-        self._times.append(now)
-
     async def _follow(self, url: httpx.URL, ctx: ToolContext) -> str:
-        """Returns the page at a URL after following redirects."""
         first = host_of(url)
         for _ in range(MAX_REDIRECTS + 1):
             async with self._open(url) as response:
@@ -232,14 +194,7 @@ class Fetcher:
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
-    """Parses a URL and checks its form; the host is not resolved.
-
-    Args:
-        base: the URL that `given` is relative to, for redirects.
-
-    Raises:
-        ToolError: the URL is not valid.
-    """
+    """Parses a URL, which a redirect gives relative to `base`, and checks its form."""
     import httpx
 
     text = given.strip()
@@ -258,8 +213,14 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
         raise ToolError(f"invalid URL: {shown} contains a user name. Remove it")
     if not port_fits:
         raise ToolError(f"invalid URL: {shown} has an invalid port. Remove it")
-    if problem := spelling_problem(host):
-        raise ToolError(f"blocked: the host of {shown} {problem}. Use standard notation")
+    labels = fold_host(host).split(".")
+    is_name = literal(host) is None
+    is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
+    if is_odd or "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
+        raise ToolError(
+            f"blocked: the host of {shown} is neither a host name nor an address in its usual "
+            "notation. Use standard notation"
+        )
     return url
 
 
@@ -269,10 +230,7 @@ def host_of(url: httpx.URL) -> str:
 
 
 def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50).
-
-    Raises ToolError if the URL is not valid.
-    """
+    """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50)."""
     return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
 
@@ -299,14 +257,13 @@ async def _send_to_first(
 
 
 async def _read_text(response: httpx.Response, url: str) -> str:
-    """Returns the text of a response, preceded by its URL and title.
-
-    Raises ToolError if the response is an error, too large or not text.
-    """
+    """Returns the text of a response, preceded by its URL and title."""
     status = response.status_code
     if status >= 400 or status < 200:
-        advice = ADVICE.get(status, "Try again later, or try another page")
-        raise ToolError(f"HTTP {status} {response.reason_phrase} for {url}. {advice}")
+        raise ToolError(
+            f"HTTP {status} {response.reason_phrase} for {url}. Check the URL, try again later, or "
+            "try another page"
+        )
     kind, _, options = response.headers.get("content-type", "text/plain").lower().partition(";")
     kind = kind.strip()
     known = ("application/json", "application/xml", "application/javascript", *HTML)
@@ -315,7 +272,8 @@ async def _read_text(response: httpx.Response, url: str) -> str:
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
     data = await _read_body(response, url)
-    text = _decode(data, options, kind)
+    charset = CHARSET.search(options)
+    text = data.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
     if text.count("\0", 0, 1000):
         raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
     if kind in HTML:
@@ -352,23 +310,7 @@ def _too_large(url: str) -> ToolError:
     return ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
 
 
-def _decode(data: bytes, options: str, kind: str) -> str:
-    """Decodes with the charset named by the server, else by the page, else with UTF-8."""
-    named = re.search(r"charset=[\"']?([\w.:-]{1,40})", options)
-    if named is None and kind in HTML:
-        start = data[:2048].decode("ascii", "replace").lower()
-        named = re.search(r"<meta[^>]{0,200}charset=[\"']?([\w.:-]{1,40})", start)
-    try:
-        charset = codecs.lookup(named[1]).name if named else "utf-8"
-    except LookupError:
-        charset = "utf-8"
-    if data.startswith(codecs.BOM_UTF8) or charset not in CHARSETS:
-        charset = "utf-8"
-    return data.decode(charset, "replace").removeprefix("\ufeff")
-
-
 def _to_markdown(html: str) -> str:
-    """Converts a page to Markdown, title first, without scripts and styles."""
     from justhtml import JustHTML
 
     page = JustHTML(html)
@@ -379,7 +321,6 @@ def _to_markdown(html: str) -> str:
 
 
 def tool(fetcher: Fetcher) -> Tool:
-    """Returns the fetch tool with the limits of a fetcher."""
     return replace(make_tool(fetcher.fetch, "network"), guard=guard)
 
 

@@ -19,10 +19,8 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.engine.make_provider import make, provider_for
-from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.plan import check_agent_thinking
-from axe_nb.engine.scope import DepthLimit
-from axe_nb.engine.toolset import assemble, check_search
+from axe_nb.engine.plan import check_agent_thinking, check_search
+from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.providers.prices import Prices, make_price_error
 from axe_nb.providers.protocol import Provider
@@ -79,11 +77,11 @@ def _list_checks(
     yield ("system_prompt",), "", False, partial(fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
-        yield ("tools",), name, True, partial(_check_tools, replace(bare, tools=(name,)))
+        yield ("tools",), name, True, partial(find_tools, replace(bare, tools=(name,)))
     for name, decision in agent.permissions.items():
         own = (name,) if name in agent.tools else ()
         alone = replace(bare, tools=own, permissions={name: decision})
-        yield ("permissions", name), "", True, partial(_check_tools, alone)
+        yield ("permissions", name), "", True, partial(find_tools, alone)
     for pattern in agent.files:
         yield ("files",), pattern, True, partial(check_glob, pattern)
     if agent.limits.max_cost:
@@ -92,10 +90,6 @@ def _list_checks(
     yield ("skill",), "", False, partial(brief, replace(bare, skill=agent.skill))
     for name in agent.sub_agents:
         yield ("sub_agents",), name, False, partial(find, name)
-
-
-def _check_tools(agent: Agent) -> None:
-    assemble(agent, 0, DepthLimit(), PermissionPolicy(agent, agent.mode))
 
 
 def _check_price(model: str) -> None:

@@ -15,30 +15,22 @@ import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
+from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
-from uuid import UUID
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from axe_nb.conversion.bounded_json import to_data
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.opened import key_of
 from axe_nb.conversion.own_text import MAX_SHOWN
-from axe_nb.conversion.value_text import LONGEST_DATA
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import cut_chars, plural, quote, suggestion
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
-    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    **dict.fromkeys((list, abc.Sequence, abc.Collection, abc.Iterable), list),
     tuple: tuple,
-    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
-    frozenset: frozenset,
 }
 """Type that is a JSON array → function that makes one from a list."""
-
-DICTS = (dict, abc.Mapping, abc.MutableMapping)
-
 
 MAX_MISTAKES = 8
 """Maximum number of mistakes in one answer."""
@@ -101,7 +93,7 @@ class Parameter:
         if self.description:
             schema["description"] = self.description
         if self.default is not None:
-            schema["default"] = to_data(self.default, LONGEST_DATA)
+            schema["default"] = jsonable(self.default)
         return schema
 
     @property
@@ -163,7 +155,8 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     Raises:
         ConfigError: JSON has no such type.
     """
-    hint = _find_bare(hint)
+    while typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if not isinstance(origin, abc.Hashable):
         raise _make_type_error(hint, where, "is not a type")
@@ -177,49 +170,26 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
         return _make_tuple([shape(member, where, inside) for member in arguments])
     if origin in LISTS:
         return _make_list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
-    if origin in DICTS and arguments[:1] in ((), (str,)):
+    if origin in (dict, abc.Mapping) and arguments[:1] in ((), (str,)):
         return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
     if hint not in inside and is_record(hint):
         return _make_record(hint, (*inside, hint))
-    if _is_alias(hint) and hint not in inside:
-        return shape(hint.__value__, where, (*inside, hint))
     problem = "contains itself" if hint in inside else "has no JSON equivalent"
     raise _make_type_error(hint, where, problem)
 
 
 def is_type(given: Any) -> bool:
     """True for a value that may be a type, with or without a JSON equivalent."""
-    is_named = isinstance(given, type | typing.NewType) or _is_alias(given)
-    return is_named or typing.get_origin(given) is not None
+    return isinstance(given, type) or typing.get_origin(given) is not None
 
 
 def is_record(given: Any) -> bool:
-    """True for a dataclass, a NamedTuple or a TypedDict."""
-    if not isinstance(given, type) or isinstance(given, types.GenericAlias):
-        return False
-    is_named = issubclass(given, tuple) and hasattr(given, "_field_defaults")
-    return is_named or dataclasses.is_dataclass(given) or _is_typed_dict(given)
-
-
-def _is_alias(given: Any) -> bool:
-    return type(given).__name__ == "TypeAliasType"  # in `typing` of newer Pythons only
-
-
-def _find_bare(hint: Any) -> Any:
-    """Returns the type below remarks, a name of its own, or a variable for any type."""
-    while True:
-        origin = typing.get_origin(hint)
-        if origin is Annotated or getattr(origin, "_name", "") == "ReadOnly":
-            hint = typing.get_args(hint)[0]
-        elif isinstance(hint, typing.NewType):
-            hint = hint.__supertype__
-        elif isinstance(hint, TypeVar):
-            hint = hint.__bound__ or Any
-        else:
-            return hint
+    """True for a dataclass or a TypedDict."""
+    is_plain = isinstance(given, type) and not isinstance(given, types.GenericAlias)
+    return is_plain and (dataclasses.is_dataclass(given) or _is_typed_dict(given))
 
 
 def _is_typed_dict(kind: Any) -> bool:
@@ -231,8 +201,8 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else hint
     return ConfigError(
         f"{where} has the type {name}, which {problem}",
-        hint="use str, int, float, bool, date, Decimal, UUID, Literal, Enum, list, dict[str, …], "
-        "dataclass, NamedTuple or TypedDict",
+        hint="use str, int, float, bool, date, datetime, Literal, Enum, list, tuple, "
+        "dict[str, …], dataclass or TypedDict",
     )
 
 
@@ -242,7 +212,7 @@ def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], A
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
             return make(value)
-        except (TypeError, ValueError, ArithmeticError):
+        except (TypeError, ValueError, OverflowError):
             return note_wrong(mistakes, at, wanted, value)
 
     return Shape(schema, wanted, read)
@@ -270,21 +240,10 @@ def _make_int(value: Any) -> int:
     return int(number)
 
 
-def _make_decimal(value: Any) -> Decimal:
-    is_text = isinstance(value, str)
-    number = Decimal(value if is_text else repr(value))  # the digits that were sent, 0.1 too
-    if not number.is_finite():
-        raise ValueError
-    return number
-
-
 LITERALS: Mapping[type, str] = {
     str: "string", int: "integer", bool: "boolean", type(None): "null",
 }  # fmt: skip
 """Type of a literal value → its JSON Schema type."""
-
-EXACT = r"^-?[0-9]+(\.[0-9]+)?$"
-"""Pattern of a number that is a text, which keeps its last zeros."""
 
 NULL = _make_scalar({"type": "null"}, "null", _make_exact(type(None)))
 
@@ -305,17 +264,6 @@ SCALARS: Mapping[object, Shape] = {
         {"type": "string", "format": "date-time"},
         "a date and time (as in 2026-11-23T09:30:00Z)",
         datetime.fromisoformat,
-    ),
-    time: _make_scalar(
-        {"type": "string", "format": "time"}, "a time (as in 09:30:00)", time.fromisoformat
-    ),
-    Decimal: _make_scalar(
-        {"anyOf": [{"type": "string", "pattern": EXACT}, {"type": "number"}]},
-        "a number",
-        _make_decimal,
-    ),
-    UUID: _make_scalar(
-        {"type": "string", "format": "uuid"}, "a UUID", lambda v: UUID(_make_exact(str)(v))
     ),
 }
 """Type → its shape."""
@@ -396,7 +344,7 @@ def _make_dict(item: Shape) -> Shape:
 
 
 def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
-    """A dataclass, a NamedTuple or a TypedDict, whose keys may be `NotRequired`."""
+    """A dataclass, or a TypedDict, whose keys may be `NotRequired`."""
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted = {}
     for name, required, default in _list_fields(kind, hints):
@@ -413,9 +361,6 @@ def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, boo
             mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
             is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
             yield name, is_usual or mark is typing.Required, None
-    elif not dataclasses.is_dataclass(kind):
-        for name in kind._fields:
-            yield name, name not in kind._field_defaults, kind._field_defaults.get(name)
     else:
         for field in dataclasses.fields(kind):
             if field.init:

@@ -1,6 +1,6 @@
 """Opens any value: finds whether it is a single one, a list, an object or a table. Reads no more.
 
-The methods of built-in types are called unbound, so that no subclass can change them.
+No library is imported: a value of one exists only if the user has imported it.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections import OrderedDict, UserString, deque
-from collections.abc import Callable, Mapping, Sequence, Set, ValuesView
-from datetime import date, datetime, time
+import sys
+from collections import UserString
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from datetime import date, time
 from enum import Enum
-from types import NoneType, SimpleNamespace
-from typing import Any
+from types import ModuleType, NoneType, SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
 
-from axe_nb.conversion.libraries import get_attributes, open_foreign
 from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
-from axe_nb.conversion.parts import Entries, Instead, Items, Leaf, Opened, Table
 from axe_nb.pictures.found import METHODS, find_figure
 from axe_nb.pictures.picture import find_format
 from axe_nb.text import plural
@@ -25,11 +24,49 @@ from axe_nb.text import plural
 MOST_BITS = 13_000
 """Size of the largest integer that is written; Python refuses one of 4,300 digits."""
 
-MOST_STEPS = 10
-"""Values that stand for one another, before the last is taken for one without data."""
+BLOCK = 4096
+"""Maximum number of values that are read at once from a table or an array."""
 
-SIMPLE = (str, int, float, bool, NoneType)
-"""Types of JSON's single values."""
+
+class Leaf(NamedTuple):
+    """A single value, in a type of JSON."""
+
+    value: str | int | float | bool | None
+
+
+class Items(NamedTuple):
+    """A list, of which only as much is read as fits."""
+
+    values: Iterator[Any]
+    size: int
+    is_set: bool = False
+    """True if the order of the values has no meaning, and may differ in another process."""
+
+
+class Entries(NamedTuple):
+    """An object, of which only as much is read as fits; keys of any type."""
+
+    pairs: Iterator[tuple[Any, Any]]
+    size: int
+
+
+class Table(NamedTuple):
+    """Rows and columns, of which only as much is read as fits."""
+
+    labels: Sequence[str]
+    height: int
+    read: Callable[[int, int, int], Iterable[Sequence[Any]]]
+    """(first row, row after the last, number of columns) -> each column's values."""
+
+    def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
+        """The rows, with their first `width` columns; read in blocks."""
+        block = max(1, BLOCK // max(1, width))
+        for start in range(0, self.height, block):
+            stop = min(start + block, self.height)
+            yield from zip(*self.read(start, stop, width), strict=True)
+
+
+Opened: TypeAlias = Leaf | Items | Entries | Table
 
 
 def find_picture(value: object) -> str:
@@ -41,21 +78,7 @@ def find_picture(value: object) -> str:
     return kind.__name__ if shows_itself or find_figure(value) is not None else ""
 
 
-def open_value(value: Any) -> Leaf | Items | Entries | Table:
-    """Returns the parts of a value.
-
-    Raises:
-        Exception: whatever the value's own methods raise.
-    """
-    opened = value if isinstance(value, Items | Table) else _open(value)
-    for _ in range(MOST_STEPS):
-        if not isinstance(opened, Instead):
-            return opened
-        opened = _open(opened.value)
-    return Leaf(describe(value))  # one that stands for itself
-
-
-def open_safely(value: Any) -> Leaf | Items | Entries | Table:
+def open_safely(value: Any) -> Opened:
     """Returns the parts of a value, or its type's name if its own methods fail."""
     try:
         return open_value(value)
@@ -69,90 +92,172 @@ def key_of(member: Enum) -> str:
     return str(member.value if by_value else member.name)
 
 
-def _open(value: Any) -> Opened:
-    kind = type(value)
-    if kind in SIMPLE:
-        return _open_simple(value)
-    if (foreign := open_foreign(value)) is not None:
-        return foreign
-    if issubclass(kind, Enum):
-        return Leaf(key_of(value))
-    for base in (str, int, float):
-        if issubclass(kind, base):
-            return _open_simple(_EXACT[base](value))
+def open_value(value: Any) -> Opened:
+    """Returns the parts of a value.
+
+    Raises:
+        Exception: whatever the value's own methods raise.
+    """
+    if isinstance(value, Items | Table):
+        return value
+    if type(value) not in (str, int, float, bool, NoneType):
+        for name, open_ in _LIBRARIES.items():
+            module = sys.modules.get(name)
+            if module is not None and (opened := open_(module, value)) is not None:
+                return opened
+    match value:
+        case Enum():
+            return Leaf(key_of(value))
+        case None | bool():
+            return Leaf(value)
+        case str():
+            return Leaf(str.__str__(value))
+        case int() if value.bit_length() > MOST_BITS:
+            return Leaf(f"<an integer of {value.bit_length():,} bits>")
+        case int():
+            return Leaf(int(value))
+        case float() if not math.isfinite(value):
+            return Leaf(None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+        case float():
+            return Leaf(float(value))
+    return _open_object(value)
+
+
+def _open_object(value: Any) -> Opened:
     if picture := find_picture(value):
         return Leaf(f"<a picture: {picture}>")
-    if issubclass(kind, bytes | bytearray | memoryview):
-        size = value.nbytes if kind is memoryview else kind.__len__(value)
-        return Leaf(f"<{plural(size, 'byte')}>")
-    for base, open_ in _OPENERS.items():
-        if issubclass(kind, base):
-            return open_(value)
+    match value:
+        case bytes() | bytearray() | memoryview():
+            return Leaf(f"<{plural(memoryview(value).nbytes, 'byte')}>")
+        case date() | time():
+            return Leaf(value.isoformat())
+        case tuple() if hasattr(value, "_fields"):
+            return Entries(zip(value._fields, value, strict=True), len(value))
+        case UserString():
+            return Leaf(own_text(value))
+        case SimpleNamespace():
+            return Entries(iter(vars(value).items()), len(vars(value)))
+        case BaseException():
+            text = remove_addresses(str(value), value)
+            return Leaf(f"{type_name(value)}: {text}" if text else type_name(value))
+        case Mapping():
+            return Entries(iter(value.items()), len(value))
+        case Sequence() | Set() | ValuesView():
+            return Items(iter(value), len(value), is_set=isinstance(value, set | frozenset))
+        case numbers.Integral():
+            return open_value(int(value))
+        case numbers.Real():
+            return open_value(float(value))
+    kind = type(value)
     if hasattr(kind, "__axe_text__"):  # one of ours that stands for a text
         return Leaf(value.__axe_text__())
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return Entries(get_attributes(value, names), len(names))
+        return Entries(((name, getattr(value, name)) for name in names), len(names))
+    if hasattr(kind, "is_nan") and value.is_nan():  # of a Decimal
+        return Leaf(None)
     return Leaf(own_text(value))
 
 
-def _open_simple(value: Any) -> Leaf:
-    if type(value) is float and not math.isfinite(value):
-        return Leaf(None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
-    if type(value) is int and value.bit_length() > MOST_BITS:
-        return Leaf(f"<an integer of {value.bit_length():,} bits>")
-    return Leaf(value)
+def _is(value: object, module: ModuleType, *names: str) -> bool:
+    """True if a value is of one of a module's types."""
+    kinds = (getattr(module, name, None) for name in names)
+    return any(isinstance(kind, type) and issubclass(type(value), kind) for kind in kinds)
 
 
-def _open_tuple(value: tuple[Any, ...]) -> Items | Entries:
-    names = getattr(type(value), "_fields", None)
-    size = tuple.__len__(value)
-    if isinstance(names, tuple) and len(names) == size:
-        return Entries(zip(names, tuple.__iter__(value), strict=True), size)
-    return Items(tuple.__iter__(value), size)
+def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
+    if _is(value, numpy, "ndarray"):
+        if value.ndim == 0:
+            masked = getattr(numpy.ma, "masked", None)
+            return Leaf(None) if value is masked else open_value(value[()])
+        plain = value if hasattr(value, "mask") else numpy.asarray(value)
+        return Items(_read_array(plain), len(plain))
+    if not _is(value, numpy, "generic") or isinstance(value, str | bytes):
+        return None
+    match value.dtype.kind:
+        case "m" | "M":
+            return Leaf(None if numpy.isnat(value) else str(value))
+        case "f":  # without the digits that a number of 32 bits only seems to have in 64
+            return open_value(float(str(value)))
+    return open_value(value.item())
 
 
-def _open_dict(value: dict[Any, Any]) -> Entries:
-    own = OrderedDict if isinstance(value, OrderedDict) else dict
-    return Entries(iter(own.items(value)), dict.__len__(value))
+def _read_array(items: Any) -> Iterator[Any]:
+    if items.ndim > 1:
+        yield from (items[row] for row in range(len(items)))
+        return
+    is_plain = items.dtype.kind in "biu" or items.dtype == "f8" or hasattr(items, "mask")
+    for start in range(0, len(items), BLOCK):
+        block = items[start : start + BLOCK]
+        yield from block.tolist() if is_plain else block
 
 
-def _open_set(value: set[Any] | frozenset[Any]) -> Items:
-    base: type[Any] = set if isinstance(value, set) else frozenset
-    return Items(base.__iter__(value), base.__len__(value), is_set=True)
+def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:
+    if _is(value, pandas, "DataFrame"):
+        return _open_frame(value, value.columns)
+    if _is(value, pandas, "Series"):
+        return _open_frame(value.to_frame(), ["value" if value.name is None else value.name])
+    extensions = sys.modules.get("pandas.api.extensions", pandas)
+    if _is(value, pandas, "Index") or _is(value, extensions, "ExtensionArray"):
+        return Items(iter(value), len(value))
+    is_missing = any(value is getattr(pandas, name, None) for name in ("NaT", "NA"))
+    return Leaf(None) if is_missing else None
 
 
-def _open_exception(value: BaseException) -> Leaf:
-    text = remove_addresses(str(value), value)
-    return Leaf(f"{type_name(value)}: {text}" if text else type_name(value))
+def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
+    """Opens a pandas frame; an index that only counts the rows is left out."""
+    index = frame.index
+    counts = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+    levels = 0 if counts and index.name is None else index.nlevels
+    named = [name or "index" if levels == 1 else name or f"level {at}"
+             for at, name in enumerate(index.names)]  # fmt: skip
+
+    def read(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
+        block = frame.iloc[start:stop]
+        for at in range(min(levels, width)):
+            yield list(block.index.get_level_values(at))
+        for at in range(width - levels):
+            column = block.iloc[:, at]
+            yield list(column.to_numpy() if str(column.dtype) == "float32" else column)
+
+    return Table([_label(label) for label in (*named[:levels], *columns)], len(frame), read)
 
 
-_EXACT: Mapping[type, Callable[[Any], Any]] = {
-    str: str.__str__,
-    int: int.__index__,
-    float: float.__float__,
+def _label(label: Any) -> str:
+    if isinstance(label, tuple):
+        return " / ".join(part for part in map(_label, label) if part)
+    return own_text(label)
+
+
+def _open_polars(polars: ModuleType, value: Any) -> Opened | None:
+    if _is(value, polars, "LazyFrame"):
+        return Leaf(describe(value))
+    if not _is(value, polars, "DataFrame", "Series"):
+        return None
+    is_frame = _is(value, polars, "DataFrame")
+    frame = value if is_frame else value.to_frame()
+
+    def read(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
+        columns = frame.slice(start, stop - start).get_columns()[:width]
+        return (column.to_list() for column in columns)
+
+    return Table(value.columns if is_frame else [value.name or "value"], frame.height, read)
+
+
+def _open_pydantic(pydantic: ModuleType, value: Any) -> Opened | None:
+    if not _is(value, pydantic, "BaseModel"):
+        return None
+    try:
+        dumped = value.model_dump(warnings=False)
+    except Exception:  # a model within itself, or a serializer of the user's
+        dumped = dict(vars(value))
+    return open_value(dumped)
+
+
+_LIBRARIES: Mapping[str, Callable[[ModuleType, Any], Opened | None]] = {
+    "numpy": _open_numpy,
+    "pandas": _open_pandas,
+    "polars": _open_polars,
+    "pydantic": _open_pydantic,
 }
-"""Type → method that makes an exact value of a subclass's."""
-
-_OPENERS: Mapping[Any, Callable[[Any], Opened]] = {
-    datetime: lambda value: Leaf(datetime.isoformat(value)),
-    date: lambda value: Leaf(date.isoformat(value)),
-    time: lambda value: Leaf(time.isoformat(value)),
-    numbers.Real: lambda value: Instead(
-        int(value) if isinstance(value, numbers.Integral) else float(value)
-    ),
-    dict: _open_dict,
-    list: lambda value: Items(list.__iter__(value), list.__len__(value)),
-    tuple: _open_tuple,
-    set: _open_set,
-    frozenset: _open_set,
-    deque: lambda value: Items(deque.__iter__(value), deque.__len__(value)),
-    UserString: lambda value: Leaf(own_text(value)),
-    SimpleNamespace: lambda value: _open_dict(vars(value)),
-    BaseException: _open_exception,
-    Mapping: lambda value: Entries(iter(value.items()), len(value)),
-    Sequence: lambda value: Items(iter(value), len(value)),
-    Set: lambda value: Items(iter(value), len(value)),
-    ValuesView: lambda value: Items(iter(value), len(value)),
-}
-"""Type → function that opens its values; subclasses stand before what they are also."""
+"""Module → function that opens its values."""

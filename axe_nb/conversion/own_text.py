@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from types import ModuleType
-from typing import Any
 
 from axe_nb.text import one_line
 
@@ -26,27 +25,13 @@ _LONG_NUMBER = re.compile(r"\b\d{12,}\b")
 def describe(value: object) -> str:
     """The kind of an object, as in `<Lock object>`; for a module, its name."""
     if issubclass(type(value), ModuleType):
-        return f"<module {_name(value, 'unnamed')}>"
+        return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), LONGEST_NAME)}>"
     return f"<{type_name(value)} object>"
 
 
 def type_name(value: object) -> str:
     """The name of an object's type, on one line."""
-    return _name(type(value), "unnamed")
-
-
-def _name(value: Any, default: str) -> str:
-    try:
-        name = value.__name__
-    except Exception:  # a metaclass, or a function-like object, of the user's
-        return default
-    return one_line(str.__str__(name), LONGEST_NAME) if isinstance(name, str) else default
-
-
-def has_own_text(value: object) -> bool:
-    """True if the type of an object defines its text; the text of all others is an address."""
-    kind = type(value)
-    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+    return one_line(type(value).__name__, LONGEST_NAME)
 
 
 def own_text(value: object) -> str:
@@ -55,7 +40,9 @@ def own_text(value: object) -> str:
     Raises:
         Exception: whatever the object's own method raises.
     """
-    if not has_own_text(value) or issubclass(type(value), ModuleType):
+    kind = type(value)
+    is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    if is_address or issubclass(kind, ModuleType):
         return describe(value)
     return remove_addresses(str.__str__(str(value)), value)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.toml_text import line_of
@@ -171,12 +171,10 @@ def check_types(value: Any) -> None:
         WrongValue: names the key.
     """
     cls: Any = type(value)
-    for name, check in _list_checks(cls).items():
+    for name, default, called, fits in _list_checks(cls):
         own = getattr(value, name)
-        if own is check.default:
-            continue
-        if not check.fits(own):
-            raise WrongValue((name,), f"must be {check.called}")
+        if own is not default and not fits(own):
+            raise WrongValue((name,), f"must be {called}")
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -257,27 +255,18 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Annotation of a field → name of its type for messages, and the check of a value."""
 
 
-class _Check(NamedTuple):
-    """The check of one field."""
-
-    default: Any
-    called: str
-    """Name of its type for messages."""
-    fits: Callable[[Any], bool]
-
-
-def _is_a(kind: type, value: object) -> bool:
-    return isinstance(value, kind)
-
-
-@cache
-def _list_checks(cls: Any) -> Mapping[str, _Check]:
-    checks = {}
+@cache  # for each agent that is made
+def _list_checks(cls: Any) -> list[tuple[str, Any, str, Callable[[Any], bool]]]:
+    """Returns name, default, type in words and check of each field."""
+    checks: list[tuple[str, Any, str, Callable[[Any], bool]]] = []
     for field in toml_fields(cls):
         if nested := nested_table(field):
             called = f"a dict or an axe_nb.{nested.__name__}"
-            check = _Check(field.default, called, partial(_is_a, nested))
+            checks.append((field.name, field.default, called, partial(_is_instance, nested)))
         else:
-            check = _Check(field.default, *_KINDS[str(field.type)])
-        checks[field.name] = check
+            checks.append((field.name, field.default, *_KINDS[str(field.type)]))
     return checks
+
+
+def _is_instance(kind: type, value: object) -> bool:
+    return isinstance(value, kind)

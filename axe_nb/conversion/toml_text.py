@@ -1,4 +1,4 @@
-"""TOML text as tables, its lines for errors, hints for common mistakes, changes that keep comments.
+"""TOML text as tables, its line numbers for errors, hints for common mistakes, changes of values.
 
 Source: D-27, D-41, D-70.
 """
@@ -26,13 +26,17 @@ _TOKEN = re.compile(
 """Tokens that can contain a line end or that affect where a statement ends."""
 
 
-SINGLE = "in double quotes a backslash starts an escape; use single quotes"
+ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
 
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
     "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
-    "Unescaped '\\'": SINGLE,
-    "Invalid hex value": SINGLE,
+    "Unterminated string": "close the string with the quotes that it starts with",
+    "Unclosed array": "close the list with ], and separate its items with commas",
+    "Cannot overwrite a value": "the key is set twice; keep one of them",
+    "Invalid statement": "a line is key = value, [table] or # comment",
+    "Unescaped '\\'": ESCAPES,
+    "Invalid hex value": ESCAPES,
     "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',
 }
 """Start of a message of `tomllib` → the next step."""
@@ -140,9 +144,12 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns TOML text with the values in which two tables differ; all else stays as it is.
+    """Returns the text with the values in which two tables differ; the rest stays as it is.
 
-    `old` is the table that the text stands for, and may have keys that the text writes otherwise.
+    Args:
+        text: valid TOML.
+        old: the table that the text stands for; it may have keys that the text writes otherwise.
+        new: the table that it is to stand for.
     """
     import tomlkit
 

@@ -1,28 +1,29 @@
 """A value as text for a model: text unchanged, tables as CSV, all other data as JSON.
 
 CSV is read well by models, loses nothing and takes the fewest tokens: a missing value is an empty
-cell, an empty text `""`, and data within a cell is JSON.
+cell, an empty text `""`, and data within a cell is JSON. What does not fit is cut, and says so.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from axe_nb.conversion.bounded_json import (
-    TooLarge,
-    count_columns_within,
-    encode,
-    to_data,
-    to_whole_data,
+from axe_nb.conversion.opened import (
+    Entries,
+    Items,
+    Leaf,
+    Table,
+    find_picture,
+    open_safely,
+    open_value,
 )
-from axe_nb.conversion.opened import find_picture, open_value
 from axe_nb.conversion.own_text import describe, type_name
-from axe_nb.conversion.parts import Entries, Items, Leaf, Table
 from axe_nb.text import count_bytes, cut_chars, one_line, plural
 
 LONGEST_DATA = 100_000
@@ -32,10 +33,17 @@ LONGEST_VALUE = 200_000
 """Maximum characters of a text in a prompt; a note tells how much is left out."""
 
 LONGEST_CELL = 1000
-"""Maximum bytes of a cell in a table that does not fit whole."""
+"""Maximum bytes of a cell in a table that does not fit whole, of a key, and of what decides on the
+place of a member of a set."""
+
+MAX_DEPTH = 100
+"""Maximum nesting; what lies deeper is left out."""
+
+MOST_NAMED = 3
+"""Maximum number of left-out entries that a note names."""
 
 NOTE = 300
-"""Bytes kept free for the note below a table."""
+"""Bytes kept free for what is said about that which is left out."""
 
 _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 
@@ -46,6 +54,8 @@ _NO_DATA = (
 )  # fmt: skip
 """Types of which only the name could be written."""
 
+_END = object()
+
 
 class NoText(Exception):
     """A value cannot stand alone in a text; the message says why: `is a generator, which …`."""
@@ -54,6 +64,123 @@ class NoText(Exception):
         super().__init__(problem)
         self.step = step
         """Advice on what to write instead; empty if there is none."""
+
+
+def encode(data: object, indent: int | None = None) -> str:
+    """The text of JSON data."""
+    return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def to_data(value: object, limit: int) -> Any:
+    """Converts a value to JSON data, whole if it fits, else cut.
+
+    Args:
+        value: any value, also one whose own methods fail.
+        limit: maximum size of the JSON text on one line in bytes of UTF-8, at least 1000.
+    """
+    room = limit
+    while True:
+        data = _Conversion(room).convert(value, 0)
+        size = count_bytes(encode(data))
+        if size <= limit or not room:
+            return data
+        room = max(0, room * limit // size - NOTE)  # notes and escapes take room, too
+
+
+class _Conversion:
+    """One conversion, and the characters that are left for it."""
+
+    def __init__(self, room: int) -> None:
+        self._left = room
+        self._around: set[int] = set()
+        """Ids of the lists and objects around the value that is being converted."""
+
+    def convert(self, value: Any, depth: int) -> Any:
+        """Returns a value's data, as far as there is room for it."""
+        opened = open_safely(value)
+        if isinstance(opened, Leaf):
+            return self._convert_leaf(opened.value)
+        if id(value) in self._around:
+            return self._convert_leaf(f"… contains itself ({type_name(value)})")
+        if depth >= MAX_DEPTH:
+            return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
+        if isinstance(opened, Table):
+            width = len(opened.labels)
+            rows = opened.rows(width)
+            if width == 1:
+                opened = Items((row[0] for row in rows), opened.height)
+            else:
+                columns = Items(iter(opened.labels), width)
+                lines = Items(map(list, rows), opened.height)
+                opened = Entries(iter((("columns", columns), ("rows", lines))), 2)
+        self._left -= 2
+        self._around.add(id(value))
+        data: Any
+        if isinstance(opened, Items):
+            data = self._convert_items(opened, depth + 1)
+        else:
+            data = self._convert_entries(opened, depth + 1)
+        self._around.discard(id(value))
+        return data
+
+    def _convert_items(self, items: Items, depth: int) -> list[Any]:
+        converted: list[Any] = []
+        values = _sort(items) if items.is_set else items.values
+        value = _END
+        while self._left > 0 and (value := _take(values)) is not _END:
+            self._left -= 2 if converted else 0
+            converted.append(self.convert(value, depth))
+        if missing := items.size - len(converted):
+            converted.append(f"… {missing:,} of {items.size:,} items left out")
+        return converted
+
+    def _convert_entries(self, entries: Entries, depth: int) -> dict[str, Any]:
+        converted: dict[str, Any] = {}
+        while self._left > 0 and (pair := _take(entries.pairs)) is not _END:
+            name = _make_name(pair[0], converted)
+            self._left -= len(name) + (6 if converted else 4)
+            converted[name] = self.convert(pair[1], depth)
+        if missing := entries.size - len(converted):
+            pairs = islice(iter(lambda: _take(entries.pairs), _END), MOST_NAMED)
+            names = [one_line(_make_name(key, converted), 20) for key, _ in pairs]
+            note = f"{missing:,} of {entries.size:,} entries left out"
+            note += f": {', '.join(names)}" if names else ""
+            note += f" and {missing - len(names):,} more" if missing > len(names) > 0 else ""
+            converted[_make_name("…", converted)] = note
+        return converted
+
+    def _convert_leaf(self, value: Any) -> Any:
+        if isinstance(value, str) and len(value) > max(0, self._left):
+            kept = value[: max(0, self._left)]
+            value = f"{kept}… [{len(value) - len(kept):,} more characters left out]"
+        self._left -= len(value) + 2 if isinstance(value, str) else len(encode(value))
+        return value
+
+
+def _take(values: Iterator[Any]) -> Any:
+    """The next value; `_END` behind the last, or if the iterator fails."""
+    try:
+        return next(values, _END)
+    except Exception:  # an iterator of the user's
+        return _END
+
+
+def _sort(items: Items) -> Iterator[Any]:
+    """The members of a set in the order of their values, which is the same in every process."""
+    members = list(items.values)
+    kinds = {type(member) for member in members}
+    if kinds <= {str} or kinds <= {int, bool}:
+        return iter(sorted(members))
+    return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_CELL), type_name(m)])))
+
+
+def _make_name(key: Any, others: dict[str, Any]) -> str:
+    """The name of an entry; names of different keys with the same text have their types."""
+    data = key if isinstance(key, str) else to_data(key, LONGEST_CELL)
+    name = data if isinstance(data, str) else encode(data)
+    while name in others:
+        name += f" ({type_name(key)})"
+    return name
 
 
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
@@ -124,7 +251,7 @@ def _write_data(
     value: object, opened: Items | Entries | Table, limit: int, indent: int | None
 ) -> str:
     if isinstance(opened, Table):
-        return write_table(opened, limit)
+        return _write_table(opened, limit)
     data = to_data(value, limit)
     if indent is not None and not hasattr(type(value), "__array__"):
         text = encode(data, indent)
@@ -133,81 +260,70 @@ def _write_data(
     return encode(data)
 
 
-def write_table(table: Table, limit: int) -> str:
+def _write_table(table: Table, limit: int) -> str:
     """Writes a table as CSV: whole if it fits into `limit` bytes, else cut, with a note."""
-    try:
-        return _write_whole(table, limit)
-    except TooLarge:
-        return _write_beginning(table, limit)
-
-
-def _write_whole(table: Table, limit: int) -> str:
-    """Writes all of a table. Raises TooLarge if it does not fit."""
-    if not table.width:
+    width = len(table.labels)
+    if not width:
         return f"(an empty table: {plural(table.height, 'row')}, no columns)"
-    if table.width * (table.height + 1) > limit:
-        raise TooLarge
-    lines = []
-    for line in _write_lines(table, table.width, limit, is_cut=False):
-        limit -= count_bytes(line) + 1
-        if limit < 0:
-            raise TooLarge
-        lines.append(line)
-    return "\n".join(lines)
+    lines, is_whole = _write_lines(table, width, limit, 2 * limit)  # a cell that is cut is too long
+    if is_whole:
+        return "\n".join(lines)
+    first = [_write_cell(value, LONGEST_CELL) for value in next(table.rows(width), ())]
+    width = _count_fitting(table.labels, limit // 20)
+    width = min(width, _count_fitting(first or table.labels, limit // 10))
+    lines, _ = _write_lines(table, width, limit - NOTE, LONGEST_CELL)
+    return "\n".join([*lines, _make_note(table, max(0, len(lines) - 1), width)])
 
 
-def _write_beginning(table: Table, limit: int) -> str:
-    width = count_columns_within(table, limit // 20)
-    first_row = next(islice(_write_cells(table, width, LONGEST_CELL, True), 1, None), ())
-    room = limit // 10
-    for count, cell in enumerate(first_row):
+def _count_fitting(cells: Sequence[str], room: int) -> int:
+    """Returns the number of first cells, at least one, that fit into so many bytes."""
+    for count, cell in enumerate(cells):
         room -= count_bytes(cell) + 1
         if room < 0:
-            width = max(1, count)
-            break
-    limit -= NOTE
+            return max(1, count)
+    return len(cells)
+
+
+def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
+    """Returns the lines that fit, and true if these are all.
+
+    Args:
+        width: number of columns.
+        limit: maximum bytes in all.
+        cell: maximum bytes of one cell.
+    """
     lines: list[str] = []
-    for line in _write_lines(table, width, LONGEST_CELL, is_cut=True):
+    for line in _list_lines(table, width, cell):
         limit -= count_bytes(line) + 1
         if limit < 0:
-            break
+            return lines, False
         lines.append(line)
-    return "\n".join([*lines, _make_note(table, max(0, len(lines) - 1), width)])
+    return lines, True
+
+
+def _list_lines(table: Table, width: int, cell: int) -> Iterator[str]:
+    yield ",".join(_write_cell(label, cell) for label in table.labels[:width])
+    for row in table.rows(width):
+        yield ",".join(_write_cell(value, cell) for value in row)
+
+
+def _write_cell(value: Any, limit: int) -> str:
+    data = to_data(value, limit)
+    if data is None:
+        return ""
+    text = data if isinstance(data, str) else encode(data)
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
 
 
 def _make_note(table: Table, height: int, width: int) -> str:
     missing = []
     if height < table.height:
         missing.append(f"{table.height - height:,} of {table.height:,} rows")
-    if more := table.width - width:
-        names = [one_line(name, 20) for name in table.label(width + 2)[width:]]
+    if more := len(table.labels) - width:
+        names = [one_line(name, 20) for name in table.labels[width : width + 2]]
         shown = ", ".join(names) + (f" and {more - len(names):,} more" if more > 2 else "")
-        missing.append(f"{more:,} of {table.width:,} columns ({shown})")
+        missing.append(f"{more:,} of {len(table.labels):,} columns ({shown})")
     return f"… {' and '.join(missing) or 'long texts'} left out"
-
-
-def _write_lines(table: Table, width: int, limit: int, *, is_cut: bool) -> Iterator[str]:
-    return map(",".join, _write_cells(table, width, limit, is_cut))
-
-
-def _write_cells(table: Table, width: int, limit: int, is_cut: bool) -> Iterator[list[str]]:
-    """The header and the rows, cell by cell."""
-    yield [_write_cell(label, limit, is_cut) for label in table.label(width)]
-    for row in table.rows(width):
-        cells, left = [], limit
-        for value in row:
-            cells.append(_write_cell(value, left, is_cut))
-            left -= 0 if is_cut else count_bytes(cells[-1])
-        yield cells
-
-
-def _write_cell(value: Any, limit: int, is_cut: bool) -> str:
-    """Writes one value. Raises TooLarge if it does not fit, and must not be cut."""
-    data = to_data(value, limit) if is_cut else to_whole_data(value, limit)
-    if data is None:
-        return ""
-    text = data if isinstance(data, str) else encode(data)
-    return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,10 @@ from typing import Any
 from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
 from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
-from axe_nb.limits import MAX_TURNS, Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, one_line, quote
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import MAX_TURNS, Job, Limits, Tool, ToolContext, ToolError
 
 NAME = "subagent"
 

@@ -36,17 +36,13 @@ def make(
     model: str = "",
     needs: Needed = "key",
 ) -> Provider:
-    """Makes the provider of that name, with its key and base URL.
+    """Makes the provider of that name, with its key and base URL; raises ConfigError.
 
     Args:
         name: the part of a model before the slash; lower case.
         model: the part after it, which may decide about the API.
         scripts: folders to look script models up in first.
         needs: what has to be set up; the rest is an error of the first request that is sent.
-
-    Raises:
-        ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
-            or its base URL is not a valid URL.
     """
     try:
         info = config.provider(name)
@@ -77,11 +73,7 @@ class Keyless:
         """The error of a request that would have to be sent."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`.
-
-        Raises:
-            ConfigError: the request would have to be sent.
-        """
+        """See `Provider.send`; raises ConfigError if the request would have to be sent."""
         if self._provider is None or request.log is None or request.log.recorded is None:
             raise copy(self.problem)
         return await self._provider.send(request, on_delta)
@@ -100,11 +92,7 @@ def find_player(provider: Provider, protocol: str) -> Provider:
 
 
 def server(name: str, config: Config) -> Server:
-    """Makes the server of a provider that has one, with its key and base URL.
-
-    Raises:
-        ConfigError: its key is missing or invalid, or its base URL is not a valid URL.
-    """
+    """Makes the server of a provider that has one; raises ConfigError as `make` does."""
     made: Server = _load_provider(config.provider(name), config, config.api_key(name))
     return made
 
@@ -118,10 +106,7 @@ def provider_for(
 ) -> Callable[[str, str], Provider]:
     """Returns (provider, model) → the provider, one per API, which also rejects missing scripts.
 
-    Args:
-        scripts: folders to look script models up in first.
-        needs: what has to be set up; the rest is an error of the first request that is sent.
-        sent: name → script that came with a job from another process.
+    Arguments are those of `make`, and `sent`: scripts that came with a job from another process.
     """
     made: dict[tuple[str, str], Provider] = {}
     if sent:

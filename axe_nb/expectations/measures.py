@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
-from axe_nb.results import RunResult, name_run
+from axe_nb.results import RunResult
 
 Kind = Literal["number", "text", "list", "data"]
 
@@ -79,12 +79,6 @@ MEASURES: Mapping[str, Measure] = {
         "number", "cost in US dollars; an error if a price is unknown", "cost < 0.02",
         attrgetter("cost"),
     ),
-    "seconds": Measure(
-        "number", "duration", "seconds < 90", lambda run: run.duration_ms / 1000, of_tree=False
-    ),
-    "retries": Measure(
-        "number", "requests that were sent again", "no retries", attrgetter("retries")
-    ),
     "denied": Measure(
         "list", "calls that were not permitted, by tool",
         'no denied; denied contains "write_file"',
@@ -94,13 +88,6 @@ MEASURES: Mapping[str, Measure] = {
         "list", "calls that failed for another reason, by tool", "failed <= 1",
         lambda run: tuple(_list_failed(run, denied=False)),
     ),
-    "incomplete": Measure(
-        "list", "runs that did not complete, by agent", "no incomplete",
-        lambda run: () if run.ok else (name_run(run.agent, run.model),),
-    ),
-    "warnings": Measure(
-        "list", "warnings", "no warnings; warnings ~ /token limit/", attrgetter("warnings")
-    ),
     "files_modified": Measure(
         "list", "files that tools changed", "no files_modified", attrgetter("files_modified")
     ),
@@ -108,9 +95,7 @@ MEASURES: Mapping[str, Measure] = {
         "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
         'text ~ /\\b42\\b/; text == "42"',
     ),
-    "error": _text("error", "the error", "error ~ /timeout/"),
     "status": _text("status", "the status", "status == completed"),
-    "model": _text("model", "the model", "model == ollama/llama3.2"),
     "data": Measure(
         "data", "a part of the structured output, or all of it",
         'data.total == 3; data.items[0].name == "a"; data.items >= 2', attrgetter("data"),

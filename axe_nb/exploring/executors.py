@@ -168,9 +168,6 @@ class RemoteRuns(Runs):
             ) from None
         self._digest = hashlib.sha256(self._parcel).hexdigest()
         _check_secrets(self._parcel)
-        await self._check()
-
-    async def _check(self) -> None:
         job = self._make_job((), with_parcel=True)
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")

@@ -129,7 +129,17 @@ def _format(grid: Grid) -> str:
 def _read(lines: list[str]) -> Grid:
     number = 2
     try:
-        grid = _read_plan(json.loads(lines[0]))
+        plan = json.loads(lines[0])
+        variants = [
+            Variant(
+                label=str(one["label"]), agent=one["agent"] or None, model=one["model"],
+                params=one["params"], prompt=str(one["prompt"]),
+            )
+            for one in plan["variants"]
+        ]  # fmt: skip
+        rows = [dict(row) for row in plan["inputs"]]
+        grid = Grid(rows, variants, max(1, int(plan["repeats"])))
+        grid.note = str(plan["note"])
         for line in lines[1:]:
             number += 1
             if line.strip():
@@ -138,19 +148,6 @@ def _read(lines: list[str]) -> Grid:
         raise ConfigError(f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise ConfigError(f"line {number} is not part of a grid") from None
-    return grid
-
-
-def _read_plan(plan: Mapping[str, Any]) -> Grid:
-    variants = [
-        Variant(
-            label=str(one["label"]), agent=one["agent"] or None, model=one["model"],
-            params=one["params"], prompt=str(one["prompt"]),
-        )
-        for one in plan["variants"]
-    ]  # fmt: skip
-    grid = Grid([dict(row) for row in plan["inputs"]], variants, max(1, int(plan["repeats"])))
-    grid.note = str(plan["note"])
     return grid
 
 

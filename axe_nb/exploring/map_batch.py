@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -21,15 +22,15 @@ from axe_nb.conversion.libraries import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.make_provider import Needed
+from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
 from axe_nb.exploring.map_progress import Tally
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
-from axe_nb.limits import InFlight, RunStopped, UsageMeter
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import RunResult, Status, name_run
+from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, find_context, session
@@ -124,7 +125,7 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
         is_whole = is_number and (key == "max_cost" or value % 1 == 0)
         if not (is_whole and 0 < value < math.inf):
             raise ConfigError(
-                f"budget takes dollars or whole, positive caps, not {shown_value(budget)}",
+                f"budget takes dollars or positive caps, not {shown_value(budget)}",
                 hint='for example budget=0.5, or budget={"max_requests": 1000}',
             )
         caps[key] = value if key == "max_cost" else int(value)
@@ -276,7 +277,11 @@ class Batch:
         kept = self.file.take(task.key) if self.file and task.key else None
         if kept is None:
             return False
-        self._pass_on(task, _convert(kept, self._find_plan(task)), is_from_file=True)
+        output = self._find_plan(task).output
+        if output is not None and kept.data is not None:
+            with suppress(WrongOutput):
+                kept = replace(kept, data=output.read(kept.text).value)
+        self._pass_on(task, kept, is_from_file=True)
         return True
 
     def finish(self, task: Task, result: RunResult) -> None:
@@ -347,7 +352,13 @@ class Batch:
         self, task: Task, result: RunResult, judgement: RunResult | None = None, *,
         is_from_file: bool,
     ) -> None:  # fmt: skip
-        result = self._expect(task, result)
+        overrides = self.askings[task.asking].overrides
+        if overrides.expect is not None and result.ok:
+            try:
+                check(result, overrides.expect, agents_dir=overrides.agents_dir)
+            except (ExpectationError, ConfigError) as error:
+                why = one_line(words(error), MAX_ERROR)
+                result = replace(result, status="error", error=why, cause=copy(error))
         self.tally.add(result, is_from_file=is_from_file)
         if self.keep != "nothing":
             self.results[task.index] = result
@@ -357,29 +368,6 @@ class Batch:
         plan = self.askings[task.asking].plan
         assert plan is not None
         return plan
-
-    def _expect(self, task: Task, result: RunResult) -> RunResult:
-        """The result; one that failed if the run did not meet its expectations."""
-        overrides = self.askings[task.asking].overrides
-        if overrides.expect is None or not result.ok:
-            return result
-        try:
-            check(result, overrides.expect, agents_dir=overrides.agents_dir)
-        except (ExpectationError, ConfigError) as error:
-            why = one_line(words(error), MAX_ERROR)
-            return replace(result, status="error", error=why, cause=copy(error))
-        return result
-
-
-def _convert(kept: RunResult, plan: Plan) -> RunResult:
-    """A result of the file, with its data as the type that was asked for."""
-    output = plan.output
-    if output is None or kept.data is None:
-        return kept
-    try:
-        return replace(kept, data=output.read(kept.text).value)
-    except WrongOutput:
-        return kept
 
 
 def write_case(prompt: str, answer: str) -> str:
@@ -395,7 +383,7 @@ def write_case(prompt: str, answer: str) -> str:
 def open_session(meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
     """Returns a session for a map: the agents as they are now; usage, budget and tools shared."""
     most = meter.limits.max_in_flight if meter else 0
-    in_flight = InFlight.of(most) if most else None
+    in_flight = InFlight(most) if most else None
     session.open_cassette()  # which the environment may name, for both
     shared = {
         one.name: getattr(session, one.name)

@@ -33,6 +33,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.meter import OverBudget
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
 from axe_nb.exploring.map_batch import Batch, Ended, Task
@@ -129,8 +130,7 @@ class Runs:
             self._handles.pop(task, None)
 
     def _finish(self, task: Task, handle: RunHandle, result: RunResult) -> None:
-        budget = handle.plan.scope.env.budget if handle.plan else None
-        if budget is not None and budget.is_refused and not result.ok:
+        if handle.plan and isinstance(handle.plan.scope.env.halt.stop, OverBudget):
             result = replace(result, status="cancelled")
             self._batch.stop_for(OUT_OF_BUDGET)
         self._put(task, result)

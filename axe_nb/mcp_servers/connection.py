@@ -1,15 +1,19 @@
-"""One MCP server: starts it, sends it requests, restarts it if it died, and ends it.
+"""One MCP server: starts it, lists its tools, sends it requests, restarts it if it died, ends it.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
-meanwhile. All of it happens on the loop of `LoopThread`.
+meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
 Source: D-46, D-82.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,8 +24,7 @@ from typing import Any, TypeVar
 from axe_nb.agents.tables import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
-from axe_nb.mcp_servers.listing import Listing, list_tools
-from axe_nb.text import format_seconds, one_line, quote
+from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
@@ -32,6 +35,88 @@ MAX_DEATHS = 3
 
 CLOSING = 8.0
 """Seconds that the end of a connection may take."""
+
+MAX_LISTED, MAX_PAGES = 10_000, 1000
+"""Tools read from one server, any of which an agent's `tools` may name; parts in which it may list
+them."""
+
+MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64
+"""Characters of a description, which is cut; of a schema as JSON, and its levels: a tool with more
+is left out."""
+
+LONGEST_NAME = 64
+"""Characters of a tool's name that all providers take, the server's name included."""
+
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool as its server describes it."""
+
+    name: str
+    """The server's own name for the tool."""
+    description: str
+    """Cleaned and bounded."""
+    schema: Mapping[str, Any]
+    """The schema of its arguments, unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server."""
+
+    tools: tuple[ListedTool, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def name_tools(self, server: str) -> dict[str, ListedTool]:
+        """Returns name for models → tool; a name of a server may be any text."""
+        room = LONGEST_NAME - len(server) - 2
+        counts = Counter(_OTHER.sub("_", tool.name) for tool in self.tools)
+        named: dict[str, ListedTool] = {}
+        for tool in self.tools:
+            name = _OTHER.sub("_", tool.name)
+            if len(name) > room or not name or (name != tool.name and counts[name] > 1):
+                digest = hashlib.sha256(tool.name.encode("utf-8", "replace")).hexdigest()[:8]
+                name = f"{name[: room - 9]}_{digest}"
+            named.setdefault(f"{server}__{name}", tool)
+        return named
+
+
+async def list_tools(session: Any) -> Listing:
+    import mcp_types
+
+    if session.server_capabilities is not None and session.server_capabilities.tools is None:
+        return Listing()
+    tools: dict[str, ListedTool] = {}
+    refused = 0
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        page = await session.list_tools(params=params)
+        for tool in page.tools[: MAX_LISTED - len(tools)]:
+            text = cut_chars(clean(tool.description or tool.title or ""), MAX_DESCRIPTION, " …")
+            if _is_bounded(tool.input_schema):
+                tools.setdefault(tool.name, ListedTool(tool.name, text, tool.input_schema))
+            else:
+                refused += 1
+        if not page.next_cursor or page.next_cursor == cursor or len(tools) >= MAX_LISTED:
+            break
+        cursor = page.next_cursor
+    left_out = f"{plural(refused, 'tool')} left out: schema too large"
+    return Listing(tuple(tools.values()), (left_out,) if refused else ())
+
+
+def _is_bounded(schema: Mapping[str, Any]) -> bool:
+    level: list[Any] = [schema]
+    try:
+        is_short = len(json.dumps(schema)) <= MAX_SCHEMA
+    except (ValueError, RecursionError):
+        return False
+    for _ in range(MAX_DEPTH):
+        nested = (list(v.values()) if isinstance(v, Mapping) else v for v in level)
+        level = [entry for value in nested if isinstance(value, list) for entry in value]
+    return is_short and not any(isinstance(value, Mapping | list) for value in level)
 
 
 @dataclass(slots=True)
@@ -52,9 +137,7 @@ class Connection:
     ) -> None:
         """Creates the connection; nothing is started yet.
 
-        Args:
-            workdir: real folder that its program works in.
-            sources: real files and folders that the agents were loaded from.
+        Its program works in `workdir`, a real folder; the agents were loaded from `sources`.
         """
         self.name = name
         self.server = server
@@ -73,7 +156,6 @@ class Connection:
 
     @property
     def is_running(self) -> bool:
-        """True if it can be asked."""
         return self._life.session is not None and not self._life.is_over
 
     async def start(self) -> None:
@@ -90,21 +172,27 @@ class Connection:
                 self.listing = await self._within(list_tools(self._life.session))
 
     async def close(self) -> None:
-        """Ends it."""
         async with self._lock:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Returns the answer to a question, for which a server that has died is started again.
+        """Returns the answer to a question, a function of the package's session.
 
-        Raises ToolError if the server refused it, or died.
-
-        Args:
-            question: (the package's session) → the answer.
+        A server that has died is started again. Raises ToolError if the server refused the
+        question, or died.
         """
         async with self._lock:
             if not self.is_running:
-                await self._restart()
+                if self._deaths >= MAX_DEATHS:
+                    raise ToolError(
+                        f"MCP server {quote(self.name)} died {self._deaths} times in a row and is "
+                        "not restarted in this run"
+                    )
+                try:
+                    await self._start()
+                except ConfigError as error:
+                    self._deaths += 1
+                    raise ToolError("; ".join(error.lines())) from None
         life = self._life
         answer = await self._put(question, life)
         self._deaths = 0
@@ -138,27 +226,13 @@ class Connection:
         async with self._lock:
             if self._life is life:
                 await self._end()
-        name = quote(self.name)
-        lost, again = f"MCP server {name} exited", "starts it"
-        if not self.server.command:
-            lost, again = f"the connection to MCP server {name} was lost", "connects"
-        end = self._endpoint.explain_end()
+        lost = f"MCP server {quote(self.name)} exited"
+        if self.server.url:
+            lost = f"the connection to MCP server {quote(self.name)} was lost"
         raise ToolError(
-            f"{lost} during this call{end}; the call may or may not have taken effect. "
-            f"The next call {again} again"
+            f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
+            "taken effect. The next call starts it again"
         )
-
-    async def _restart(self) -> None:
-        if self._deaths >= MAX_DEATHS:
-            raise ToolError(
-                f"MCP server {quote(self.name)} died {self._deaths} times in a row and is not "
-                "restarted in this run"
-            )
-        try:
-            await self._start()
-        except ConfigError as error:
-            self._deaths += 1
-            raise ToolError("; ".join(error.lines())) from None
 
     async def _start(self) -> None:
         await self._end()
@@ -198,7 +272,7 @@ class Connection:
         from mcp_types import Implementation
 
         over = asyncio.Event()
-        version = ""
+        version = "0"
         with suppress(PackageNotFoundError):
             version = metadata.version("axe-nb")
 
@@ -214,7 +288,7 @@ class Connection:
             async with Client(
                 self._endpoint.open(lose),
                 message_handler=hear,
-                client_info=Implementation(name="axe-nb", version=version or "0"),
+                client_info=Implementation(name="axe-nb", version=version),
                 cache=None,
             ) as client:
                 listing = await list_tools(client.session)
@@ -239,26 +313,16 @@ class Connection:
             life.owner = None
 
 
-INSTALL = "pip install 'axe-nb[mcp]'"
-
-MAX_PROBLEM = 300
-"""Characters of an error that are quoted."""
-
-
 def check_library() -> None:
     """Imports the package. Raises ConfigError if it is not installed, or too old."""
     # what a server does wrong is reported by its calls, and its words are not for the notebook
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     try:
         from mcp import Client  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "mcp":
-            raise
-        raise ConfigError("MCP servers require the mcp package", hint=INSTALL) from None
     except ImportError:
         raise ConfigError(
-            "MCP servers require version 2.3 or newer of the mcp package",
-            hint=f"{INSTALL} --upgrade",
+            "MCP servers require the mcp package, version 2.3 or newer",
+            hint="pip install 'axe-nb[mcp]'",
         ) from None
 
 
@@ -266,5 +330,4 @@ def describe(error: BaseException) -> str:
     """Returns the first cause of an error of the package, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    words = one_line(str(error), MAX_PROBLEM)
-    return words or type(error).__name__
+    return one_line(str(error), 300) or type(error).__name__

@@ -1,31 +1,62 @@
 """The program or address of a server: how it is opened, and how its end is reported.
 
-An address comes from the user's settings or from an agent that the user trusts. A redirect to
-another host is refused.
-
+The package's own transport starts the program itself, without a sandbox; so the messages to and
+from it, lines of JSON over its input and output, are moved here. An address comes from the user's
+settings or from an agent that the user trusts. A redirect to another host is refused.
 Source: D-43, D-82.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from axe_nb.agents.tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
-from axe_nb.mcp_servers.stdio import Words, open_process
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.process import clean_environment
+from axe_nb.sandbox.process import Process, clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
-LAST_WORDS = 300
-"""Characters of a server's last line that an error quotes."""
+T = TypeVar("T")
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of one message or reply; a server that sends a longer one is ended."""
+
+KEPT = 4096
+"""Bytes of a server's errors that are kept."""
+
+CHUNK = 65536
+
+ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
+
+BURST, PAUSE = 200, 0.02
+"""Messages after which nothing is read for that many seconds: a flood must not take all time."""
+
+MAX_ASKED = 100
+"""Maximum number of a server's requests whose answers it has not read; beyond that it is ended."""
+
+GRACE, PATIENCE = 1.0, 5.0
+"""Seconds for a server to exit once its input ends, and again after it is killed."""
+
+CONNECT, READ = 30.0, 300.0
+"""Seconds to connect to an address, and between two parts of a reply."""
+
+ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
+"""Beginning of a line that names an error."""
 
 
 class Endpoint:
@@ -34,7 +65,6 @@ class Endpoint:
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path]
     ) -> None:
-        """As for `Connection`."""
         self.sandbox: Sandbox | None = None
         """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
@@ -43,11 +73,14 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """The sandbox or address, for display."""
-        return self.sandbox.portable_label if self.sandbox else format_address(self._server.url)
+        """The sandbox, or the address without a password or key in it, for display."""
+        if self.sandbox:
+            return self.sandbox.portable_label
+        parts = urlsplit(self._server.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
     async def prepare(self) -> None:
-        """Finds the sandbox. Raises ConfigError if it does not work here."""
         if self._server.command and self.sandbox is None:
             self.sandbox = await in_thread(self._choose_sandbox)
 
@@ -55,29 +88,28 @@ class Endpoint:
     async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
         """Starts the program, or connects to the address; yields the streams of its messages.
 
-        Raises ConfigError if a variable that its table names is not set.
-
-        Args:
-            lose: called on the event loop when the program ends.
+        `lose` is called on the event loop when the program, or its output, has ended. Raises
+        ConfigError if a variable that its table names is not set.
         """
-        server, self._words = self._server, Words()
-        if self.sandbox is None:
+        server, sandbox, self._words = self._server, self.sandbox, Words()
+        if sandbox is None:
             headers = expand_variables(server.headers, self._name, "headers")
-            async with open_address(server, headers) as streams:
+            async with _open_address(server, headers) as streams:
                 yield streams
             return
         own = expand_variables(server.env, self._name, "env")
         environment = clean_environment()
         if "-m" in server.command:  # else Python imports from the workdir first
             environment["PYTHONSAFEPATH"] = "1"
-        sandbox = self.sandbox
         if sandbox.level == "docker":
             sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
         else:
             environment |= own
-        process = open_process(sandbox, server.command, environment, self._words, lose)
-        async with process as streams:
-            yield streams
+        program = _Program(sandbox, server.command, environment, self._words, lose)
+        try:
+            yield program.from_server, program.from_session
+        finally:
+            await program.close()
 
     def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since this was last asked."""
@@ -90,16 +122,16 @@ class Endpoint:
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         words, process = self._words, self._words.process
-        if words.fault:
-            return f": {words.fault}"
-        told = []
-        if process is not None and process.failure:
-            told.append(process.failure)
-        elif process is not None and process.code is not None:
-            told.append(_describe_code(process.code))
-        told += process.notes if process is not None else ()
+        if words.fault or process is None:
+            return f": {words.fault}" if words.fault else ""
+        told = [process.failure] if process.failure else []
+        if process.code is not None and not told:
+            code = process.code
+            ended = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            told.append(f"it {ended}{': program not found' if code == 127 else ''}")
+        told += process.notes
         if words.last:
-            told.append(f"its last output: {quote(one_line(words.last, LAST_WORDS))}")
+            told.append(f"its last output: {quote(one_line(words.last, 300))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
@@ -128,31 +160,190 @@ class Endpoint:
         return sandbox
 
 
-def _describe_code(code: int) -> str:
-    if code < 0:
-        return f"it was killed by signal {-code}"
-    return f"it exited with code {code}" + (": program not found" if code == 127 else "")
+@dataclass(slots=True)
+class Words:
+    """The output of a server beside its messages, for errors."""
+
+    errors: bytes = b""
+    """The end of its standard error."""
+    stray: bytes = b""
+    """Its last line of standard output that could not be read as a message."""
+    fault: str = ""
+    """The reason that it was ended, if it was."""
+    process: Process | None = field(default=None, repr=False)
+
+    @property
+    def last(self) -> str:
+        """The last line of standard error, else the stray one; the error itself if one names it."""
+        lines = [line for line in self.errors.splitlines() if line.strip()] or [self.stray]
+        named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
+        return (named or lines)[-1].decode("utf-8", "replace").strip()
 
 
-MAX_REPLY = 16 * 1024 * 1024
-"""Bytes of one reply; of a stream of events, of one event."""
+class _Program:
+    """A server that runs here, with the threads and tasks that move its messages."""
 
-CONNECT, READ = 30.0, 300.0
-"""Seconds to connect, and between two parts of a reply."""
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        words: Words,
+        lose: Callable[[], object],
+    ) -> None:
+        import anyio
+
+        self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
+        self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
+        self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+        self._loop = asyncio.get_running_loop()
+        self._words, self._lose = words, lose
+        self._asked = 0
+        """Requests of the server whose answers are not written yet."""
+        (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        self._writing = threading.Lock()
+        """Held by a thread that writes, which a server that does not read blocks."""
+        words.process = self._process = sandbox.start(command, environment, (stdin, stdout, stderr))
+        last = _start_thread(lambda: _keep_end(errors, words))
+        _start_thread(lambda: self._read(messages, last))
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
+
+    async def close(self) -> None:
+        """Ends the server: its input first, after a while all of it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self.from_server.close()
+        is_over = self._close_input() and await in_thread(self._process.wait, GRACE)
+        if not is_over:
+            self._process.kill()
+            await in_thread(self._process.wait, PATIENCE)
+            self._close_input()
+        for stream in (self.to_session, self.from_session, self.to_server):
+            stream.close()
+
+    def _read(self, number: int, last: threading.Thread) -> None:
+        """Passes on the server's messages; runs in a thread beside the one of its last words."""
+        with open(number, "rb") as file:
+            for message in _read_messages(file, self._words):
+                if not _run_on(self._loop, self._deliver(message)):
+                    break
+            if self._words.fault:
+                self._process.kill()
+            last.join(GRACE)  # another program may hold its standard error open
+            _run_on(self._loop, self._end())
+            while file.read1(CHUNK):  # else a server that still writes would not end
+                pass
+
+    async def _deliver(self, message: Any) -> bool:
+        is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
+        self._asked += is_request
+        if self._asked > MAX_ASKED:
+            self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
+            return False
+        try:
+            await self.to_session.send(message)
+        except self._gone:
+            return False
+        return True
+
+    async def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            async for message in self.to_server:
+                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await in_thread(self._send, line.encode() + b"\n")
+                self._asked -= not hasattr(message.message, "method")
+        await self._end()
+
+    def _send(self, data: bytes) -> None:
+        with self._writing:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._input, view) :]
+
+    def _close_input(self) -> bool:
+        """Closes the server's input, or returns false if a thread still writes to it."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        with contextlib.suppress(OSError):
+            os.close(self._input)
+        self._input = -1
+        self._writing.release()
+        return True
+
+    async def _watch(self) -> None:
+        await in_thread(self._process.wait)
+        await asyncio.sleep(2 * GRACE)  # another program may hold its output open
+        await self._end()
+
+    async def _end(self) -> None:
+        self.to_session.close()
+        self._lose()
+
+
+def _start_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
+    thread.start()
+    return thread
+
+
+def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
+    """Yields the messages of a server; sets the fault of one that sends too much."""
+    import mcp_types
+    from mcp.shared.message import SessionMessage
+
+    for count in itertools.count(1):
+        line = file.readline(MAX_MESSAGE + 1)
+        if len(line) > MAX_MESSAGE:
+            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+        if not line or words.fault:
+            return
+        if count % BURST == 0:
+            time.sleep(PAUSE)
+        try:
+            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except (ValueError, RecursionError):
+            words.stray = line[:KEPT] if line.strip() else words.stray
+            if (found := ID.search(line[:CHUNK])) is None:
+                continue
+            # stands in for an answer, whose caller would wait; a wrong id harms only the server
+            error = mcp_types.ErrorData(
+                code=mcp_types.PARSE_ERROR, message="the answer could not be read"
+            )
+            message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+        yield SessionMessage(message)
+
+
+def _keep_end(number: int, words: Words) -> None:
+    with open(number, "rb") as file:
+        while chunk := file.read1(CHUNK):
+            words.errors = (words.errors + chunk)[-KEPT:]
+
+
+def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
+    """Runs a coroutine on the loop of another thread; None if the loop has ended."""
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    except (RuntimeError, CancelledError):
+        work.close()
+        return None
 
 
 @asynccontextmanager
-async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Connects to a server; yields the streams of its messages."""
+async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+    import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
     def make_client(
-        headers: dict[str, str] | None = None,
-        timeout: Any = None,
-        auth: Any = None,
+        headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
     ) -> Any:
-        return _make_client({**own, **(headers or {})}, timeout, auth)
+        return httpx2.AsyncClient(
+            headers={"accept-encoding": "identity", **own, **(headers or {})},
+            timeout=timeout or httpx2.Timeout(CONNECT, read=READ),
+            auth=auth,
+            event_hooks={"response": [_bound]},
+        )
 
     if server.transport == "sse":
         async with sse_client(
@@ -163,29 +354,10 @@ async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterat
     async with (
         make_client() as client,
         streamable_http_client(
-            server.url, http_client=client, max_sse_event_size=MAX_REPLY
+            server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
         ) as streams,
     ):
         yield streams
-
-
-def format_address(url: str) -> str:
-    """Returns an address for display, without a password or key in it."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{host}{port}{parts.path}"
-
-
-def _make_client(headers: Mapping[str, str], timeout: Any, auth: Any) -> Any:
-    import httpx2
-
-    return httpx2.AsyncClient(
-        headers={"accept-encoding": "identity", **headers},
-        timeout=timeout or httpx2.Timeout(CONNECT, read=READ),
-        auth=auth,
-        event_hooks={"response": [_bound]},
-    )
 
 
 async def _bound(response: Any) -> None:
@@ -204,8 +376,8 @@ async def _bound(response: Any) -> None:
             size = 0
             async for chunk in body:
                 size += len(chunk)
-                if size > MAX_REPLY:
-                    raise httpx2.ReadError(f"the reply is larger than {MAX_REPLY >> 20} MB")
+                if size > MAX_MESSAGE:
+                    raise httpx2.ReadError(f"the reply is larger than {MAX_MESSAGE >> 20} MB")
                 yield chunk
 
         async def aclose(self) -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import json
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
@@ -36,51 +35,30 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a daemon thread, started on first use."""
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="axe-nb-mcp", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._over.wait())
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts a coroutine on the loop; cancelling its future cancels it."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="axe-nb-mcp", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop, for a caller on another one."""
         return await asyncio.wrap_future(self.begin(work))
 
     def close(self) -> None:
-        """Stops the thread; the next use starts a new one."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None and thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(1.0)
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=0.5))
-        with contextlib.suppress(RuntimeError):
-            loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+        """Cancels what is left, and stops the thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(1.0)
 
 
 MAX_TOOLS = 128
@@ -131,14 +109,6 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
     return tuple(found)
 
 
-def _check_permissions(agent: Agent, server: str, offered: Sequence[str]) -> None:
-    for name in agent.permissions:
-        if name.startswith(f"{server}__") and name not in offered:
-            listed = f"`%axe tools NAME` lists the tools of MCP server {quote(server)}"
-            step = suggestion(name, offered) or listed
-            raise _make_error(agent, "unknown tool", "permissions", name, step)
-
-
 def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> ConfigError:
     where = "files of agent" if key == "files" else "agent"
     error = ConfigError(f"{problem} {quote(entry)} in {where} {quote(agent.name)}", hint=step)
@@ -152,9 +122,9 @@ class Servers:
 
     _connections: dict[str, Connection] = field(default_factory=dict)
     """Key of name, table and workdir → connection."""
-    _thread: LoopThread = field(default_factory=LoopThread)
+    _thread: LoopThread = field(init=False)
     _owner: int = 0
-    """The process whose threads serve them; 0 if there are none."""
+    """The process whose thread serves them; 0 if there is none."""
 
     async def open(
         self,
@@ -165,12 +135,8 @@ class Servers:
     ) -> ServerTools:
         """Starts the servers of an agent that do not run yet; returns what they offer.
 
-        Raises ConfigError if a server is unknown or did not start, a resource cannot be read, or a
-        permission names no tool of its server.
-
-        Args:
-            workdir: real folder that their programs work in.
-            sources: real files and folders that the agents were loaded from.
+        Their programs work in `workdir`, a real folder. Raises ConfigError if a server is unknown
+        or did not start, a resource cannot be read, or a permission names no tool of its server.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
@@ -188,7 +154,12 @@ class Servers:
         tools: list[Tool] = []
         for name, connection in connections.items():
             offered = self._make_tools(connection)
-            _check_permissions(agent, name, [tool.name for tool in offered])
+            known = [tool.name for tool in offered]
+            for entry in agent.permissions:
+                if entry.startswith(f"{name}__") and entry not in known:
+                    listed = f"`%axe tools NAME` lists the tools of MCP server {quote(name)}"
+                    step = suggestion(entry, known) or listed
+                    raise _make_error(agent, "unknown tool", "permissions", entry, step)
             named = [tool for tool in offered if tool.name in agent.tools]
             tools += named or offered[:MAX_TOOLS]
             warnings += (f"MCP server {name}: {words}" for words in connection.listing.warnings)
@@ -205,23 +176,16 @@ class Servers:
     async def get_prompt(
         self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
     ) -> str:
-        """Returns the text of a prompt that a server offers.
-
-        Raises ConfigError if the server did not start, or has no such prompt.
-        """
-        from axe_nb.mcp_servers.tools import format_blocks
+        """Returns the text of a prompt that a server offers, or raises ConfigError."""
+        from axe_nb.mcp_servers.tools import format_block
 
         connection = self._find(name, server, workdir)
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
-        answer = await self._ask(asked, what)
-        return "\n\n".join(
-            text for message in answer.messages for text in format_blocks([message.content])
-        )
+        answer = await self._ask(asked, f"prompt {quote(prompt)} of MCP server {quote(name)}")
+        return "\n\n".join(format_block(message.content) for message in answer.messages)
 
     def list_running(self) -> list[Tool]:
-        """Returns the tools of the servers that run, each tool once."""
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]
@@ -237,7 +201,7 @@ class Servers:
             with suppress(Late):
                 ending.result(CLOSING + 1)
             self._thread.close()
-        self._connections.clear()
+        self._connections, self._owner = {}, 0
 
     def _find(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
@@ -281,9 +245,8 @@ class Servers:
 
 async def _start_all(connections: Iterable[Connection]) -> None:
     outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
+    for outcome in filter(None, outcomes):
+        raise outcome
 
 
 async def _close_all(connections: Iterable[Connection]) -> None:

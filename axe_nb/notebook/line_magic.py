@@ -36,8 +36,8 @@ from axe_nb.expectations.check import check
 from axe_nb.notebook.named_run import find_place, find_result, find_tree
 from axe_nb.notebook.option_line import read_words
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.approvals import is_test
 from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.modes import is_test
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
-from axe_nb.recording.find_exchange import MAX_SHOWN, find_run
+from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session

@@ -94,7 +94,7 @@ def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated
     """
     if options.fork_from is None:
         return request_of(options, *prompt)
-    from axe_nb.recording.fork_point import make_point
+    from axe_nb.recording.fork import make_point
 
     result, place = find_place(shell, options.fork_from)
     point = make_point(result, place, prompt=prompt)

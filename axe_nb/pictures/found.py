@@ -29,11 +29,9 @@ from axe_nb.text import one_line, printable
 METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
 
-MAX_PARTS = 100
-"""Entries of a list in which pictures are looked for."""
-
-MAX_FILE = 50_000_000
-"""Bytes of a picture's file; a larger one is not even scaled down."""
+MAX_PARTS, MAX_FILE = 100, 50_000_000
+"""Entries of a list in which pictures are looked for; bytes of a picture's file, of which a larger
+one is not even scaled down."""
 
 
 def find_picture(value: object) -> Picture | None:
@@ -46,16 +44,19 @@ def find_picture(value: object) -> Picture | None:
     if isinstance(value, bytes | bytearray | memoryview):
         return Picture(bytes(value)) if find_format(bytes(value[:16])) else None
     if (figure := find_figure(value)) is not None:
-        return Picture(_draw(figure))
-    return _ask(value)
+        file = io.BytesIO()
+        try:
+            figure.savefig(file, format="png", bbox_inches="tight")
+        except Exception as error:
+            raise _make_error("the figure", error) from None
+        return Picture(file.getvalue())
+    return None if isinstance(value, type) else _ask(value)
 
 
 def find_parts(value: object) -> list[object]:
     """Returns a picture in a list, or the entries of a list with pictures, those as `Picture`.
 
-    Anything else is an empty list.
-
-    Raises NoPicture if there is a picture that cannot be sent.
+    Anything else is an empty list. Raises NoPicture if there is a picture that cannot be sent.
     """
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > MAX_PARTS:
@@ -83,10 +84,7 @@ def close_figure(value: object) -> None:
 
 
 def read_picture(path: str | os.PathLike[str]) -> Picture:
-    """Reads the picture in a file.
-
-    Raises NoPicture if it cannot be read, or models read no such file.
-    """
+    """Reads the picture in a file; raises NoPicture if it cannot, or models read no such file."""
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
@@ -103,23 +101,14 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
         raise NoPicture(f"{shown}: {error.message}", hint=error.hint) from None
 
 
-def split_prompt(prompt: object) -> tuple[str, tuple[Picture, ...]]:
-    """Returns the text of a prompt, and the pictures that its marks stand for.
+def split_prompt(prompt: object) -> Illustrated:
+    """Returns the text of a prompt with marks, and the pictures that they stand for.
 
-    Raises:
-        ConfigError: it is neither a text nor a list of texts and pictures.
-        NoPicture: a picture of it cannot be sent.
+    A list of texts and pictures becomes one text, each entry on lines of its own. Raises
+    ConfigError for anything else, and NoPicture for a picture that cannot be sent.
     """
-    return (prompt, ()) if isinstance(prompt, str) else join_prompt(prompt)
-
-
-def join_prompt(prompt: object) -> Illustrated:
-    """Returns a prompt that is a list of texts and pictures, each on lines of its own.
-
-    Raises:
-        ConfigError: an entry is neither; names its position.
-        NoPicture: the picture of an entry cannot be sent.
-    """
+    if isinstance(prompt, str):
+        return Illustrated(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
         raise ConfigError(
             f"prompt must be text or a list, not {type(prompt).__name__}",
@@ -151,33 +140,22 @@ def _read_part(part: object, number: int) -> str | Picture:
     return found
 
 
-def _draw(figure: Any) -> bytes:
-    file = io.BytesIO()
-    try:
-        figure.savefig(file, format="png", bbox_inches="tight")
-    except Exception as error:
-        why = one_line(f"{type(error).__name__}: {words(error)}", 200)
-        raise NoPicture(f"the figure cannot be drawn: {why}") from None
-    return file.getvalue()
-
-
 def _ask(value: object) -> Picture | None:
     """Returns the picture as which an object shows itself in notebooks; None if it does not."""
-    if isinstance(value, type):
-        return None
-    for name in METHODS:
-        method = getattr(type(value), name, None)
-        if not callable(method):
-            continue
+    for method in (getattr(type(value), name, None) for name in METHODS):
         try:
-            answer = method(value)
+            answer = method(value) if callable(method) else None
             data = answer[0] if isinstance(answer, tuple) and answer else answer
             data = b64decode(data) if isinstance(data, str) else data
         except binascii.Error:
             continue
         except Exception as error:
-            why = one_line(f"{type(error).__name__}: {words(error)}", 200)
-            raise NoPicture(f"{type(value).__name__} cannot be drawn: {why}") from None
+            raise _make_error(type(value).__name__, error) from None
         if isinstance(data, bytes | bytearray):
             return Picture(bytes(data))
     return None
+
+
+def _make_error(what: str, error: Exception) -> NoPicture:
+    why = one_line(f"{type(error).__name__}: {words(error)}", 200)
+    return NoPicture(f"{what} cannot be drawn: {why}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,23 +18,11 @@ from axe_nb.text import plural
 MAX_STEPS = 100_000
 """Parts of a file that are looked at; a picture has far fewer."""
 
-_NO_SIZE = frozenset({0xC4, 0xC8, 0xCC})
-"""JPEG markers among those of frames that are none."""
-
-_NO_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})
-"""JPEG markers without a segment."""
-
-
-class Header(NamedTuple):
-    """The facts that the bytes of a picture tell."""
-
-    format: str
-    """PNG, JPEG, GIF, WebP or PDF."""
-    width: int = 0
-    height: int = 0
-    """In pixels; 0 for a PDF."""
-    is_whole: bool = True
-    """False if its end is missing."""
+_MARKS = {
+    b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
+    b"%PDF-": "PDF",
+}  # fmt: skip
+"""First bytes of a file → its format."""
 
 
 def find_format(data: bytes) -> str:
@@ -44,25 +32,33 @@ def find_format(data: bytes) -> str:
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
-def read_header(data: bytes) -> Header | None:
-    """Returns the header of a picture; None if it is in no format that models read."""
-    read = _READERS.get(find_format(data))
-    return read(data) if read else None
+def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
+    """Returns width and height in pixels, 0 for a PDF, and true if the end is there."""
+
+    def little(at: int, size: int = 2) -> int:
+        return int.from_bytes(data[at : at + size], "little")
+
+    match format, data[12:16]:
+        case "PNG", _:
+            is_whole = data[8:16] == b"\0\0\0\rIHDR" and b"IEND\xaeB`\x82" in data
+            return int.from_bytes(data[16:20]), int.from_bytes(data[20:24]), is_whole
+        case "JPEG", _:
+            return _read_jpeg(data)
+        case "GIF", _:
+            return little(6), little(8), data.rstrip(b"\0").endswith(b";")
+        case "WebP", b"VP8X":
+            width, height = 1 + little(24, 3), 1 + little(27, 3)
+        case "WebP", b"VP8L":
+            bits = little(21, 4)
+            width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case "WebP", b"VP8 ":
+            width, height = little(26) & 0x3FFF, little(28) & 0x3FFF
+        case _:
+            return 0, 0, format == "PDF"
+    return width, height, len(data) >= 30 and 8 + little(4, 4) <= len(data)
 
 
-def _read_png(data: bytes) -> Header:
-    if data[8:16] != b"\0\0\0\rIHDR" or len(data) < 33:
-        return Header("PNG", is_whole=False)
-    is_whole = b"IEND\xaeB`\x82" in data
-    return Header("PNG", _read_int(data, 16, 4), _read_int(data, 20, 4), is_whole)
-
-
-def _read_gif(data: bytes) -> Header:
-    width, height = _read_int(data, 6, 2, "little"), _read_int(data, 8, 2, "little")
-    return Header("GIF", width, height, data.rstrip(b"\0").endswith(b";"))
-
-
-def _read_jpeg(data: bytes) -> Header:
+def _read_jpeg(data: bytes) -> tuple[int, int, bool]:
     at = 2
     for _ in range(MAX_STEPS):
         if at + 4 > len(data) or data[at] != 0xFF:
@@ -70,49 +66,14 @@ def _read_jpeg(data: bytes) -> Header:
         marker = data[at + 1]
         if marker == 0xFF:  # a byte that only fills
             at += 1
-        elif marker in _NO_LENGTH:
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a segment
             at += 2
-        elif 0xC0 <= marker <= 0xCF and marker not in _NO_SIZE:
-            height, width = _read_int(data, at + 5, 2), _read_int(data, at + 7, 2)
-            return Header("JPEG", width, height, b"\xff\xd9" in data[at:])
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame
+            height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
+            return int.from_bytes(width), int.from_bytes(height), b"\xff\xd9" in data[at:]
         else:
-            at += 2 + max(2, _read_int(data, at + 2, 2))
-    return Header("JPEG", is_whole=False)
-
-
-def _read_webp(data: bytes) -> Header:
-    is_whole = len(data) >= 30 and 8 + _read_int(data, 4, 4, "little") <= len(data)
-    match data[12:16]:
-        case b"VP8X":
-            size = (1 + _read_int(data, 24, 3, "little"), 1 + _read_int(data, 27, 3, "little"))
-        case b"VP8L":
-            bits = _read_int(data, 21, 4, "little")
-            size = (1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
-        case b"VP8 ":
-            words = (_read_int(data, 26, 2, "little"), _read_int(data, 28, 2, "little"))
-            size = (words[0] & 0x3FFF, words[1] & 0x3FFF)
-        case _:
-            return Header("WebP", is_whole=False)
-    return Header("WebP", *size, is_whole)
-
-
-def _read_int(data: bytes, at: int, size: int, order: str = "big") -> int:
-    return int.from_bytes(data[at : at + size], "little" if order == "little" else "big")
-
-
-_MARKS = {
-    b"\x89PNG\r\n\x1a\n": "PNG",
-    b"\xff\xd8\xff": "JPEG",
-    b"GIF87a": "GIF",
-    b"GIF89a": "GIF",
-    b"%PDF-": "PDF",
-}
-"""First bytes of a file → its format."""
-
-_READERS: dict[str, Callable[[bytes], Header]] = {
-    "PNG": _read_png, "JPEG": _read_jpeg, "GIF": _read_gif, "WebP": _read_webp,
-    "PDF": lambda _: Header("PDF"),
-}  # fmt: skip
+            at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
+    return 0, 0, False
 
 
 MEDIA_TYPES = {
@@ -121,22 +82,13 @@ MEDIA_TYPES = {
 }  # fmt: skip
 """Format → its media type."""
 
-MAX_PIXELS = 80_000_000
-"""A picture with more is refused unseen: a kilobyte can hold a billion of them."""
+MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
+"""A picture with more pixels is refused unseen, a kilobyte can hold a billion of them; so is one
+with more on a side, as only PNG can have: rows take time to unpack, however short they are."""
 
-MAX_LENGTH = 65_535
-"""Pixels of a side; only PNG can have more. Rows take time to unpack, however short they are."""
-
-_CONVERT = "convert it to PNG or JPEG"
-
-PIXELS_OF_TOKEN = 750
-"""Pixels of a token, in the middle of what servers count."""
-
-MAX_TOKENS = 1600
-"""Tokens of one picture, which servers scale down to a size like this."""
-
-TOKENS_OF_PDF = 2000
-"""Tokens of a document, roughly: a page or two."""
+PIXELS_OF_TOKEN, MAX_TOKENS, TOKENS_OF_PDF = 750, 1600, 2000
+"""Pixels of a token, in the middle of what servers count; tokens of one picture, which servers
+scale down; of a document, roughly: a page or two."""
 
 
 class NoPicture(ConfigError):
@@ -161,15 +113,17 @@ class Picture:
     """In pixels; 0 for a PDF."""
 
     def __post_init__(self) -> None:
-        header = read_header(self.data)
-        if header is None:
+        name = find_format(self.data)
+        if not name:
             raise NoPicture(
                 "not a supported picture: its bytes are of another format",
                 hint="supported formats are PNG, JPEG, GIF, WebP and PDF",
             )
-        name, width, height, is_whole = header
+        width, height, is_whole = _read_header(self.data, name)
         if not is_whole or (name != "PDF" and not (width and height)):
-            raise NoPicture(f"the {name} is damaged: part of it is missing", hint=_CONVERT)
+            raise NoPicture(
+                f"the {name} is damaged: part of it is missing", hint="convert it to PNG or JPEG"
+            )
         if width * height > MAX_PIXELS or max(width, height) > MAX_LENGTH:
             raise NoPicture(
                 f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are "
@@ -189,17 +143,14 @@ class Picture:
 
     @property
     def media_type(self) -> str:
-        """Its media type, such as `image/png`."""
         return MEDIA_TYPES[self.format]
 
     @property
     def is_document(self) -> bool:
-        """True if it is a PDF."""
         return self.format == "PDF"
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
         return len(self.data)
 
     @property
@@ -210,27 +161,20 @@ class Picture:
 
     @property
     def base64(self) -> str:
-        """Its bytes in base64."""
         return b64encode(self.data).decode()
 
     @property
     def url(self) -> str:
-        """Its bytes as a data URL."""
         return f"data:{self.media_type};base64,{self.base64}"
 
     @property
     def tokens(self) -> int:
-        """The tokens that it takes, estimated."""
         if self.is_document:
             return TOKENS_OF_PDF
         return min(MAX_TOKENS, 1 + self.width * self.height // PIXELS_OF_TOKEN)
 
     def mark(self, number: int) -> str:
-        """The words in a text that stand for it: `[picture 1: 640×480 PNG, 23 kB]`.
-
-        Args:
-            number: its position among the pictures of the text, from 1.
-        """
+        """The words that stand for the picture `number` of a text, counted from 1."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 

@@ -19,61 +19,40 @@ MAX_SIDE = 8000
 SHRINK = 0.8
 """Of each side, if a picture is still too large."""
 
-THUMBNAIL = 96
-"""Height of a thumbnail in pixels of a style sheet."""
+THUMBNAIL, SHARP = 96, 2
+"""Height of a thumbnail in pixels of a style sheet; pixels of a good screen for one of these."""
 
-SHARP = 2
-"""Pixels of a good screen for one of these."""
+SMALL, FEW_PIXELS = 20_000, 4_000_000
+"""Bytes of a picture that is its own thumbnail; its pixels, which a browser has to unpack."""
 
-SMALL = 20_000
-"""Bytes of a picture that is its own thumbnail."""
-
-FEW_PIXELS = 4_000_000
-"""Pixels of such a picture, which a browser has to unpack."""
-
-ROOM = 250_000
-"""Bytes of the thumbnails of one page."""
-
-PIXELS_PER_BYTE = 1000
-"""Pixels that are unpacked for a page as long as there is room for a byte: a picture that takes
-almost none may take a second."""
+ROOM, PIXELS_PER_BYTE = 250_000, 1000
+"""Bytes of the thumbnails of one page; pixels that are unpacked for it as long as there is room for
+a byte: a picture that takes almost none may take a second."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
     """Returns the picture, scaled down if it is larger than a server takes.
 
-    Args:
-        picture: the picture.
-        limit: maximum size in bytes; 0 = none.
-
-    Raises:
-        NoPicture: it is too large and cannot be scaled down.
+    `limit` is the maximum size in bytes; 0 = none. Raises NoPicture if it cannot be scaled down.
     """
-    is_wide = max(picture.width, picture.height) > MAX_SIDE
-    if not is_wide and not 0 < limit < picture.size:
+    longest = max(picture.width, picture.height)
+    if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture
+    most = f"{MAX_SIDE} pixels on a side" if longest > MAX_SIDE else format_bytes(limit)
     kind = "document" if picture.is_document else "picture"
-    what = f"the {kind} ({picture.shown}) is too large: "
-    what += f"at most {MAX_SIDE} pixels on a side" if is_wide else f"at most {format_bytes(limit)}"
+    what = f"the {kind} ({picture.shown}) is too large: at most {most}"
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
     if not _has_pillow():
         raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
-    return _scale_down(picture, limit, what)
-
-
-def _scale_down(picture: Picture, limit: int, what: str) -> Picture:
-    """Returns a smaller copy; `limit` 0 = its bytes do not matter."""
-    share = min(1.0, MAX_SIDE / max(picture.width, picture.height))
-    if limit:
-        share = min(share, sqrt(limit / picture.size))
-    side = int(max(picture.width, picture.height) * share)
-    for _ in range(20):
+    share = sqrt(limit / picture.size) if limit else 1.0
+    side = int(longest * min(1.0, MAX_SIDE / longest, share))
+    while side >= THUMBNAIL:
         data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
         if data is None:
             raise NoPicture(f"{what}; it cannot be unpacked", hint="convert it to PNG or JPEG")
         picture = Picture(data)  # the next copy is made of this one, which takes less time
-        if not limit or picture.size <= limit or side < THUMBNAIL:
+        if not limit or picture.size <= limit:
             return picture
         side = int(side * SHRINK)
     raise NoPicture(what, hint="make it smaller")
@@ -83,28 +62,24 @@ class Thumbnails:
     """The thumbnails of one page, as many as there is room and time for."""
 
     def __init__(self) -> None:
-        """Has none yet."""
         self._room = ROOM
         self._urls: dict[str, str] = {}
         """Digest → data URL; empty if there was no room."""
 
     def __contains__(self, picture: Picture) -> bool:
-        """True if the page has had the picture."""
         return picture.digest in self._urls
 
     def find(self, picture: Picture) -> str:
         """Returns a small copy as a data URL; empty if there is none, or no room for it."""
         if picture not in self:
-            self._urls[picture.digest] = self._make(picture)
+            effort = picture.width * picture.height // PIXELS_PER_BYTE
+            url = make_thumbnail(picture) if effort <= self._room else ""
+            if len(url) > self._room:
+                url = ""
+            else:
+                self._room -= max(len(url), effort)
+            self._urls[picture.digest] = url
         return self._urls[picture.digest]
-
-    def _make(self, picture: Picture) -> str:
-        effort = picture.width * picture.height // PIXELS_PER_BYTE
-        url = make_thumbnail(picture) if effort <= self._room else ""
-        if len(url) > self._room:
-            return ""
-        self._room -= max(len(url), effort)
-        return url
 
 
 @lru_cache(maxsize=256)

@@ -9,20 +9,28 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.agents.config import format_path
-from axe_nb.agents.files import expand_home
+from axe_nb.agents.config import format_path, state_dir
+from axe_nb.agents.data_files import read_data, write_data
+from axe_nb.agents.files import expand_home, hold_lock
 from axe_nb.errors import CassetteMiss, ConfigError
-from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
-from axe_nb.recording.kept_answers import replaces
 from axe_nb.recording.modes import Mode, check_mode, name_command
-from axe_nb.recording.records import Record, Root
-from axe_nb.recording.same_request import Description, is_same
-from axe_nb.recording.shared_file import Kept, SharedFile, digest
+from axe_nb.recording.records import (
+    FOLDER,
+    Cleaner,
+    Key,
+    Record,
+    Root,
+    from_data,
+    make_cleaner,
+    to_data,
+)
+from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.secrets import MASK
 from axe_nb.text import plural
 
@@ -58,7 +66,11 @@ class CassetteStatus:
 
 
 class Cassette:
-    """A cassette file, and the records in it that this session's runs have claimed."""
+    """A cassette file, and the records in it that this session's runs have claimed.
+
+    Other processes and threads may write the file at the same time: before it is written, what they
+    have changed since is taken over, a run as a whole.
+    """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
         """Reads the file, if there is one.
@@ -86,22 +98,22 @@ class Cassette:
         self.cell = ""
         """The cell that runs; empty = unknown."""
         self._lock = threading.RLock()
+        self._saving = threading.Lock()
+        """Held before `_lock`, by the only thread that reads or writes the file."""
+        self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
         """Root → the cell of the run that uses it."""
-        self._replaces: dict[Root, Root] = {}
-        """Root of a changed run → the root that it replaces, unless that is still used."""
-        self._alike: dict[Likeness, list[Root]] = {}
-        self._begin_at: dict[Likeness, int] = {}
-        """Position of the first root that may be free."""
+        self._free: dict[Likeness, dict[Root, None]] = {}
+        """Likeness → the roots that no run uses yet."""
+        self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
+        """Number in the file → root and its records, when the file was last read or written."""
+        self._stamp: tuple[int, int, int] | None = None
+        """The state of the file then."""
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
         """The reason why the last write failed; empty if it succeeded."""
-        self._roots: list[Root] = []
-        self._saving = threading.Lock()
-        """Held before `_lock`, by the only thread that reads or writes the file."""
-        self._file = SharedFile(self.path)
         try:
-            self._merge(self._file.read_changes() or ())
+            self._read_changes()
         except ConfigError as error:
             message = error.message.replace(format_path(self.path), self.shown)
             raise ConfigError(message, hint=error.hint) from None
@@ -126,63 +138,49 @@ class Cassette:
             for root in freed:
                 del self._owners[root]
             if freed:
-                self._begin_at.clear()
+                self._list_free()
+
+    def _list_free(self) -> None:
+        """Sorts the roots that no run uses by what they have in common."""
+        self._free = {}
+        for root in self._roots:
+            root.likenesses = root.likenesses or _list_likenesses(root)
+            if root not in self._owners:
+                for likeness in root.likenesses:
+                    self._free.setdefault(likeness, {})[root] = None
 
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the one that takes its own.
 
-        They are the same if a recorded run began with the same request. A changed run with the
-        same prompt replaces the recorded one. With another prompt it is a new run, which may play
-        the exchanges of children that are still asked the same.
+        They are the same if a recorded run began with the same request. Any other is a new run,
+        which may play the exchanges of children that are still asked as in a run that is like it.
         """
         with self._lock:
             root = self._find_free(_make_likeness(asked, agent, asked))
             if root is None:  # its first request may have secrets where the recorded one has masks
-                masked = (one for one in self._alike.get((MASK,), ()) if one not in self._owners)
+                masked = self._free.get((MASK,), ())
                 found = (one for one in masked if one.first and is_same(one.first.asked, asked))
                 root = next(found, None)
             if root is not None:
+                for likeness in root.likenesses:
+                    self._free[likeness].pop(root, None)
                 self._owners[root] = self.cell
-                replacing = next((new for new, old in self._replaces.items() if old is root), None)
-                if replacing is not None:
-                    del self._replaces[replacing]
-                    self._is_changed = True
                 return root, root
             target = Root(1 + max((root.number for root in self._roots), default=0))
             self._roots.append(target)
             self._owners[target] = self.cell
-            if source := self._find_free(_make_likeness(asked, agent, PROMPT)):
-                self._replaces[target] = source
+            source = self._find_free(_make_likeness(asked, agent, PROMPT))
             source = source or self._find_free(_make_likeness(asked, agent, AGENT))
             return source or target, target
 
     def _find_free(self, likeness: Likeness) -> Root | None:
-        roots, at = self._alike.get(likeness, []), self._begin_at.get(likeness, 0)
-        while at < len(roots) and roots[at] in self._owners:
-            at += 1
-        self._begin_at[likeness] = at
-        replaced = set(self._replaces.values()) if likeness[0] != "" else set()
-        return next((r for r in roots[at:] if r not in self._owners and r not in replaced), None)
-
-    def _list_likenesses(self, root: Root) -> None:
-        first = root.first
-        if first is None or not isinstance(first.asked, dict):
-            return
-        likenesses = [
-            _make_likeness(first.asked, first.agent, fields)
-            for fields in (first.asked, PROMPT, AGENT)
-        ]
-        if MASK in json.dumps(first.asked):
-            likenesses.append((MASK,))
-        for likeness in likenesses:
-            roots = self._alike.setdefault(likeness, [])
-            if root not in roots[-1:]:
-                roots.append(root)
+        return next(iter(self._free.get(likeness, ())), None)
 
     def count_same(self, asked: Description) -> int:
         """Returns the number of recorded runs that began with a request."""
+        likeness = _make_likeness(asked, "", asked)
         with self._lock:
-            return len(self._alike.get(_make_likeness(asked, "", asked), ()))
+            return sum(likeness in root.likenesses for root in self._roots)
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
         """Adds the new records of a run that has ended; writes the file if that is not too often.
@@ -194,10 +192,8 @@ class Cassette:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
             added = {record.key: record for record in new}
-            self._is_changed = self._is_changed or bool(old or added)
-            is_new, root.records = root.first is None, {**kept, **added}
-            if is_new:
-                self._list_likenesses(root)
+            if old or added:
+                self._is_changed, root.records = True, {**kept, **added}
             if time.monotonic() < self._written_at + SHARE * self._writing:
                 return self._problem
         return self.save_quietly()
@@ -217,19 +213,21 @@ class Cassette:
         Raises:
             ConfigError: it cannot be written.
         """
-        with self._saving:
+        with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
             began = time.monotonic()
+            # one lock for all cassettes, in the state folder: beside them, it would be committed
+            with suppress(ConfigError):  # no lock is held if that folder cannot be written
+                stack.enter_context(hold_lock(state_dir() / "cassettes"))
             try:
-                with self._file.hold():
-                    self._is_changed = False  # what comes from now on is written next time
-                    theirs = self._file.read_changes()
-                    with self._lock:
-                        if theirs is not None:
-                            self._merge(theirs)
-                        kept = self._list_kept()
-                    self._file.write(kept)
+                self._is_changed = False  # what comes from now on is written next time
+                self._read_changes()
+                with self._lock:
+                    kept = [(root, Root(root.number, root.records)) for root in self._roots]
+                write_data(self.path, "cassette", to_data(one for _, one in kept))
+                self._base = {one.number: (root, one.records) for root, one in kept}
+                self._stamp = _find_stamp(self.path)
             except BaseException:
                 self._is_changed = True
                 raise
@@ -237,23 +235,40 @@ class Cassette:
                 self._written_at = time.monotonic()
                 self._writing = self._written_at - began
 
-    def _merge(self, theirs: Iterable[Root]) -> None:
-        for root in self._file.merge(theirs, self._roots):
-            self._list_likenesses(root)
+    def _read_changes(self) -> None:
+        """Takes over the roots that others have added, changed or removed, unless a run uses them.
 
-    def _list_kept(self) -> list[Kept]:
-        """Returns all roots that no changed run has replaced, as they are in the file."""
-        pairs = [(old, new) for new, old in self._replaces.items() if old not in self._owners]
-        replaced = {old: new for old, new in pairs if replaces(new.records, old.records)}
-        numbers = {new: old.number for old, new in replaced.items()}
-        roots = [root for root in self._roots if root not in replaced]
-        return [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
+        Raises:
+            ConfigError: the file cannot be read, or is not a cassette.
+        """
+        stamp = _find_stamp(self.path)
+        if stamp is None or stamp == self._stamp:
+            return
+        now = {root.number: root for root in read_data(self.path, "cassette", from_data)}
+        with self._lock:
+            before, self._base, self._stamp = self._base, {}, stamp
+            for number, (root, records) in before.items():
+                if number in now and now[number].records == records:
+                    self._base[number] = root, records
+                    del now[number]
+                elif root.records is records and root not in self._owners:
+                    self._roots.remove(root)
+            ours = [root.records for root in self._roots]
+            added = [root for root in now.values() if root.records not in ours]
+            numbers = {root.number for root in added}
+            for root in self._roots:
+                if root.number in numbers:
+                    root.number = 1 + max(numbers | {one.number for one in self._roots})
+            self._roots += added
+            self._base |= {root.number: (root, root.records) for root in added}
+            self._list_free()
 
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""
+        unused = sum(not record.is_used for _, record in self.list_records())
         return CassetteStatus(
             path=self.shown, mode=self.mode or "default mode", hits=self.hits,
-            misses=self.misses, recorded=self.recorded, unused=len(self._list_unused()),
+            misses=self.misses, recorded=self.recorded, unused=unused,
         )  # fmt: skip
 
     def prune(self) -> int:
@@ -263,24 +278,21 @@ class Cassette:
             ConfigError: the file cannot be written.
         """
         with self._lock:
-            unused = self._list_unused()
             if not self.hits and not self.recorded:
                 raise ConfigError(
                     f"no run in this session has used {self.shown}: nothing would be left",
                     hint="run the whole notebook first",
                 )
-            for root, record in unused:
-                root.records = {k: one for k, one in root.records.items() if one is not record}
-            self._is_changed = self._is_changed or bool(unused)
+            removed = 0
+            for root in self._roots:
+                used = {key: record for key, record in root.records.items() if record.is_used}
+                if len(used) < len(root.records):
+                    removed += len(root.records) - len(used)
+                    self._is_changed, root.records = True, used
+            self._roots = [r for r in self._roots if r.records or r in self._owners]
+            self._list_free()
         self.save()
-        return len(unused)
-
-    def _list_unused(self) -> list[tuple[Root, Record]]:
-        with self._lock:
-            kept = [
-                (one.root, record) for one in self._list_kept() for record in one.records.values()
-            ]
-            return [(root, record) for root, record in kept if not record.is_used]
+        return removed
 
     def list_records(self) -> list[tuple[Root, Record]]:
         """Returns all records, with their roots."""
@@ -288,8 +300,26 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
+def _list_likenesses(root: Root) -> tuple[Likeness, ...]:
+    first = root.first
+    if first is None or not isinstance(first.asked, dict):
+        return ()
+    asked, agent = first.asked, first.agent
+    found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
+    return (*found, (MASK,)) if MASK in json.dumps(asked) else tuple(found)
+
+
 def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> Likeness:
     """Returns the key of the runs whose first requests agree in some fields."""
     if fields is asked:
         return "", digest(asked)
     return agent, *fields, digest([asked.get(name) for name in fields])
+
+
+def _find_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Returns the state of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # the second for a NUL in the name
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

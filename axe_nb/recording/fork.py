@@ -1,4 +1,4 @@
-"""A fork while it runs: what each of its requests and calls takes from the run that it forks.
+"""Forks: the place and its changes, and what each request and call takes from the recorded tree.
 
 Up to the place, the runs on the way to it are what they were. Elsewhere a run is the recorded one
 for as long as it is asked the same; what is asked otherwise, and what follows from it, is live.
@@ -10,22 +10,301 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal
+from itertools import count, takewhile
+from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine import replay
-from axe_nb.engine.person import make_given
-from axe_nb.engine.place import run_of, turn_of
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
-from axe_nb.messages import INTERRUPTED, Message, ToolResult
+from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
+from axe_nb.engine.dispatch import is_refused
+from axe_nb.engine.person import make_given, make_reply
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedTurn,
+    KeptCall,
+    KeptTurn,
+    Outcome,
+    run_of,
+    turn_of,
+)
+from axe_nb.errors import ConfigError, words
+from axe_nb.messages import INTERRUPTED, Message, Response, ToolCall, ToolResult, close_open_calls
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.fork_point import ForkPoint, RecordedRun
-from axe_nb.recording.same_request import Describer, Description, is_same
-from axe_nb.recording.shared_file import digest
-from axe_nb.results import RunResult, Status
-from axe_nb.secrets import MASK, find_filter
-from axe_nb.text import quote
-from axe_nb.tools.tool import Job, Opening
+from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
+from axe_nb.recording.same_request import Describer, Description, digest, is_same
+from axe_nb.results import RunResult, Status, name_run
+from axe_nb.secrets import Filter, find_filter
+from axe_nb.text import cut_chars, list_some, quote
+from axe_nb.tools.output import cut_output, output_of
+from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, fault_text
+
+
+class RecordedRun:
+    """One run, as its result has kept it."""
+
+    def __init__(self, result: RunResult, clean: Filter) -> None:
+        """Sorts what the result has.
+
+        Args:
+            result: the result.
+            clean: removes secrets before requests are compared.
+        """
+        self.result = result
+        self.clean = clean
+        self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
+        """(turn, attempt) → exchange."""
+        self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
+        """Turn → number of messages in its request."""
+        self.children: dict[str, list[RunResult]] = {}
+        """Id of a call → the runs that it started."""
+        for child in result.children:
+            self.children.setdefault(child.call_id, []).append(child)
+        self._asked: dict[int, Description] = {}
+
+    @property
+    def last(self) -> int:
+        """The latest turn that was asked."""
+        return max(self.sent, default=0)
+
+    def find(self, turn: int, attempt: int = 1) -> Exchange | None:
+        """Returns an exchange that brought an answer or an error; None = there is none."""
+        found = self.exchanges.get((turn, attempt))
+        return found if found and not found.cut and (found.response or found.error) else None
+
+    def list_attempts(self, turn: int) -> list[Exchange]:
+        """Returns the attempts of a turn up to the first that was cut, with the run's call ids."""
+        kept = []
+        for one in takewhile(bool, (self.find(turn, number) for number in count(1))):
+            assert one
+            response, calls = one.response, self.list_calls(turn)
+            response = response and replace(response, seconds=0.0, tool_calls=calls)
+            kept.append(replace(one, response=response, source="recorded"))
+        return kept
+
+    def get_asked(self, turn: int) -> Description:
+        """Returns what a turn added to the one before it, as `Describer` describes it."""
+        if not self._asked:
+            describer, run = Describer(self.clean), self.result
+            provider = run.model.partition("/")[0]
+            for (number, attempt), exchange in self.exchanges.items():
+                if attempt == 1:
+                    request = exchange.request(run.messages, run.agent, run.id)
+                    model = f"{provider}/{exchange.model}"
+                    self._asked[number] = describer.describe(request, model)
+        return self._asked[turn]
+
+    def _find_reply(self, turn: int) -> tuple[int, Message | None]:
+        """Returns the position of a turn's reply among the messages; None = it has no message."""
+        sent, messages = self.sent.get(turn, 0), self.result.messages
+        reply = messages[sent] if sent < len(messages) else None
+        return sent, reply if reply is not None and reply.role == "assistant" else None
+
+    def list_calls(self, turn: int) -> tuple[ToolCall, ...]:
+        """Returns the calls of a turn's reply."""
+        _, reply = self._find_reply(turn)
+        if reply is not None and reply.tool_calls:
+            return reply.tool_calls
+        answers = [one.response for (at, _), one in self.exchanges.items() if at == turn]
+        latest = answers[-1] if answers else None
+        return latest.tool_calls if latest else ()
+
+    def find_results(self, turn: int) -> Mapping[str, ToolResult]:
+        """Returns id of a call → its result, of the calls of a turn that have one."""
+        sent, reply = self._find_reply(turn)
+        after = self.result.messages[sent + 1 : sent + 2]
+        found = after[0].tool_results if reply is not None and after else ()
+        own = {call.id for call in self.list_calls(turn)}
+        return {one.call_id: one for one in found if one.call_id in own}
+
+    def find_call_turn(self, call_id: str) -> int:
+        """Returns the turn that made a call; 0 = none did."""
+        turns = (turn for turn in self.sent if any(c.id == call_id for c in self.list_calls(turn)))
+        return next(turns, 0)
+
+    def count_calls_before(self, turn: int) -> int:
+        """Returns the number of calls that were made in the turns before one."""
+        before = [number for number in self.sent if number < turn]
+        refused = (is_refused(one) for n in before for one in self.find_results(n).values())
+        return sum(len(self.list_calls(number)) for number in before) - sum(refused)
+
+    def open_turn(self, turn: int) -> Opening:
+        """Returns the conversation before a turn, also before the one after the last."""
+        messages = self.result.messages
+        if turn <= self.last:
+            logged = (one for one in self.result.log if one.number == turn and not one.asked)
+            said = next((one.question for one in logged), "")
+            return Opening(messages=messages[: self.sent.get(turn, 0)], said=said)
+        sent, reply = self._find_reply(self.last)
+        if reply is None:
+            return Opening(messages=messages[:sent])
+        results = Message("tool", tool_results=tuple(self.find_results(self.last).values()))
+        return Opening(messages=close_open_calls([*messages[:sent], reply, results]))
+
+
+CHANGES = ("prompt", "system_prompt", "reply", "results")
+"""Keywords of a fork beside the options of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPoint:
+    """A place of a finished tree, and what differs from there on."""
+
+    root: RunResult
+    run: RunResult
+    """The run of the place."""
+    turn: int
+    """The turn of the place; it may be the one after the last."""
+    prompt: Illustrated | None = None
+    """Replaces the prompt at turn 1, is said before any other; None = nothing is said."""
+    system_prompt: str | None = None
+    """None = that of the agent."""
+    reply: Response | None = None
+    """The reply of the turn; None = the model's."""
+    results: Mapping[str, ToolResult] = field(default_factory=dict)
+    """Id of a call of the turn → its result."""
+    keeps_reply: bool = False
+    """True if the turn keeps the reply that it had."""
+
+    @property
+    def place(self) -> str:
+        """The place."""
+        return f"{self.run.id}/{self.turn}"
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """The conversation that the root continued."""
+        return self.root.messages[: count_earlier(self.root)]
+
+
+def make_point(
+    root: RunResult,
+    place: str | int | None,
+    *,
+    prompt: Illustrated | None = None,
+    system_prompt: str | None = None,
+    reply: Any = None,
+    results: Mapping[int | str, Any] | None = None,
+) -> ForkPoint:
+    """Returns the point at which a run is forked.
+
+    Args:
+        root: the result of the root.
+        place: as in `find_exchange`; also the turn after the last, which goes on from the results
+            of its calls.
+        prompt: replaces the prompt, or is said before the turn; a blank one is none (D-12).
+        system_prompt: of the agent at the place.
+        reply: in place of the model's at the turn: a text, calls or a `Response`.
+        results: id or number of a call of the turn → what its tool returns instead, or raises.
+
+    Raises:
+        ConfigError: there is no such place, call or turn to go on from; names what there is.
+    """
+    if root.id != "0":
+        hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
+        raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
+    if prompt is not None and not (prompt.text.strip() or prompt.pictures):
+        prompt = None
+    run, turn, written = find_turn(root, place)
+    recorded = RecordedRun(run, find_filter())
+    is_asked = any(one.turn == turn for one in run.exchanges)
+    if not is_asked:
+        if turn != recorded.last + 1:
+            raise make_turn_error(run, written)
+        _check_goes_on(recorded)
+    if results is not None:
+        _check_results(reply, prompt, is_asked=is_asked, recorded=recorded, turn=turn)
+    if not isinstance(system_prompt, str | None):
+        raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
+    given = make_reply(reply)
+    if reply is not None and given is None:
+        raise ConfigError(
+            f"reply takes text, calls or a Response, not {shown_value(reply)}",
+            hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',
+        )
+    return ForkPoint(
+        root=root, run=run, turn=turn, prompt=prompt, system_prompt=system_prompt, reply=given,
+        results={} if results is None else dict(_read_results(recorded, turn, results)),
+        keeps_reply=results is not None,
+    )  # fmt: skip
+
+
+def _check_goes_on(recorded: RecordedRun) -> None:
+    """Checks that there is something to go on from after the last turn."""
+    run, last = recorded.result, recorded.last
+    who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
+    if recorded.find(last) is None and not recorded.list_calls(last):
+        raise ConfigError(f"{who} has no answer to continue from", hint=f"fork at {run.id}/{last}")
+    if not recorded.list_calls(last):
+        raise ConfigError(
+            f"{who} was the final answer: no turn follows it",
+            hint="continue after it with -c, in Python with continue_from=",
+        )
+    may_go_on = recorded.find_results(last) or run.status in ("cancelled", "timeout")
+    if run.status.startswith("max_") or not may_go_on:
+        raise ConfigError(
+            f"the calls of {who} were not run: {run.error or run.status}",
+            hint=f"fork at {run.id}/{last}",
+        )
+
+
+def _check_results(
+    reply: Any, prompt: Illustrated | None, *, is_asked: bool, recorded: RecordedRun, turn: int
+) -> None:
+    """Checks that results can be given for a turn."""
+    if reply is not None:
+        raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
+    if prompt is not None:
+        raise ConfigError(
+            "results= keeps the reply of its turn, and prompt= would change it",
+            hint="add the prompt in a fork of this fork, one turn later",
+        )
+    run = recorded.result
+    if not is_asked or not recorded.list_calls(turn) or recorded.find(turn) is None:
+        raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
+
+
+def _read_results(
+    recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
+) -> list[tuple[str, ToolResult]]:
+    """Returns the given results with the ids of their calls."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
+    first = recorded.count_calls_before(turn) + 1
+    calls = recorded.list_calls(turn)
+    by_key: dict[int | str, ToolCall] = dict(enumerate(calls, first))
+    by_key |= {str(number): call for number, call in enumerate(calls, first)}
+    by_key |= {call.id: call for call in calls}
+    found = []
+    for key, value in given.items():
+        call = by_key.get(key) if type(key) in (int, str) else None
+        if call is None:
+            place = f"{recorded.result.id}/{turn}"
+            names = [f"{n} ({one.name}, {one.id})" for n, one in enumerate(calls, first)]
+            raise ConfigError(
+                f"no call {quote(cut_chars(str(key), MAX_SHOWN, '…'))} in turn {place}; "
+                f"its calls are {list_some(names, 8)}"
+            )
+        output = _read_result(value, call)
+        result = ToolResult(
+            call.id, cut_output(output.content), output.is_error, call.name, "given",
+            pictures=output.pictures,
+        )  # fmt: skip
+        found.append((call.id, result))
+    return found
+
+
+def _read_result(value: Any, call: ToolCall) -> ToolOutput:
+    """Returns what a tool would make of a value that it returns or raises."""
+    if isinstance(value, ToolError):
+        return ToolOutput(f"Error: {words(value)}", is_error=True)
+    if isinstance(value, BaseException):
+        return ToolOutput(f"Error: {fault_text(value)}", is_error=True)
+    try:
+        return output_of(value)
+    except Exception as error:  # ToolError, or whatever the value's own methods raise
+        why = words(error) if isinstance(error, ToolError) else fault_text(error)
+        raise ConfigError(f"the result of {call.name}: {why}") from None
 
 
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
@@ -181,7 +460,7 @@ class Fork:
         """True for the turns of the run at the place that it does not repeat."""
         return run == self._point.run.id and turn > self._way[run][0]
 
-    async def find(self, asked: replay.Asked) -> Outcome | None:
+    async def find(self, asked: Asked) -> Outcome | None:
         """See `Replay`."""
         match asked:
             case AskedTurn():
@@ -190,7 +469,7 @@ class Fork:
                 return self._find_call(asked)
         return None
 
-    def keep(self, asked: replay.Asked, outcome: Outcome) -> None:
+    def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Keeps nothing: the result of the new tree has it."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
@@ -221,27 +500,17 @@ class Fork:
             run.is_live = True
             return None
         run.kept.add(turn)
-        return KeptTurn(list(map(recorded.keep, recorded.list_attempts(turn))))
+        return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
         if id in self._way:
             return self._recorded[id]
-        exact = self._by_first_request.get((agent, digest(asked)), {})
-        found = self._take_free(id, exact)
-        if found is None:  # one that was asked so, but for a secret
-            masked = (run for run in self._masked if run.result.agent == agent)
-            alike = {r.result.id: r for r in masked if is_same(r.get_asked(1), asked)}
-            found = self._take_free(id, alike)
-        if found is not None:
-            self._used.add(found.result.id)
-        return found
-
-    def _take_free(self, id: str, alike: dict[str, RecordedRun]) -> RecordedRun | None:
-        """Takes out a run that is not in the new tree yet; None = all are."""
+        alike = self._by_first_request.get((agent, digest(asked)), {})
         while alike:
             found = alike.pop(id if id in alike else next(iter(alike)))
             if found.result.id not in self._used:
+                self._used.add(found.result.id)
                 return found
         return None
 
@@ -253,12 +522,6 @@ class Fork:
             if run.find(1) is not None:
                 found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
         return found
-
-    @cached_property
-    def _masked(self) -> Sequence[RecordedRun]:
-        """Runs whose first requests had secrets."""
-        asked = (run for run in self._recorded.values() if run.find(1) is not None)
-        return [run for run in asked if MASK in f"{run.get_asked(1)}"]
 
     def _find_call(self, asked: AskedCall) -> KeptCall | None:
         known = self._runs.get(asked.run)
@@ -308,7 +571,7 @@ class Fork:
         """Returns the runs that a call which is not made again had started; given, it has none."""
         if self._is_place(run.result.id, turn) and call_id in self._point.results:
             return ()
-        return run.list_children(call_id)
+        return run.children.get(call_id, ())
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""

@@ -24,9 +24,6 @@ from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
 from axe_nb.text import list_some, quote
 
-MAX_NAMED = 5
-"""Changed keys that a warning names."""
-
 FILE = Path("axe", "agents", "agent.toml")
 """The place of a file that an agent from a saved run is judged as."""
 
@@ -57,8 +54,12 @@ def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
         ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """
     kept = result.definitions
-    if kept is None:
-        return _find_agents_of_now(result, find)
+    if kept is None:  # of a run whose process died
+        if not result.agent:
+            return RestoredAgents(root=NoAgent(name="", model=result.model))
+        root = replace(find(result.agent), model=result.model)
+        warning = "the agents of the forked run were not kept; the fork uses the current ones"
+        return RestoredAgents(root=root, warnings=(warning,))
     known = {name: _try(find, name) for name in {*kept.agents, kept.root.name}}
     agents = {name: _restore(one, known[name], kept) for name, one in kept.agents.items()}
     now = known[kept.root.name]
@@ -72,15 +73,6 @@ def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
         contexts=[(agent, one.context) for agent, one in pairs],
         warnings=tuple(filter(None, warnings)),
     )  # fmt: skip
-
-
-def _find_agents_of_now(result: RunResult, find: Find) -> RestoredAgents:
-    """The agents of now for a run whose process died, or that an older version saved."""
-    if not result.agent:
-        return RestoredAgents(root=NoAgent(name="", model=result.model))
-    root = replace(find(result.agent), model=result.model)
-    warning = "the agents of the forked run were not kept; the fork uses the current ones"
-    return RestoredAgents(root=root, warnings=(warning,))
 
 
 def _try(find: Find, name: str) -> Agent | None:
@@ -97,7 +89,13 @@ def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
     if now is not None and _is_same(kept.values, make_table(now)):
         return now
     is_free = trusts_all() or tree.memory.get(TRUSTED)
-    agent = kept.make_agent() if is_free else _make_restricted(kept)
+    if is_free:
+        agent = kept.make_agent()
+    else:  # without what it would need the user's trust for
+        values = deepcopy(dict(kept.values))
+        left_out = restrict(values, FILE.absolute())
+        agent = replace(kept, values=values).make_agent()
+        agent = replace(agent, is_restricted=True, warnings=(left_out,) if left_out else ())
     if now is not None:
         own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
         agent = replace(agent, own_tools=own)
@@ -107,15 +105,6 @@ def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
 def _is_same(kept: Any, now: Any) -> bool:
     clean = find_filter()
     return is_same(clean.json(jsonable(kept)), clean.json(jsonable(now)))
-
-
-def _make_restricted(kept: Definition) -> Agent:
-    """Returns the agent of a saved run without what it would need the user's trust for."""
-    values = deepcopy(dict(kept.values))
-    left_out = restrict(values, FILE.absolute())
-    agent = replace(kept, values=values).make_agent()
-    warnings = (left_out,) if left_out else ()
-    return replace(agent, is_restricted=True, warnings=warnings)
 
 
 def _compare(name: str, kept: Definition, now: Agent | None) -> str:
@@ -129,7 +118,7 @@ def _compare(name: str, kept: Definition, now: Agent | None) -> str:
     keys = keys or _list_changed_texts(kept, now)
     if not keys:
         return ""
-    changed = list_some(keys, MAX_NAMED)
+    changed = list_some(keys, 5)
     return f"agent {quote(name)} has changed since ({changed}); the fork uses the recorded one"
 
 

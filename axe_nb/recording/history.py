@@ -17,16 +17,14 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.prompt import TRUSTED
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_parts import DIED, Tree
-from axe_nb.recording.history_writer import find_locks, find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.history_tree import DIED, Tree
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.results import NO_AGENT
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
-    from axe_nb.recording.run_locks import RunLocks
     from axe_nb.results import RunResult
 
 T = TypeVar("T")
@@ -35,9 +33,6 @@ PATIENCE = 1.0
 """Seconds that a read waits for pending writes of this process."""
 
 GOES_ON = "the run has not ended yet; what was answered so far is kept"
-
-MAX_SHOWN = 60
-"""Maximum characters of a prompt in a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +62,7 @@ class HistoryRow:
         """The fields as people read them."""
         return (
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
-            one_line(self.prompt, MAX_SHOWN), self.status, f"{self.runs:,}", f"{self.turns:,}",
+            one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
             f"{self.tokens:,}", "" if self.cost is None else format_dollars(self.cost),
             format_seconds(self.seconds),
         )  # fmt: skip
@@ -127,8 +122,7 @@ def list_history(agent: str | None = None, limit: int = 100) -> History:
     Raises:
         ConfigError: the history cannot be read.
     """
-    rows = _read(lambda store: list(map(_make_row, store.list_rows(agent, limit))))
-    return History(rows or ())
+    return History(_read(lambda store: _make_rows(store, store.list_rows(agent, limit))) or ())
 
 
 def load_run(number: int) -> RunResult:
@@ -139,14 +133,17 @@ def load_run(number: int) -> RunResult:
     Raises:
         ConfigError: there is no such run, or it is damaged.
     """
-    found = _read(lambda store: (store.find_row(number), store.list_parts(number)))
-    row, rows = found or (None, [])
+
+    def look(store: Store) -> tuple[Row | None, list[bytes], bool]:
+        return store.find_row(number), store.list_parts(number), store.is_running(number)
+
+    row, parts, is_running = _read(look) or (None, [], False)
     if row is None:
         raise _make_missing_error(number)
     tree = Tree()
     try:
-        tree.read(rows)
-        result = tree.make_result(why=GOES_ON if _is_running(row) else DIED)
+        tree.read(parts)
+        result = tree.make_result(why=GOES_ON if is_running else DIED)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint
@@ -162,14 +159,15 @@ def delete_run(number: int) -> None:
     Raises:
         ConfigError: there is no such run, it has not ended, or the history cannot be written.
     """
-    row = _read(lambda store: store.find_row(number))
+    found = _read(lambda store: (store.find_row(number), store.is_running(number)))
+    row, is_running = found or (None, False)
     if row is None:
         raise _make_missing_error(number)
-    if _is_running(row):
+    if is_running:
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
     with contextlib.suppress(ConfigError):  # a damaged run has to go, too
         forget_kept(load_run(number).undo_id)
-    _use(lambda store: store.delete(number), find_locks(history_path()))
+    _use(lambda store: store.delete(number), "written")
 
 
 def _make_missing_error(number: int) -> ConfigError:
@@ -182,10 +180,10 @@ def _make_missing_error(number: int) -> ConfigError:
 def _read(look: Callable[[Store], T]) -> T | None:
     """Returns the result of a look into the history; None if there is no history."""
     find_writer(history_path()).flush(PATIENCE)
-    return _use(look, None)
+    return _use(look, "read")
 
 
-def _use(look: Callable[[Store], T], locks: RunLocks | None) -> T | None:
+def _use(look: Callable[[Store], T], verb: str) -> T | None:
     path = history_path()
     if not path.exists():
         return None
@@ -194,31 +192,25 @@ def _use(look: Callable[[Store], T], locks: RunLocks | None) -> T | None:
     from axe_nb.recording.history_store import Store
 
     try:
-        with contextlib.closing(Store(path, locks)) as store:
+        with contextlib.closing(Store(path)) as store:
             return look(store) if store.has_tables else None
     except (OSError, Error, TypeError, ValueError, OverflowError, ConfigError) as error:
-        verb = "written" if locks else "read"
         raise ConfigError(
             f"history cannot be {verb}: {one_line(str(error), 300)} ({format_path_or_name(path)})",
             hint=getattr(error, "hint", "") or "if the file is damaged, delete it",
         ) from None
 
 
-def _make_row(row: Row) -> HistoryRow:
-    is_dead = row.status == "running" and not _is_running(row)
-    return HistoryRow(
-        id=int(row.id or 0), when=datetime.fromtimestamp(row.started).astimezone(),
-        agent=str(row.agent), model=str(row.model), prompt=str(row.prompt),
-        status="cancelled" if is_dead else str(row.status), runs=int(row.runs),
-        turns=int(row.turns), tokens=int(row.tokens),
-        cost=None if row.cost is None else float(row.cost), seconds=float(row.seconds),
-    )  # fmt: skip
-
-
-def _is_running(row: Row) -> bool:
-    if row.status != "running" or row.id is None:
-        return False
-    try:
-        return find_locks(history_path()).is_held(row.id)
-    except OSError:
-        return False
+def _make_rows(store: Store, rows: list[Row]) -> list[HistoryRow]:
+    made = []
+    for row in rows:
+        number, status = int(row.id or 0), str(row.status)
+        if status == "running" and not store.is_running(number):
+            status = "cancelled"
+        made.append(HistoryRow(
+            id=number, when=datetime.fromtimestamp(row.started).astimezone(),
+            agent=str(row.agent), model=str(row.model), prompt=str(row.prompt), status=status,
+            runs=int(row.runs), turns=int(row.turns), tokens=int(row.tokens),
+            cost=None if row.cost is None else float(row.cost), seconds=float(row.seconds),
+        ))  # fmt: skip
+    return made

@@ -1,4 +1,4 @@
-"""The SQLite file of the history: its tables, versions and limits.
+"""The SQLite file of the history: its tables and limits, and the locks of runs that go on.
 
 Imported on first use, since sqlite3 is.
 Source: D-61.
@@ -7,8 +7,8 @@ Source: D-61.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,12 +17,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.recording.run_locks import RunLocks, identify
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 VERSION = 2000
 """Major version × 1000 + minor."""
 
-SCHEMA = """
+APPLICATION = 0x41584548
+"""Marks the file as a history of axe_nb."""
+
+SCHEMA = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     started REAL NOT NULL,
@@ -43,16 +50,22 @@ CREATE TABLE parts (
     run INTEGER NOT NULL,
     content BLOB NOT NULL
 );
-CREATE INDEX parts_by_run ON parts (run)
+CREATE INDEX parts_by_run ON parts (run);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION}
 """
-
-APPLICATION = 0x41584548
-"""Marks the file as a history of axe_nb."""
 
 COLUMNS = (
     "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
     "cost",
 )  # fmt: skip
+
+INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+UPDATE = (
+    f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
+)
+"""The time of the start tells a run from one of another file at the same path."""
 
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
@@ -62,13 +75,6 @@ MAX_AGE = 90 * 86400.0
 
 MAX_SIZE = 500_000_000
 """Maximum size of all texts in bytes; the oldest runs are removed first."""
-
-REMOVED_AT_ONCE = 50
-"""Runs removed in one transaction, so that other processes need not wait long."""
-
-NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", re.IGNORECASE)
-"""Types of file systems that processes on several machines may share; WAL does not work there."""
-
 
 Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
@@ -97,56 +103,49 @@ class Row:
     """Id of the run; None = not in the file yet."""
     parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
+    lock: int = -1
+    """Descriptor of the lock that shows that the run goes on."""
 
 
 class Store:
     """An open history file; used by one thread."""
 
-    def __init__(self, path: Path, locks: RunLocks | None) -> None:
-        """Opens the file, to write if there are locks, which makes it.
+    def __init__(self, path: Path, *, writes: bool = False) -> None:
+        """Opens the file; to write, it is made if it is missing.
 
         Raises:
             OSError: it cannot be opened.
             sqlite3.Error: it is damaged, locked, or no database.
             ConfigError: it is not a history, or of another major version.
         """
-        self.locks = locks
-        self._path = path
-        if locks:
+        self.path = path
+        if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             if os.name != "nt" and path.stat().st_mode & 0o077:
                 path.chmod(0o600)
         self._connection = sqlite3.connect(
-            f"{path.as_uri()}?mode={'rw' if locks else 'ro'}", uri=True, timeout=BUSY,
-            isolation_level=None, check_same_thread=False,
-        )  # fmt: skip
+            f"{path.as_uri()}?mode=rw", uri=True, timeout=BUSY, isolation_level=None
+        )
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
+            self._connection.execute("PRAGMA synchronous = normal")
             self.has_tables = self._check_version()
             """False if the file is empty: another process is about to make its tables."""
-            if locks:
-                self._prepare(path)
-            self.file = identify(path)
-            """Tells it from another file at the same path."""
+            if writes and not self.has_tables:
+                with self._transaction():
+                    if not self._check_version():  # another process may have been first
+                        for statement in SCHEMA.split(";"):
+                            self._connection.execute(statement)
         except BaseException:
             self._connection.close()
             raise
-
-    @property
-    def is_gone(self) -> bool:
-        """True if its path names another file by now, or none: someone has deleted or moved it."""
-        return identify(self._path) != self.file
 
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()
 
     def _check_version(self) -> bool:
-        """Returns False if the file is empty.
-
-        Raises:
-            ConfigError: it is not a history, or of another major version.
-        """
+        """Returns False if the file is empty. Raises ConfigError if it is not one of ours."""
         (application, version, tables) = self._connection.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
             " FROM pragma_application_id, pragma_user_version"
@@ -163,20 +162,6 @@ class Store:
             )
         return True
 
-    def _prepare(self, path: Path) -> None:
-        run = self._connection.execute
-        if not self.has_tables:
-            run("PRAGMA auto_vacuum = incremental")
-        _use_journal(self._connection, "delete" if is_on_network(path) else "wal")
-        run("PRAGMA synchronous = normal")
-        if not self.has_tables:
-            with self._transaction():
-                if not self._check_version():  # another process may have been first
-                    for statement in SCHEMA.split(";"):
-                        run(statement)
-                    run(f"PRAGMA application_id = {APPLICATION}")
-                    run(f"PRAGMA user_version = {VERSION}")
-
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -188,57 +173,40 @@ class Store:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def write(self, rows: Iterable[Row]) -> None:
-        """Writes rows and their parts, all or none.
+    def write(self, rows: Iterable[Row]) -> list[Row]:
+        """Writes rows and their parts, all or none; returns those that someone has deleted.
 
         Raises:
+            OSError: the file of a lock cannot be written.
             sqlite3.Error: that was not possible; the rows are as before.
         """
-        new: dict[int, Row] = {}
-        rows = list(rows)
+        rows, new, lost = list(rows), dict[int, Row](), []
         try:
             with self._transaction():
                 for row in rows:
-                    number = row.id
+                    number, values = row.id, [getattr(row, name) for name in COLUMNS]
                     if number is None:
-                        number = self._insert(row)
+                        number = self._connection.execute(INSERT, values).lastrowid
+                        assert number is not None
                         new[number] = row
-                    self._add(number, row)
+                        row.lock = os.open(self._find_lock(number), os.O_RDWR | os.O_CREAT, 0o600)
+                        _try_lock(row.lock)
+                    elif not self._connection.execute(UPDATE, (*values, number)).rowcount:
+                        lost.append(row)
+                        continue
+                    self._connection.executemany(
+                        "INSERT INTO parts (run, content) VALUES (?, ?)",
+                        [(number, part) for part in row.parts],
+                    )
         except BaseException:
-            for number in new:
-                self._get_locks().release(number)
+            for number, row in new.items():
+                self.release(row, number)
             raise
         for number, row in new.items():
             row.id = number
         for row in rows:
             row.parts.clear()
-
-    def knows(self, row: Row) -> bool:
-        """True if the file has the row, or does not have it yet; it may be another file by now."""
-        found = "SELECT count(*) FROM runs WHERE id = ? AND started = ?"
-        values = (row.id, row.started)
-        return row.id is None or self._connection.execute(found, values).fetchone() == (1,)
-
-    def _get_locks(self) -> RunLocks:
-        assert self.locks, "opened to write"
-        return self.locks
-
-    def _insert(self, row: Row) -> int:
-        number = self._connection.execute(
-            f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",
-            [getattr(row, name) for name in COLUMNS],
-        ).lastrowid
-        assert number is not None
-        self._get_locks().hold(number)
-        return number
-
-    def _add(self, number: int, row: Row) -> None:
-        self._connection.executemany(
-            "INSERT INTO parts (run, content) VALUES (?, ?)", [(number, p) for p in row.parts]
-        )
-        changes = ", ".join(f"{name} = ?" for name in COLUMNS)
-        values = [getattr(row, name) for name in COLUMNS]
-        self._connection.execute(f"UPDATE runs SET {changes} WHERE id = ?", (*values, number))
+        return lost
 
     def list_rows(self, agent: str | None, limit: int) -> list[Row]:
         """Returns the latest rows, newest first."""
@@ -269,48 +237,52 @@ class Store:
             " FROM runs) WHERE started < ? OR size > ? ORDER BY id",
             (time.time() - max_age, max_size),
         )
-        old = [number for (number,) in found if not self._get_locks().is_held(number)]
-        for at in range(0, len(old), REMOVED_AT_ONCE):
-            with self._transaction():
-                for number in old[at : at + REMOVED_AT_ONCE]:
-                    self._remove(number)
-        if old:
-            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        self._remove([number for (number,) in found if not self.is_running(number)])
 
     def delete(self, number: int) -> None:
         """Removes a run, and overwrites its texts in the file."""
         self._connection.execute("PRAGMA secure_delete = on")
-        with self._transaction():
-            self._remove(number)
-        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
-        self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
+        self._remove([number])
 
-    def _remove(self, number: int) -> None:
-        self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
-        self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
+    def _remove(self, numbers: list[int]) -> None:
+        if numbers:
+            ids = [(number,) for number in numbers]
+            with self._transaction():
+                self._connection.executemany("DELETE FROM parts WHERE run = ?", ids)
+                self._connection.executemany("DELETE FROM runs WHERE id = ?", ids)
 
+    def _find_lock(self, number: int) -> Path:
+        return self.path.with_suffix(f".{number}.lock")
 
-def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
-    """Sets how transactions are kept; the switch may meet other processes that do the same."""
-    until = time.monotonic() + BUSY
-    while True:
+    def is_running(self, number: int) -> bool:
+        """True while the process of a run lives that has not ended."""
+        path = self._find_lock(number)
         try:
-            connection.execute(f"PRAGMA journal_mode = {mode}")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
+            handle = os.open(path, os.O_RDWR)
+        except OSError:
+            return False
+        is_free = _try_lock(handle)
+        os.close(handle)
+        if is_free:
+            path.unlink(missing_ok=True)
+        return not is_free
+
+    def release(self, row: Row, number: int) -> None:
+        """Releases the lock of a run that has ended."""
+        lock, row.lock = row.lock, -1
+        if lock >= 0:
+            os.close(lock)
+            with suppress(OSError):
+                self._find_lock(number).unlink()
 
 
-def is_on_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """True if a file lies on a network file system, as far as the system tells."""
+def _try_lock(handle: int) -> bool:
+    """Locks a file until it is closed, or its process dies; False if another one holds it."""
     try:
-        lines = mounts.read_text("utf-8", "replace").splitlines()
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    real, best = Path(os.path.realpath(path)), ("", "")
-    for words in map(str.split, lines):
-        if len(words) > 2 and len(words[1]) >= len(best[0]) and real.is_relative_to(words[1]):
-            best = words[1], words[2]
-    return bool(NETWORK.match(best[1]))
+    return True

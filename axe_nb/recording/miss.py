@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from axe_nb.engine.place import order_of, run_of
+from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.engine.replay import order_of, run_of
 from axe_nb.errors import CassetteMiss
 from axe_nb.messages import Request
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.records import FIRST, Root
 from axe_nb.recording.same_request import Description
 from axe_nb.text import one_line, quote
-
-MAX_SHOWN = 60
-"""Characters shown of a changed text."""
 
 NAMES = {
     "model": "model", "system": "system prompt", "params": "params", "output": "output",

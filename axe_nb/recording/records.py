@@ -1,18 +1,32 @@
 """The records of a cassette: one for each exchange, decision of a person, or result of a tool.
 
-Source: D-48, D-59, D-61.
+They are kept without secrets, and without paths of the machine.
+Source: D-48, D-59, D-60, D-61.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from axe_nb.conversion.records import PARTS, Parts, Writer, read_picture, write_picture
-from axe_nb.engine.place import Order, is_place, order_of
+from axe_nb.conversion.jsonable import change_texts
+from axe_nb.conversion.records import (
+    from_json,
+    to_json,
+)
+from axe_nb.engine.person import Decision
+from axe_nb.engine.replay import Order, is_place, order_of
 from axe_nb.errors import ConfigError
-from axe_nb.recording.outcome import decode
+from axe_nb.messages import WireReply
+from axe_nb.messages.exchanges import Exchange
+from axe_nb.providers.wire import check_nesting
+from axe_nb.secrets import Filter, find_filter
+from axe_nb.tools.tool import ToolOutput
 
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
@@ -31,13 +45,16 @@ END: Key = ("end", "0", 1)
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
 """Kinds whose records belong to a turn of a run."""
 
-OUTCOMES: Mapping[Kind, str] = {"cap": "refused", "person": "decision", "tool": "output"}
-"""Kind → the key of its outcome in the file."""
-
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
 """Kind → the key of its number in the file."""
+
+FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
+"""Marks that replace the paths of the notebook's folder and the user's home."""
+
+SHORTEST = 4
+"""Characters of a folder's path; `/` and its like are on every machine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +70,7 @@ class Record:
     asked: Any = None
     """The question, as JSON types; None = the same as in the attempt before."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """The result, as JSON types; pictures unchanged."""
+    """The result, as JSON types."""
     is_used: bool = field(default=False, compare=False)
     """True if this session has played or recorded it."""
 
@@ -76,6 +93,8 @@ class Root:
     number: int
     """From 1, in the order in which the roots were recorded."""
     records: dict[Key, Record] = field(default_factory=dict)
+    likenesses: tuple[Any, ...] = ()
+    """Keys of what it has in common with other roots."""
 
     @property
     def first(self) -> Record | None:
@@ -83,18 +102,19 @@ class Root:
         return self.records.get(BEGINNING)
 
 
-def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any]]:
-    """Returns the records as JSON types, sorted by place.
-
-    Args:
-        roots: (number in the file, records) of each root.
-    """
-    parts = Parts()
-    return [
-        _write_pictures(_to_json(number, record), parts)
-        for number, records in sorted(roots, key=lambda pair: pair[0])
-        for record in sorted(records, key=lambda record: record.order)
-    ]
+def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
+    """Returns the records as JSON types, sorted by place."""
+    data = []
+    for root in sorted(roots, key=lambda root: root.number):
+        for record in sorted(root.records.values(), key=lambda record: record.order):
+            number = {} if record.number == 1 else {NUMBER[record.kind]: record.number}
+            kind = {} if record.kind == "model" else {"kind": record.kind}
+            asked = {} if record.asked is None else {"asked": record.asked}
+            data.append({
+                "root": root.number, "place": record.place, **kind, **number,
+                "agent": record.agent, **asked, **record.outcome,
+            })  # fmt: skip
+    return data
 
 
 def from_data(data: Any) -> list[Root]:
@@ -107,10 +127,9 @@ def from_data(data: Any) -> list[Root]:
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
     others: list[Root] = []
-    parts = Parts()
     for position, value in enumerate(data, 1):
         try:
-            number, record = _from_json(_read_pictures(value, parts))
+            number, record = _read_record(value)
         except (ConfigError, ValueError) as error:
             hint = "restore the file, or delete it and record again"
             raise ConfigError(f"record {position}: {error}", hint=hint) from None
@@ -124,64 +143,8 @@ def from_data(data: Any) -> list[Root]:
     return sorted((*roots.values(), *others), key=lambda root: root.number)
 
 
-def _write_pictures(record: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """Returns a record with the bytes of its pictures that no record before it has."""
-    output = record.get("output")
-    if not (isinstance(output, dict) and output.get("pictures")):
-        return record
-    parts.begin()
-    pictures = [write_picture(one, Writer(None, parts)) for one in output["pictures"]]
-    record = {**record, "output": {**output, "pictures": pictures}}
-    return {**record, PARTS: new} if (new := parts.take()) else record
-
-
-def _read_pictures(record: Any, parts: Parts) -> Any:
-    """Reverses `_write_pictures`.
-
-    Raises:
-        ConfigError: the bytes of a picture are damaged or missing.
-    """
-    if not isinstance(record, dict):
-        return record
-    record = dict(record)
-    parts.add(record.pop(PARTS, {}))
-    output = record.get("output")
-    if not (isinstance(output, dict) and "pictures" in output):
-        return record
-    if not isinstance(output["pictures"], list):
-        raise ConfigError("the pictures of a result must be a list")
-    pictures = [read_picture(one, "output.pictures", parts) for one in output["pictures"]]
-    return {**record, "output": {**output, "pictures": pictures}}
-
-
-def _check_asked(asked: Any) -> None:
-    """Checks that the messages and tools of a request are what its comparison takes them for.
-
-    Raises:
-        ValueError: they are not.
-    """
-    if asked is None:
-        return
-    lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
-    for entries in lists:
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("its request is malformed")
-        for entry in entries:
-            results = entry.get("results", [])
-            if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-                raise ValueError("its request is malformed")
-
-
-def _to_json(root: int, record: Record) -> dict[str, Any]:
-    number = {} if record.number == 1 else {NUMBER[record.kind]: record.number}
-    kind = {} if record.kind == "model" else {"kind": record.kind}
-    return {
-        "root": root, "place": record.place, **kind, **number, "agent": record.agent,
-        **({} if record.asked is None else {"asked": record.asked}), **record.outcome,
-    }  # fmt: skip
-
-
-def _from_json(value: Any) -> tuple[int, Record]:
+def _read_record(value: Any) -> tuple[int, Record]:
+    """Returns a record and the number of its root. Raises ConfigError or ValueError."""
     if not isinstance(value, dict):
         raise ValueError("a record must be a JSON object")
     value = dict(value)
@@ -200,8 +163,176 @@ def _from_json(value: Any) -> tuple[int, Record]:
         asked=value.pop("asked", None), outcome=value,
     )  # fmt: skip
     _check_asked(record.asked)
-    if kind in ("model", "end"):
-        decode(value, 1, number)  # raises now, not in the middle of a run
-    elif not isinstance(value.get(OUTCOMES[kind]), dict):
-        raise ValueError(f"a record of kind {kind} has no outcome")
+    match kind:  # raises now, not in the middle of a run
+        case "person":
+            from_json(Decision, value.get("decision"))
+        case "tool":
+            from_json(ToolOutput, value.get("output"))
+        case "cap":
+            if not isinstance(value.get("refused"), dict):
+                raise ValueError("a record of kind cap has no outcome")
+        case _:
+            decode(value, 1, number)
     return root, record
+
+
+def _check_asked(asked: Any) -> None:
+    """Checks that messages and tools are what `is_same` takes them for. Raises ValueError."""
+    if asked is None:
+        return
+    lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
+    for entries in lists:
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError("its request is malformed")
+        for entry in entries:
+            results = entry.get("results", [])
+            if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+                raise ValueError("its request is malformed")
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner(Filter):
+    """Removes secrets, and paths below a folder and the user's home."""
+
+    paths: re.Pattern[str] = field(kw_only=True)
+    names: Mapping[str, str] = field(kw_only=True)
+    """Path of a folder → the mark that replaces it."""
+
+    def text(self, text: str) -> str:
+        """Returns a text as it is kept."""
+        if any(path in text for path in self.names):
+            text = self.paths.sub(lambda match: self.names[match[0]], text)
+        return Filter.text(self, text)
+
+    def restore(self, value: Any) -> Any:
+        """Returns JSON data with the paths of this machine back in their places."""
+
+        def put_back(text: str) -> str:
+            for path, name in self.names.items():
+                text = text.replace(name, path)
+            return text
+
+        return change_texts(value, put_back, also_keys=True)
+
+    def clean_again(self, value: Any) -> Any:
+        """Returns JSON data, cleaned before, without the secrets that have come since."""
+        now = find_filter()
+        return value if now.forms == self.forms else now.json(value)
+
+
+def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
+    """Returns a filter for the secrets of this moment.
+
+    Args:
+        folders: folder → what takes the place of its path.
+    """
+    names = {f"{path}": name for path, name in folders.items()}
+    with suppress(RuntimeError):  # there may be no home
+        names = {f"{Path.home()}": HOME, **names}
+    names = {path: name for path, name in names.items() if len(path) >= SHORTEST}
+    paths = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
+    found = re.compile(rf"(?:(?<![\w.-])|(?<=\\[nrtbf]))(?:{paths})(?![\w.-])")
+    return Cleaner(find_filter().forms, paths=found, names=names)
+
+
+def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
+    """Returns the outcome of an exchange as JSON data, cleaned.
+
+    A stream that spells a secret out over several events is left out, as is a script's; then the
+    answer made of it is kept, in which the filter finds the secret.
+    """
+    reply, deltas = exchange.reply, exchange.deltas
+    parsed = _parse(reply) if reply else None
+    if reply and parsed is None:
+        before, after = map(_parse_events, (reply.text, clean.text(reply.text)))
+        if len(before) != len(after) or _spells_secret(after, clean):
+            reply = None
+    if _spells_secret([{f"{one.kind} {one.call}": one.text} for one in deltas], clean):
+        deltas = ()
+    outcome = Exchange(
+        turn=exchange.turn, protocol=exchange.protocol, refused=exchange.refused,
+        server=exchange.server, reply=reply, response=None if reply else exchange.response,
+        deltas=deltas, error=None if reply else exchange.error, was_last=exchange.was_last,
+        cut=exchange.cut, cost=exchange.cost,
+    )  # fmt: skip
+    kept = to_json(outcome, clean)
+    del kept["turn"]
+    if parsed is not None:
+        kept["reply"].pop("pieces", None)
+        kept["reply"]["json"] = clean.json(parsed)
+    return kept
+
+
+def decode(
+    kept: Mapping[str, Any], turn: int, attempt: int, clean: Cleaner | None = None
+) -> Exchange:
+    """Reverses `encode`.
+
+    Args:
+        clean: puts the paths of this machine back; None = they stay marks.
+
+    Raises:
+        ConfigError: it was made by something else.
+    """
+    kept = clean.restore(dict(kept)) if clean else kept
+    reply = kept.get("reply")
+    if isinstance(reply, dict) and "json" in reply:
+        kept = {**kept, "reply": {**reply, "pieces": [json.dumps(reply["json"])]}}
+    return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
+
+
+def has_failed(exchange: Exchange) -> bool:
+    """True if an exchange brought no answer."""
+    status = exchange.reply.status if exchange.reply else 200
+    failure = exchange.error or (exchange.reply and exchange.reply.failure)
+    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+
+
+def list_failed(records: Iterable[Record]) -> set[str]:
+    """Returns the places whose last attempt brought no answer."""
+    last: dict[str, Record] = {}
+    for record in records:
+        before = last.get(record.place)
+        if record.kind == "model" and (before is None or before.number < record.number):
+            last[record.place] = record
+    return {place for place, one in last.items() if has_failed(decode(one.outcome, 1, one.number))}
+
+
+def _parse(reply: WireReply) -> dict[str, Any] | None:
+    """Returns the object that a body is; None if it is a stream, or no object of usual depth."""
+    if reply.is_stream:
+        return None
+    try:
+        parsed = json.loads(reply.body)
+        check_nesting(parsed)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _parse_events(body: str) -> list[Any]:
+    """Returns what the lines of a body say that are JSON, or else the whole."""
+    found = []
+    for line in body.split("\n"):
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line.removeprefix("data:")))
+    if not found:
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(body))
+    return found
+
+
+def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
+    """True if the texts of events, those at the same place joined, hold a secret."""
+    texts: dict[Hashable, list[str]] = {}
+    left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str):
+            texts.setdefault(place, []).append(value)
+        elif isinstance(value, dict):
+            left += [((place, key), item) for key, item in reversed(value.items())]
+        elif isinstance(value, list):
+            left += [((place,), item) for item in reversed(value)]
+    joined = "\n".join(map("".join, texts.values()))
+    return clean.text(joined) != joined

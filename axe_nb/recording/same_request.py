@@ -7,13 +7,15 @@ Source: D-59, D-60.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.delegation.reports import without_seconds
-from axe_nb.messages import Message, Request, ToolSpec
+from axe_nb.delegation.spawn_agent import without_seconds
+from axe_nb.messages import Message, Request
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import MASK, Filter
 
@@ -65,17 +67,6 @@ class Describer:
         """Returns what a request adds to the one before."""
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
-        asked: Description = {}
-        for name, value in self._list_fields(before, request, model):
-            if self._fields.get(name) != value:
-                self._fields[name] = asked[name] = value
-        asked["messages"] = [_describe_message(m, self.clean) for m in request.messages[sent:]]
-        return asked
-
-    def _list_fields(
-        self, before: Request | None, request: Request, model: str
-    ) -> Sequence[tuple[str, Any]]:
-        """Returns the fields that can have changed, with their values."""
         listed: list[tuple[str, Any]] = [("model", self.clean.text(model))]
         if before is None or before.system is not request.system:
             listed.append(("system", self.clean.text(request.system)))
@@ -84,8 +75,17 @@ class Describer:
         if request.output is not None:
             listed.append(("output", self.clean.json(jsonable(request.output))))
         if before is None or before.tools is not request.tools:
-            listed.append(("tools", [_describe_tool(tool, self.clean) for tool in request.tools]))
-        return listed
+            tools = [
+                {"name": tool.name, "description": tool.description, **tool.input_schema()}
+                for tool in request.tools
+            ]
+            listed.append(("tools", self.clean.json(jsonable(tools))))
+        asked: Description = {}
+        for name, value in listed:
+            if self._fields.get(name) != value:
+                self._fields[name] = asked[name] = value
+        asked["messages"] = [_describe_message(m, self.clean) for m in request.messages[sent:]]
+        return asked
 
 
 @dataclass
@@ -107,6 +107,11 @@ class AskedRun:
         self.model = model
         if request.attempt == 1 and self.place != request.place:
             self.asked, self.place = self.describer.describe(request, model), request.place
+
+
+def digest(asked: Any) -> str:
+    """Returns a short text that is the same for equal descriptions only."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
@@ -140,9 +145,3 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns the digests of pictures; what they are is in the text, with their sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
-
-
-def _describe_tool(tool: ToolSpec, clean: Filter) -> dict[str, Any]:
-    described = {"name": tool.name, "description": tool.description, **tool.input_schema()}
-    cleaned: dict[str, Any] = clean.json(jsonable(described))
-    return cleaned

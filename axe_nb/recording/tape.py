@@ -13,35 +13,44 @@ from itertools import count, takewhile
 from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE
+from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.place import is_below, run_of, turn_of
-from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedPlace,
+    AskedTurn,
+    KeptTurn,
+    Outcome,
+    is_below,
+    run_of,
+    turn_of,
+)
 from axe_nb.errors import CassetteMiss
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.recording import approvals, decisions
+from axe_nb.recording import decisions
 from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.kept_answers import FAILED, KEEPS, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
-from axe_nb.recording.outcome import (
+from axe_nb.recording.records import (
+    BEGINNING,
+    END,
+    Key,
+    Record,
+    Root,
     decode,
-    describe_call,
     encode,
     has_failed,
-    read_output,
-    read_refusal,
-    write_output,
-    write_refusal,
+    list_failed,
 )
-from axe_nb.recording.records import END, Key, Record, Root
 from axe_nb.recording.same_request import AskedRun, Describer, is_same
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
 from axe_nb.tools.tool import ToolOutput
 
-FIRST: Key = ("model", "0/1", 1)
-"""The record by which a root is found again."""
+FAILED = ("error", "timeout", "cancelled")
+"""Statuses of runs that failed or were interrupted."""
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
@@ -116,9 +125,8 @@ class RootTape:
             case AskedCall(), ToolOutput():
                 key: Key = ("tool", asked.run, asked.number)
                 if key not in self._played:
-                    kept = write_output(outcome, self._clean)
-                    call = describe_call(asked.tool, asked.arguments, self._clean)
-                    self._add(key, "", call, {"output": kept})
+                    kept = to_json(outcome, self._clean)
+                    self._add(key, "", self._describe_call(asked), {"output": kept})
             case AskedPlace(), RunStopped():
                 self._keep_refusal(asked.place, 1, outcome)
             case ApprovalRequest() | Step(), Decision():
@@ -192,12 +200,16 @@ class RootTape:
         record = self._records.get(("cap", place, attempt))
         if record is None:
             return None
-        return read_refusal(self._clean.restore(dict(record.outcome["refused"])))
+        kept = self._clean.restore(dict(record.outcome["refused"]))
+        status: Status = "max_tokens" if kept.get("status") == "max_tokens" else "error"
+        return RunStopped(status, str(kept.get("error", "")), str(kept.get("cap", "")))
 
     def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
         key: Key = ("cap", place, attempt)
         if stop.cap and key not in self._played:
-            self._add(key, "", None, {"refused": write_refusal(stop, self._clean)})
+            error = self._clean.text(str(stop))
+            kept = {"cap": stop.cap, "status": stop.status, "error": error}
+            self._add(key, "", None, {"refused": kept})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
         """Records a turn that was asked, or that a fork has found."""
@@ -221,21 +233,20 @@ class RootTape:
         if isinstance(question, Step) and question.request is not None:
             self._open(AskedTurn(question.request, question.model))
         record = decisions.find_answer(self._records, self._played, question, self._clean)
-        if (
-            record is None
-            and isinstance(question, Step)
-            and decisions.has_end(self._records.values())
-        ):
-            return Decision("go", is_recorded=True)
         if record is None:
+            listed = self._records.values()
+            if isinstance(question, Step) and any(
+                decisions.has_chosen(one, "end") for one in listed
+            ):
+                return Decision("go", is_recorded=True)
             if not self.may_ask:
-                what = decisions.describe_missing(self._records, question, self._clean)
+                what = decisions.describe_missing(listed, question, self._clean)
                 raise self._miss_other(question.run, question.agent, what)
             return None
-        if self.may_ask and decisions.is_stop(record):  # they may go on now
+        if self.may_ask and decisions.has_chosen(record, "stop"):  # they may go on now
             return None
         said = self._clean.restore(dict(record.outcome["decision"]))
-        if not (isinstance(question, Step) or approvals.counts(self.cassette.path, question, said)):
+        if not (isinstance(question, Step) or decisions.counts(self.cassette.path, question, said)):
             if self.may_ask:
                 return None
             raise self._miss_other(
@@ -244,7 +255,7 @@ class RootTape:
                 f"set {VARIABLE}=1 if you trust whoever recorded it",
             )  # fmt: skip
         self._use(record)
-        return decisions.read_decision(said)
+        return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
         """Records an answer, and the reply that is given instead of a model's as its turn."""
@@ -254,23 +265,22 @@ class RootTape:
             if not self._find_turn(asked):
                 self._keep_turn(asked, KeptTurn([given]))
         # a stop can be played if its root is found again, by the first request
-        can_stop = isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
+        can_stop = isinstance(question, Step) and BEGINNING in {**self._new, **self._played}
         if decision.is_recorded or (decision.choice == "stop" and not can_stop):
             return
-        said = decisions.write_decision(decision)
+        said = to_json(decision)  # secrets included
         asked_as = decisions.describe_question(question, self._clean)
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
         if not isinstance(question, Step):
-            approvals.remember(self.cassette.path, question, said)
+            decisions.remember(self.cassette.path, question, said)
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
         """Returns the recorded output of a call of a tool that is recorded."""
         self._steps += 1
         record = self._records.get(("tool", asked.run, asked.number))
-        call = describe_call(asked.tool, asked.arguments, self._clean)
-        if record is None or not is_same(record.asked, call):
+        if record is None or not is_same(record.asked, self._describe_call(asked)):
             if self.may_ask:
                 return None
             if end := self._records.get(END):
@@ -279,36 +289,24 @@ class RootTape:
             what = f"the result of {asked.tool}, which a replay does not run"
             raise self._miss_other(asked.run, "", what)
         self._use(record)
-        return read_output(self._clean.restore(dict(record.outcome["output"])))
+        return from_json(ToolOutput, self._clean.restore(dict(record.outcome["output"])))
+
+    def _describe_call(self, asked: AskedCall) -> dict[str, Any]:
+        return {"tool": asked.tool, "arguments": self._clean.json(jsonable(asked.arguments))}
 
     async def _wait_until_quiet(self, run: str) -> None:
-        steps, since = -1, 0.0
-        while steps != self._steps or (self._has_more(run) and since < PATIENCE):
+        steps, since, has_more = -1, 0.0, True
+        while steps != self._steps or (has_more and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0
             steps = self._steps
             await asyncio.sleep(QUIET)
-
-    def _has_more(self, run: str) -> bool:
-        """True if an exchange that was recorded of a run has not been played yet."""
-        left = self._records.keys() - self._played.keys()
-        return any(kind == "model" and is_below(place, run) for kind, place, _ in left)
+            left = self._records.keys() - self._played.keys()  # recorded, and not asked for yet
+            has_more = any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""
         if self._target is None or not self.may_ask:
             return ()
-        self._finish_records(status)
-        old = self._target.records
-        kept = find_kept(self._new, old, has_ended=status not in FAILED, whole=not self._plays)
-        if kept is not None:
-            problem = self.cassette.commit(self._target, kept, ())
-            return [problem or ("" if self._plays else f"{self.cassette.shown} keeps {KEEPS}")]
-        stale = [one for one in old.values() if self._is_stale(one)]
-        new = {**self._new} if self._source is self._target else {**self._played, **self._new}
-        return [self.cassette.commit(self._target, new.values(), stale)]
-
-    def _finish_records(self, status: Status) -> None:
-        """Completes the new records, now that it is known how the tree ended."""
         clean = self.cassette.make_cleaner()  # a tool may have set a secret
         cuts = set()
         for key, record in self._new.items():
@@ -322,6 +320,25 @@ class RootTape:
             record.asked = self._clean.clean_again(record.asked)
         if status in ("timeout", "cancelled") and status not in cuts and self._new:
             self._add(END, "", None, {"cut": status})
+        old, new = self._target.records, self._new
+        failed, had = list_failed(new.values()), list_failed(old.values())
+        answered = {one.place for one in old.values() if one.kind == "model"} - had
+        was_whole = bool(old) and not had and END not in old
+        if failed & answered or (new and was_whole and status in FAILED):
+            # no failure displaces an answer; what has none yet is kept all the same
+            for record in old.values():
+                record.is_used = True
+            places = {record.place for record in old.values()}
+            added = [one for one in new.values() if self._plays and one.place not in places]
+            added = [one for one in added if one.kind != "end"]
+            shown = self.cassette.shown
+            kept = f"{shown} keeps its earlier recording of this run, which failed now"
+            problem = self.cassette.commit(self._target, added, ())
+            return [problem or ("" if self._plays else kept)]
+        stale = [one for one in old.values() if self._is_stale(one)]
+        if self._source is not self._target:
+            new = {**self._played, **new}
+        return [self.cassette.commit(self._target, new.values(), stale)]
 
     def _is_stale(self, record: Record) -> bool:
         """True if a record belongs to a run that has been asked otherwise since."""
@@ -337,6 +354,8 @@ class RootTape:
         return self._runs.setdefault(run, AskedRun(Describer(self._clean)))
 
     def _use(self, record: Record) -> None:
+        if self._source is not self._target:
+            record = replace(record)  # that of the other run stays unused
         record.is_used, self._played[record.key] = True, record
 
     def _add(self, key: Key, agent: str, asked: Any, outcome: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import bubblewrap, docker, landlock, seatbelt
+from axe_nb.sandbox import full, landlock
 from axe_nb.sandbox.process import Launch, Level, Method, Process, find_program
 from axe_nb.sandbox.view import View
 
@@ -40,8 +40,8 @@ PLAIN = Method(
 """No sandbox, but a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
-    "linux": (bubblewrap.list_methods, landlock.list_methods),
-    "darwin": (seatbelt.list_methods,),
+    "linux": (full.list_bubblewrap, landlock.list_methods),
+    "darwin": (full.list_seatbelt,),
 }
 """System → its methods, strongest first."""
 
@@ -67,7 +67,6 @@ class Sandbox:
 
     @property
     def promises(self) -> tuple[str, ...]:
-        """Short sentences about what a command cannot do."""
         network = () if self.view.network or self.level == "none" else ("reaches no network",)
         return (*self.method.promises, *network)
 
@@ -89,25 +88,19 @@ class Sandbox:
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], files: tuple[int, int, int]
     ) -> Process:
-        """Starts a command; see `Process`."""
         return Process(self.method, self.view, words, environment, files)
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for a setting: the strongest that works here, or the one it names.
+    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`.
 
-    Args:
-        setting: `auto`, `off` or `docker:IMAGE`.
-        view: what a command is to see.
-
-    Raises:
-        ConfigError: the sandbox that the setting names does not work here, or the only one that
-            works cannot hide the keys in this workdir.
+    Raises ConfigError if the image does not work here, or the only sandbox that works cannot hide
+    the keys in this workdir.
     """
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
-        return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
+        return Sandbox(full.make_docker(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), PLAIN)
     if method.protection == "notes" and view.workdir == view.home:
         raise ConfigError(

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.sandbox import seccomp
-from axe_nb.sandbox.bubblewrap import SETTINGS, SYSTEM
+from axe_nb.sandbox.full import SETTINGS, SYSTEM
 from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
 from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View
@@ -47,7 +47,6 @@ def find_landlock_version() -> int:
 
 
 def list_methods() -> Iterator[Method]:
-    """Yields the method, if the kernel has it."""
     if not seccomp.is_supported():
         return
     version = find_landlock_version()

@@ -32,14 +32,12 @@ REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
 
 
 def check(name: str, result: int) -> int:
-    """Returns the result of a system call that has succeeded."""
     if result < 0:
         raise OSError(f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
 def prctl(*arguments: int) -> int:
-    """Calls prctl, whose arguments are all long."""
     padded = (*arguments, 0, 0, 0, 0)[:5]
     return int(LIBC.prctl(*(ctypes.c_ulong(argument) for argument in padded)))
 
@@ -81,7 +79,6 @@ def refuse_calls(program: bytes) -> None:
 
 
 def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
-    """Restricts this process for good and becomes the command."""
     restrict(plan["handled"], plan["rules"])
     refuse_calls(plan["filter"])
     os.execvp(words[0], words)
@@ -104,7 +101,6 @@ def end_all(*, is_confined: bool) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kills a process, unless it has ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except OSError:
@@ -112,7 +108,6 @@ def kill(pid: int) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """Returns the processes that the threads of one started."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208

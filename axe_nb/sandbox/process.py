@@ -33,8 +33,7 @@ VARIABLES = (
 """Environment variables passed to a program; none of them holds keys or tokens."""
 
 LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
-"""Limits of a command, as options of `ulimit`: core files, blocks of 512 bytes of a file, open
-files."""
+"""Options of `ulimit` for a command: core files, blocks of 512 bytes of a file, open files."""
 
 PROCESSES, LEAST_MEMORY = 8192, 2 << 30
 """Processes of the user at the same time, but for root; bytes of memory that one process may use,
@@ -107,20 +106,17 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """
     if os.name == "nt":
         return method.wrap(words, view)
-    steps = ["ulimit -c 0"] if method.level == "none" else _list_limits()
+    steps = ["ulimit -c 0"]
+    if method.level != "none":  # a lower limit of the machine stays
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limits = {**LIMITS, "d": max(LEAST_MEMORY, memory // 2) >> 10}
+        steps = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
+        # shells disagree about the name of the last one
+        steps += [f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
     if method.ending == "child":
         shown = (path for path, seen in view.closed.items() if seen == path)
         steps.append(_make_check(view.workdir, [*view.anchored, *shown]))
     return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
-
-
-def _list_limits() -> list[str]:
-    """Returns lines of the shell; a lower limit of the machine stays."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = {**LIMITS, "d": max(LEAST_MEMORY, memory // 2) >> 10}
-    lines = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
-    # shells disagree about the name of the last one
-    return [*lines, f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
 
 
 def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
@@ -148,10 +144,8 @@ class Process:
     ) -> None:
         """Starts the program and returns at once.
 
-        Args:
-            words: program and arguments.
-            environment: all of its environment variables.
-            files: numbers of the files for its input, output and errors; closed here.
+        It has no environment variables but these. `files` are the numbers of the files for its
+        input, output and errors; they are closed here.
         """
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = it runs or did not start."""
@@ -182,14 +176,13 @@ class Process:
             is_killed, self._is_killed = self._is_killed, True
             if self._popen is None or self._popen.returncode is not None or is_killed:
                 return
-            match self._method.ending:
-                case "group":
-                    kill_group(self._popen)
-                case "child":
-                    end_first(self._popen)
-                case "program":
-                    nowhere = subprocess.DEVNULL
-                    self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
+            if self._method.ending == "group":
+                kill_group(self._popen)
+            elif self._method.ending == "child":
+                end_first(self._popen)
+            else:
+                nowhere = subprocess.DEVNULL
+                self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
 
     def _keep(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
@@ -210,10 +203,7 @@ class Process:
             _running.discard(self)
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since this was last asked.
-
-        Raises OSError and ValueError, as `look` does.
-        """
+        """Returns a note on each protected file that was changed since this was last asked."""
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()
@@ -238,7 +228,8 @@ class Process:
 
     def _close_files(self) -> None:
         for number in {*self._files}:
-            close_file(number)
+            with contextlib.suppress(OSError):  # a number below zero stands for no file
+                os.close(number)
         self._files = (-1, -1, -1)
 
 
@@ -260,7 +251,6 @@ atexit.register(end_all)  # their threads would end with the interpreter
 def spawn(
     launch: Launch, view: View, environment: Mapping[str, str], files: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
-    """Starts a program; the numbers are those of the files for its input, output and errors."""
     words, passed = launch.words, list[int]()
     if launch.filter:
         passed = [os.memfd_create("filter")]
@@ -275,11 +265,6 @@ def spawn(
     finally:
         for number in passed:
             os.close(number)
-
-
-def close_file(number: int) -> None:
-    with contextlib.suppress(OSError):  # a number below zero stands for no file
-        os.close(number)
 
 
 def wait_exit(process: subprocess.Popen[bytes]) -> None:
@@ -307,7 +292,6 @@ def end_first(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and all that did not leave its group."""
     if os.name == "nt":
         if process.poll() is None:
             words = ["taskkill", "/T", "/F", "/PID", str(process.pid)]

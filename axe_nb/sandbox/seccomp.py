@@ -17,24 +17,13 @@ MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """Machine → (its audit number, the column of its numbers in the table of system calls)."""
 
 SYSTEM_CALLS = {
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "io_uring_setup": (425, 425),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "semctl": (66, 191),
-    "msgsnd": (69, 189),
-    "msgrcv": (70, 188),
-    "msgctl": (71, 187),
-    "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-    "prlimit64": (302, 261),
-}
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "socket": (41, 198), "socketpair": (53, 199), "io_uring_setup": (425, 425),
+    "shmat": (30, 196), "shmctl": (31, 195),
+    "semop": (65, 193), "semtimedop": (220, 192), "semctl": (66, 191),
+    "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "mq_open": (240, 180), "mq_unlink": (241, 181), "prlimit64": (302, 261),
+}  # fmt: skip
 """Name → its numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
@@ -77,7 +66,6 @@ Step: TypeAlias = tuple[int, int, int, int]
 
 
 def is_supported() -> bool:
-    """True if there is a filter for this machine."""
     return platform.machine() in MACHINES
 
 

@@ -69,25 +69,17 @@ TOOLCHAINS = (
 TIME = 946_684_807
 """Seconds since 1970 at which all placeholders were last changed: 1 January 2000, and 7 s."""
 
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-
 LONGEST, MOST_HELD = 2, 100
 """Most bytes of a placeholder; folders that are kept open, fewer than a process may open."""
 
 PATIENCE = 2.0
 """Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
 
-NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""The command could not make the name either."""
-
-MOST = 20_000
-"""Protected files that are compared; a command could make any number of them."""
+MOST, MOST_TOLD = 20_000, 10
+"""Protected files that are compared: a command could make any number; changes that are listed."""
 
 CONTENTS = ("objects", "logs")
 """Folders of repositories that hold contents only, and any number of them."""
-
-MOST_TOLD = 10
-"""Changes that are listed."""
 
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 """Path → what changes with it."""
@@ -126,8 +118,8 @@ class View:
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
     """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
-    Raises ConfigError if the workdir contains the home folder, which could not be hidden, or was
-    replaced by a link; OSError if it does not exist.
+    Raises ConfigError if it contains the home folder, which could not be hidden, or was replaced by
+    a link; OSError if it does not exist.
     """
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
@@ -185,7 +177,7 @@ def _check_place(workdir: Path) -> None:
 def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
     """Yields the places in the workdir that the links among the paths lead over, and to.
 
-    The last one need not exist. A command could make a folder of a cycle, wherever it likes.
+    A command could make a folder of a cycle, wherever it likes.
     """
     for path in filter(Path.is_symlink, paths):
         try:
@@ -210,12 +202,7 @@ def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
 
 
 def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
-    """Returns the protected names, which need not exist; those with `.env` and any end, if they do.
-
-    Args:
-        there: the names in the workdir.
-        is_home: true if it is the home folder.
-    """
+    """Returns the protected names, which need not exist, and of those there all like `.env…`."""
     found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
     if is_home:
         found += [*HOME_FOLDERS, *HOME_FILES]
@@ -237,7 +224,6 @@ def _find_repositories(path: Path, workdir: Path) -> list[Path]:
 
 
 def _holds(path: Path, repositories: Sequence[Path]) -> bool:
-    """True for folders in which git writes when it commits."""
     return any(one.is_relative_to(path) for one in repositories)
 
 
@@ -247,7 +233,6 @@ def _read_line(file: Path) -> str:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """True if a path is below a folder."""
     return path != folder and path.is_relative_to(folder)
 
 
@@ -284,8 +269,12 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
     finally:
         if _lock(folder, fcntl.LOCK_EX):
             for path in view.names:
-                with suppress(OSError):
-                    _remove(path)
+                with suppress(OSError), hold_real_folder(path.parent) as above:
+                    its = os.stat(path.name, dir_fd=above, follow_symlinks=False)
+                    if int(its.st_mtime) == TIME and stat.S_ISDIR(its.st_mode):
+                        os.rmdir(path.name, dir_fd=above)
+                    elif int(its.st_mtime) == TIME and its.st_size <= LONGEST:
+                        os.unlink(path.name, dir_fd=above)
         _lock(folder, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open, too
         os.close(folder)
 
@@ -297,26 +286,18 @@ def _make(path: Path, text: str | None) -> bool:
             if text is None:
                 os.mkdir(path.name, dir_fd=folder)
             else:
-                file = os.open(path.name, NEW, 0o666, dir_fd=folder)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                file = os.open(path.name, flags, 0o666, dir_fd=folder)
                 os.write(file, text.encode())
                 os.close(file)
             os.utime(path.name, (TIME, TIME), dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         return True  # another command needs it too
     except OSError as error:
-        if error.errno in NOT_WRITABLE:
-            return False
-        raise
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return False  # the command could not make the name either
     return True
-
-
-def _remove(path: Path) -> None:
-    with hold_real_folder(path.parent) as folder:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if int(found.st_mtime) == TIME and stat.S_ISDIR(found.st_mode):
-            os.rmdir(path.name, dir_fd=folder)
-        elif int(found.st_mtime) == TIME and found.st_size <= LONGEST:
-            os.unlink(path.name, dir_fd=folder)
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:

@@ -14,16 +14,14 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import confine
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.limits import Limits
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.fork import Fork
+from axe_nb.recording.fork import Fork, ForkPoint
 from axe_nb.recording.fork_agents import RestoredAgents, restore_agents
-from axe_nb.recording.fork_point import ForkPoint
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.root_job import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Limits
 
 CHECKED = "0.check"
 """The id of a run that is only checked."""
@@ -49,7 +47,7 @@ class BeginningFork:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
         fork, kept = self.fork, self.point.root.definitions
         agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
-        env = replace(env, agents=agents, fork=fork, forked_at=fork.place, adapt=fork.adapt)
+        env = replace(env, agents=agents, fork=fork)
         if kept is None:
             return env
         own = Overrides(model_all=kept.model_all or None, vars=kept.vars, timeout=None)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
 from axe_nb.conversion.libraries import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.stepper import StepFunction, make_stepper
+from axe_nb.engine.person import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of

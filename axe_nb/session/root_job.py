@@ -12,12 +12,11 @@ from axe_nb.agents.agent_files import has_file
 from axe_nb.agents.prompt import find_names, set_declared
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
-from axe_nb.limits import Limits
 from axe_nb.messages.model_table import suggest_model
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import list_some, quote, suggestion
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Limits
 
 SIMPLE = [
     option.name

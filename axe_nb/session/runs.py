@@ -30,7 +30,7 @@ from axe_nb.results import NO_AGENT, RunResult, Status
 from axe_nb.session.overrides import Overrides
 
 if TYPE_CHECKING:
-    from axe_nb.recording.fork_point import ForkPoint
+    from axe_nb.recording.fork import ForkPoint
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
@@ -259,10 +259,7 @@ class RunHandle:
             self._gate = _Gate(emit)
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
-            if plan.scope.env.stepper is not None:
-                from axe_nb.engine.stepping import check_can_step
-
-                check_can_step(plan.scope.env)
+            plan.scope.env.check_can_step()
             if plan.scope.env.replays:
                 plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)

@@ -20,24 +20,22 @@ from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import find_workdir
-from axe_nb.clock import Clock
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.budget import Budget, TreeBudget
+from axe_nb.engine.clock import Clock
 from axe_nb.engine.make_provider import Needed, provider_for
-from axe_nb.engine.person import AskPerson
+from axe_nb.engine.meter import Budget, InFlight, UsageMeter
+from axe_nb.engine.person import AskPerson, make_stepper
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
-from axe_nb.engine.stepper import make_stepper
 from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
-from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import Usage
 from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.recording.approvals import is_test
+from axe_nb.recording.modes import is_test
 from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
@@ -256,7 +254,7 @@ class Session:
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
-            hosts=self.hosts, prices=snapshot.prices, budget=TreeBudget(self.budget),
+            hosts=self.hosts, prices=snapshot.prices, budget=self.budget,
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
@@ -353,10 +351,8 @@ class Session:
         below = adapt(env, request.overrides)
         stepper = make_stepper(request.overrides.step, request.overrides.break_at)
         if below.stepper is None and stepper is not None:
-            from axe_nb.engine.stepping import check_can_step
-
             below = replace(below, stepper=stepper)
-            check_can_step(below)
+            below.check_can_step()
         agent, job = make_job(request, below)
         check_names(request, agent, below)
         return job, below

@@ -127,7 +127,12 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
         return False
     write_notebook(path, normalize(book, first.book, second.book))
-    write(f"{display_path(path)}: frozen{_describe_recording(recorded)}")
+    recording = "it calls no model"
+    if recorded.cassette is not None:
+        cassette, hits, added, removed = recorded.cassette
+        unused = f", {removed:,} no longer used and removed" if removed else ""
+        recording = f"exchanges in {cassette}: {added:,} recorded, {hits:,} replayed{unused}"
+    write(f"{display_path(path)}: frozen; {recording}")
     write("two more runs without network access gave the same outputs")
     return True
 
@@ -135,14 +140,6 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
 def _write_all(lines: list[str], write: Callable[[str], None]) -> None:
     for line in lines:
         write(line)
-
-
-def _describe_recording(run: HeadlessRun) -> str:
-    if run.cassette is None:
-        return "; it calls no model"
-    path, hits, recorded, removed = run.cassette
-    unused = f", {removed:,} no longer used and removed" if removed else ""
-    return f"; exchanges in {path}: {recorded:,} recorded, {hits:,} replayed{unused}"
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
@@ -240,14 +237,10 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
             cell.execution_count = one.execution_count
             cell.outputs = one.outputs
             for output, twin in zip(one.outputs, other.outputs, strict=False):
-                _remove_varying(output, twin)
+                # times and ids in what is not compared: metadata, and the trace of an error
+                metadata, others = output.get("metadata", {}), twin.get("metadata", {})
+                for key in [key for key in metadata if metadata[key] != others.get(key)]:
+                    del metadata[key]
+                if output.output_type == "error" and output.traceback != twin.get("traceback"):
+                    output.traceback = [f"{output.ename}: {output.evalue}"]
     return frozen
-
-
-def _remove_varying(output: Any, twin: Any) -> None:
-    """Removes times and ids from what is not compared: metadata, and the trace of an error."""
-    metadata, others = output.get("metadata", {}), twin.get("metadata", {})
-    for key in [key for key in metadata if metadata[key] != others.get(key)]:
-        del metadata[key]
-    if output.output_type == "error" and output.traceback != twin.get("traceback"):
-        output.traceback = [f"{output.ename}: {output.evalue}"]

@@ -30,7 +30,7 @@ from axe_nb.conversion.json_types import (
     type_hints,
 )
 from axe_nb.errors import ConfigError, words
-from axe_nb.limits import RunStopped
+from axe_nb.results import RunStopped
 from axe_nb.threads import in_thread
 from axe_nb.tools.output import output_of
 from axe_nb.tools.tool import (

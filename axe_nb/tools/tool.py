@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.conversion.own_text import remove_addresses
-from axe_nb.errors import AxeError, words
-from axe_nb.limits import Limits
+from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.results import RunResult
@@ -70,6 +69,50 @@ class Opening:
     messages: Sequence[Message]
     said: str = ""
     """The text of the last message, if a fork has added it."""
+
+
+MAX_TURNS = 50
+"""Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one run; None = no limit."""
+
+    turns: int = MAX_TURNS
+    """Maximum requests."""
+    tool_calls: int | None = None
+    """Maximum executed tool calls."""
+    tokens: int | None = None
+    """Size of its context: input and output tokens of its latest response (D-18)."""
+    seconds: float | None = None
+    """Timeout; never more than the parent's remaining time (D-10)."""
+
+    def __post_init__(self) -> None:
+        for cap, name in (
+            (self.tool_calls, "maxToolCalls must be positive"),
+            (self.tokens, "maxTokens must be positive"),
+            (self.seconds, "the timeout must be positive"),
+            (self.turns, "max_turns must be greater than 0"),
+        ):
+            if cap is not None and not cap > 0:
+                raise ConfigError(name)
+
+    def within(self, above: Limits) -> Limits:
+        """Caps calls and tokens at the limits `above`, those of the parent run (O-9).
+
+        Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
+        """
+        turns = min(self.turns, MAX_TURNS)
+        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
+        tokens = _pick_lowest(self.tokens, above.tokens)
+        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
+            return self
+        return Limits(turns, tool_calls, tokens, self.seconds)
+
+
+def _pick_lowest(a: int | None, b: int | None) -> int | None:
+    return min((cap for cap in (a, b) if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from axe_nb.agents.tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
-from axe_nb.engine.toolbox import REGISTRY
-from axe_nb.engine.toolset import assemble
+from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
@@ -116,9 +115,7 @@ def draw_graph(agent: Agent, agents: Callable[[str], Agent]) -> str:
 
 
 def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[Tool]:
-    policy = PermissionPolicy(agent, agent.mode)
-    depth_limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    return list(assemble(agent, 0, depth_limit, policy, (), of_servers).tools.values())
+    return list(find_tools(agent, (), of_servers).values())
 
 
 def _group_by_verdict(agent: Agent) -> dict[Verdict, list[str]]:

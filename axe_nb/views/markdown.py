@@ -22,8 +22,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.linkify import linkify
 from markdown_it.token import Token
 
-from axe_nb.invisible import INVISIBLE, REPLACEMENT
-from axe_nb.text import clean
+from axe_nb.text import INVISIBLE, REPLACEMENT, clean
 from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
 
 if TYPE_CHECKING:

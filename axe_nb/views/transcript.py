@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, assert_never
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.delegation.reports import REPORT, find_reports
+from axe_nb.delegation.spawn_agent import REPORT, find_reports
 from axe_nb.events import (
     Event,
     PersonAnswered,

@@ -49,8 +49,7 @@ def stopwatch() -> Callable[[], tuple[float, float]]:
 
 def stop(spent: Callable[[], tuple[float, float]]) -> tuple[float, float]:
     """(seconds, seconds of CPU) since a stopwatch began, the latter with what the history takes."""
-    from axe_nb.recording.history_writer import find_writer
-    from axe_nb.recording.recorder import history_path
+    from axe_nb.recording.recorder import find_writer, history_path
 
     seconds, _ = spent()
     find_writer(history_path()).flush(30)

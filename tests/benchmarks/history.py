@@ -28,8 +28,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.recording.history_writer import Writer
-from axe_nb.recording.recorder import Recorder, history_path
+from axe_nb.recording.recorder import Recorder, Writer, history_path
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 
@@ -148,7 +147,7 @@ def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
     for _ in range(rounds):  # in turns, so that what disturbs one disturbs the others
         for how, flushed in FLUSHED.items():
             taken[how].append(keep(writer, events, flushed))
-    writer.close()
+    writer.flush()
     parts = []
     for how, found in taken.items():
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
@@ -172,7 +171,7 @@ def measure_loading(protocol: Protocol, rounds: int) -> str:
         recorder.event(replace(turn, turn=number + 1, exchanges=tuple(again)))
         recorder.event(result)
         writer.flush(5)
-    writer.close()
+    writer.flush()
     found = []
     for _ in range(rounds):
         began = time.thread_time()

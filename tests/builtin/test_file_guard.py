@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from axe_nb import RunResult, call
-from axe_nb.builtin.edit import TOOLS as EDITING
-from axe_nb.builtin.files import TOOLS as READING
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
-from tests.calls import failure
+from tests.calls import failure, tool
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said
 from tests.engine.in_process import agent, ask_session, stage
@@ -91,13 +89,7 @@ def test_a_new_module_and_a_new_hidden_file_need_a_yes_and_are_free_afterwards(
         (path, "", f"{path} is protected: it is new, and {reason}")
         for path, reason in zip(asked, reasons, strict=True)
     ]
-    assert [result.split()[0] for result in results] == [
-        "Wrote",
-        "Wrote",
-        "Wrote",
-        "Error:",
-        "Wrote",
-    ]
+    assert [result.split()[0] for result in results] == [*["Wrote"] * 3, "Error:", "Wrote"]
     assert not (project / "lib" / "json.py").exists()
     again = attempt(*(write(path, "again") for path in asked[:3]))
     assert [result.split()[0] for result in again] == ["Replaced"] * 3
@@ -117,18 +109,6 @@ def test_always_covers_the_files_of_one_folder_for_one_tool(project: Path) -> No
     ]
     assert (project / "src" / "b.txt").exists()
     assert not (project / "c.txt").exists()
-
-
-@pytest.mark.req("D-83")
-def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
-    (project / ".git").mkdir()
-    (project / ".git" / "config").write_text("old")
-    (project / "harmless").symlink_to(".git")
-    (project / "notes.txt").symlink_to(".git/config")
-    *written, edited = attempt(write("harmless/config"), write("notes.txt"), edit("notes.txt"))
-    assert all(".git/config is protected" in result for result in written)
-    assert "tools cannot read .git/config" in edited
-    assert (project / ".git" / "config").read_text() == "old"
 
 
 def add_links(project: Path) -> None:
@@ -165,37 +145,45 @@ def test_the_names_of_links_protect_what_they_lead_to(project: Path) -> None:
 
 
 @pytest.mark.req("D-83")
-def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
+def test_no_tool_reads_a_file_that_may_hold_keys_by_whatever_name(project: Path) -> None:
     add_links(project)
+    for name in (".ssh/id_rsa", ".aws/credentials", ".git/config", "open.txt", "fine.txt"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("secret old\n")
+    (project / "harmless").symlink_to(".git")
     *refused, found = attempt(
         call("read_file", path=".env"),
         call("read_file", path="envs/dev"),
         call("grep", pattern="secret", path="envs/dev"),
         edit(".env"),
-        call("grep", pattern="secret"),
+        call("grep", pattern="secret", path=".ssh/id_rsa"),
+        edit("harmless/config"),
+        call("grep", pattern="secret", glob="**"),
         person=Person(),
     )
-    assert all("tools cannot read envs/dev" in result for result in refused)
+    names = [*["envs/dev"] * 4, ".ssh/id_rsa", ".git/config"]
+    for result, name in zip(refused, names, strict=True):
+        told = f"Error: permission denied: tools cannot read {name}: it may hold keys"
+        assert result.startswith(told)
+    assert "open.txt:1:secret old\n" in found
     assert "envs" not in found
-    assert "(not searched: 1 file that may hold keys)" in found
+    assert "(not searched: 3 files that may hold keys)" in found
 
 
 @pytest.mark.req("D-83")
-def test_a_file_that_very_many_links_lead_to_is_protected(project: Path) -> None:
+def test_links_do_not_hide_a_protected_file_also_if_made_after_the_question(
+    project: Path,
+) -> None:
+    """The tool looks at the file that it has opened, not at the path that was asked about."""
+    (project / ".git").mkdir()
     (project / "sub").mkdir()
+    (project / "link").symlink_to(".git")
+    told = failure(tool("write_file"), project, path="link/config", content="evil")
+    assert ".git/config is protected" in told
+    assert list((project / ".git").iterdir()) == []
     for number in range(200):
         (project / f"link{number}").symlink_to("sub")
     assert "too many links lead to it" in attempt(write("sub/x.txt"))[0]
-
-
-@pytest.mark.req("D-83")
-def test_a_link_made_after_the_question_does_not_either(project: Path) -> None:
-    """The tool looks at the file that it has opened, not at the path that was asked about."""
-    (project / ".git").mkdir()
-    (project / "link").symlink_to(".git")
-    tool = EDITING["write_file"]
-    assert "protected" in failure(tool, project, path="link/config", content="evil")
-    assert list((project / ".git").iterdir()) == []
 
 
 @pytest.mark.req("D-83")
@@ -210,33 +198,13 @@ def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path)
 
 
 @pytest.mark.req("D-83")
-def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
-    for name in (".env", ".ssh/id_rsa", ".aws/credentials", "open.txt"):
-        (project / name).parent.mkdir(exist_ok=True)
-        (project / name).write_text("secret old\n")
-    (project / "link.txt").symlink_to(".env")
-    results = attempt(
-        call("read_file", path=".env"),
-        call("read_file", path="link.txt"),
-        call("grep", pattern="secret", path=".ssh/id_rsa"),
-        edit(".env"),
-        call("grep", pattern="secret"),
-        person=Person(),
-    )
-    for result, name in zip(results[:4], (".env", ".env", ".ssh/id_rsa", ".env"), strict=True):
-        told = f"Error: permission denied: tools cannot read {name}: it may hold keys"
-        assert result.startswith(told)
-    assert results[4] == "open.txt:1:secret old\n(not searched: 3 files that may hold keys)"
-
-
-@pytest.mark.req("D-83")
 def test_the_settings_with_the_keys_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config" / "axe"
     config.mkdir(parents=True)
     (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")
-    told = failure(READING["read_file"], tmp_path, path="config/axe/config.toml")
+    told = failure(tool("read_file"), tmp_path, path="config/axe/config.toml")
     assert "tools cannot read " in told
 
 

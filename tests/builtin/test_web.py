@@ -24,14 +24,15 @@ import pytest
 
 from axe_nb.builtin import web
 from axe_nb.builtin.web import Address, Fetcher, refusal_reason
-from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.tools.tool import ToolError
 from tests.calls import context, failure, run
 from tests.conftest import not_run
 
 CORPUS = tomllib.loads((Path(__file__).parent / "addresses.toml").read_text("utf-8"))
 HERE = Path()
-PAGE = (200, {"Content-Type": "text/plain"}, b"hello")
+TEXT = {"Content-Type": "text/plain"}
+PAGE = (200, TEXT, b"hello")
+assert len(set(CORPUS["refused"]["urls"])) >= 80
 
 
 @dataclass
@@ -110,10 +111,6 @@ def by_table(host: str, port: int) -> Sequence[Address]:
     return [ip_address(address) for address in table[host]]
 
 
-def test_the_corpus_has_eighty_forms() -> None:
-    assert len(set(CORPUS["refused"]["urls"])) >= 80
-
-
 @pytest.mark.req("X-31")
 @pytest.mark.parametrize("url", CORPUS["refused"]["urls"])
 def test_no_address_but_public_ones_is_connected_to(url: str) -> None:
@@ -138,8 +135,8 @@ def test_public_addresses_are_not_refused(address: str) -> None:
         ),
         (
             "http://0x7f.1/",
-            'blocked: the host of "http://0x7f.1/" is an address in an unusual notation. '
-            "Use standard notation",
+            'blocked: the host of "http://0x7f.1/" is neither a host name nor an address in its '
+            "usual notation. Use standard notation",
         ),
         (
             "file:///etc/passwd",
@@ -186,11 +183,14 @@ def test_the_next_address_of_a_host_is_tried_where_one_does_not_answer(site: Sit
     assert text.endswith("hello")
 
 
-def test_redirects_are_followed_and_the_last_address_told(site: Site) -> None:
+def test_redirects_are_followed_to_an_end_and_the_last_address_told(site: Site) -> None:
     site.pages["/a"] = (302, {"Location": "/b?x=1"}, b"")
     site.pages["/b?x=1"] = (301, {"Location": f"{site.url}/c"}, b"")
     site.pages["/c"] = PAGE
     assert site.fetch("/a") == f"{site.url}/c\n\nhello"
+    site.pages["/"] = (302, {"Location": "/"}, b"")
+    assert site.failure("/").endswith("more than 5 redirects. Try another page")
+    assert len(site.asked) == 9
 
 
 @pytest.mark.req("X-31")
@@ -199,7 +199,7 @@ def test_redirects_are_followed_and_the_last_address_told(site: Site) -> None:
     [
         ("http://169.254.169.254/", "blocked: http://169.254.169.254/ resolves to 169.254.169.254"),
         ("//10.0.0.1/x", "blocked: http://10.0.0.1/x resolves to 10.0.0.1"),
-        ("http://0x7f.1/", "is an address in an unusual notation"),
+        ("http://0x7f.1/", "is neither a host name nor an address in its usual notation"),
         ("file:///etc/passwd", "only http and https can be fetched"),
         ("http://user@example.org/", "contains a user name"),
         ("http://[::1/", "invalid URL: "),
@@ -231,12 +231,6 @@ def test_a_redirect_to_another_host_is_followed_only_if_that_host_is_allowed(sit
     assert site.asked[-1][0] == "/page"
 
 
-def test_redirects_come_to_an_end(site: Site) -> None:
-    site.pages["/"] = (302, {"Location": "/"}, b"")
-    assert site.failure("/").endswith("more than 5 redirects. Try another page")
-    assert len(site.asked) == 6
-
-
 @pytest.mark.req("X-31", "X-38")
 def test_a_server_that_is_not_there_or_talks_nonsense_is_an_error(site: Site) -> None:
     def nonsense(handler: BaseHTTPRequestHandler) -> None:
@@ -246,9 +240,8 @@ def test_a_server_that_is_not_there_or_talks_nonsense_is_an_error(site: Site) ->
     text = site.failure("/")
     assert f"{site.url}/: connection failed: " in text
     with served() as other:
-        port = other.port
-    fetcher = Fetcher(frozenset({f"127.0.0.1:{port}"}))
-    text = failure(web.tool(fetcher), HERE, url=f"http://127.0.0.1:{port}/")
+        pass
+    text = other.failure("/")
     assert "connection failed: " in text
     assert text.endswith("Check the URL, or try another page")
     text = failure(web.tool(Fetcher(resolve=by_table)), HERE, url="http://nowhere.example.org/")
@@ -263,7 +256,7 @@ def test_a_slow_page_is_given_up(site: Site) -> None:
         while not release.wait(0.02):
             handler.wfile.write(b"x")
 
-    site.pages["/"] = (200, {"Content-Type": "text/plain"}, drip)
+    site.pages["/"] = (200, TEXT, drip)
     started = time.monotonic()
     try:
         text = site.failure("/", seconds=0.3)
@@ -279,10 +272,9 @@ def test_a_page_too_large_is_refused_before_or_while_it_is_read(site: Site) -> N
         for _ in range(1000):
             handler.wfile.write(b"x" * 65536)
 
-    text = {"Content-Type": "text/plain"}
-    site.pages["/declared"] = (200, {**text, "Content-Length": "9999999"}, b"")
-    site.pages["/endless"] = (200, text, endless)
-    site.pages["/limit"] = (200, text, b"x" * 2_097_152)
+    site.pages["/declared"] = (200, {**TEXT, "Content-Length": "9999999"}, b"")
+    site.pages["/endless"] = (200, TEXT, endless)
+    site.pages["/limit"] = (200, TEXT, b"x" * 2_097_152)
     for path in ("/declared", "/endless"):
         assert site.failure(path) == (
             f"{site.url}{path} is too large: more than 2097152 bytes. Try a smaller page"
@@ -290,23 +282,16 @@ def test_a_page_too_large_is_refused_before_or_while_it_is_read(site: Site) -> N
     assert "(truncated: the first 65536 of " in site.fetch("/limit")
 
 
-PACKED = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+PACKED = {**TEXT, "Content-Encoding": "gzip"}
 NO_TEXT = "and only text can be fetched. Try another page"
 BAD = {
-    "not found": (404, {}, b"", "HTTP 404 Not Found for {url}. Check the address, or try another "),
-    "forbidden": (403, {}, b"", "HTTP 403 Forbidden for {url}. Access is forbidden: try another"),
-    "broken": (500, {}, b"", "HTTP 500 Internal Server Error for {url}. Try again later, or try"),
-    "busy": (429, {}, b"", "HTTP 429 Too Many Requests for {url}. Too many requests: wait,"),
+    "not found": (404, {}, b"", "HTTP 404 Not Found for {url}. Check the URL, try again later, or"),
+    "broken": (500, {}, b"", "HTTP 500 Internal Server Error for {url}. Check the URL, try again"),
     "a bomb": (200, PACKED, gzip.compress(b"x" * 50_000_000), "{url} is too large"),
     "cut": (200, PACKED, gzip.compress(b"hello")[:-4], "{url} has damaged compressed data"),
     "not packed": (200, PACKED, b"hello", "{url} has damaged compressed data"),
-    "brotli": (
-        200,
-        {**PACKED, "Content-Encoding": "br"},
-        b"x",
-        "{url} is compressed as br, which ",
-    ),
-    "binary": (200, {"Content-Type": "text/plain"}, b"\x7fELF\0\0\0", "{url} is not text"),
+    "brotli": (200, {**TEXT, "Content-Encoding": "br"}, b"x", "{url} is compressed as br, which "),
+    "binary": (200, TEXT, b"\x7fELF\0\0\0", "{url} is not text"),
     **{
         kind: (200, {"Content-Type": kind}, b"text, they say", f"{{url}} is {kind}, {NO_TEXT}")
         for kind in ("image/png", "application/octet-stream", "application/pdf", "video/x")
@@ -330,21 +315,23 @@ def test_packed_pages_are_unpacked(site: Site) -> None:
         ("deflate", zlib.compress(b"hello")), ("deflate", raw.compress(b"hello") + raw.flush()),
         ("identity", b"hello"),
     ):  # fmt: skip
-        site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": packing}, body)
+        site.pages["/"] = (200, {**TEXT, "Content-Encoding": packing}, body)
         assert site.fetch("/").endswith("hello")
 
 
 @pytest.mark.req("X-31", "X-38")
-def test_too_many_fetches_in_a_minute_are_refused(site: Site) -> None:
+def test_too_many_fetches_in_a_minute_are_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.pages["/"] = PAGE
-    now = [1000.0]
-    tool = web.tool(site.fetcher(per_minute=2, clock=lambda: now[0]))
+    tool = web.tool(site.fetcher(per_minute=2))
     for _ in range(2):
         run(tool, HERE, url=site.url)
     text = failure(tool, HERE, url=site.url)
     assert text.startswith("rate limit: 2 fetches per minute reached. Wait 60s, or continue")
     assert len(site.asked) == 2
-    now[0] += 60
+    later = time.monotonic() + 60
+    monkeypatch.setattr(web.time, "monotonic", lambda: later)
     run(tool, HERE, url=site.url)
     assert len(site.asked) == 3
 
@@ -356,7 +343,6 @@ def test_too_many_fetches_in_a_minute_are_refused(site: Site) -> None:
         ("application/ld+json", b"{}", "{}"),
         ("text/plain; charset=iso-8859-1", b"caf\xe9", "café"),
         ('text/html; charset="windows-1252"', b"<p>\x80</p>", "€"),
-        ("text/html", b"<meta charset='iso-8859-1'><p>caf\xe9</p>", "café"),
         ("text/plain; charset=punycode", "für".encode(), "für"),
         ("text/plain; charset=no-such", "für".encode(), "für"),
         ("text/plain; charset=utf-16", "für".encode("utf-16"), "für"),
@@ -400,7 +386,7 @@ def test_cancelling_closes_the_connection(site: Site) -> None:
         if handler.connection.recv(1) == b"":
             closed.set()
 
-    site.pages["/"] = (200, {"Content-Type": "text/plain"}, hold)
+    site.pages["/"] = (200, TEXT, hold)
 
     async def cancelled() -> None:
         task = asyncio.create_task(site.fetcher().fetch(context(HERE), f"{site.url}/"))
@@ -421,11 +407,7 @@ def test_settings_of_the_person_are_not_used(
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     seen: list[str | None] = []
-    site.pages["/"] = (
-        200,
-        {"Content-Type": "text/plain"},
-        lambda h: seen.append(h.headers["Authorization"]),
-    )
+    site.pages["/"] = (200, TEXT, lambda h: seen.append(h.headers["Authorization"]))
     site.fetch("/")
     assert seen == [None]
 
@@ -459,18 +441,6 @@ def test_a_certificate_is_checked_for_the_name_not_the_address(certified: ssl.SS
         assert "bad.example.org" in text
         assert len(site.asked) == 1
 
-
-@pytest.mark.req("D-20")
-def test_fetch_is_there_under_its_names() -> None:
-    tool = BUILT_IN.find("fetch")
-    assert tool is not None
-    assert BUILT_IN.find("url_fetch") is tool
-    assert list(tool.parameters) == ["url"]
-    assert tool.effect == "network"
-
-
-OWN_ADDRESS = "20.30.40.50"
-"""A public address, which the machine of the test has."""
 
 ON_A_MACHINE_OF_ITS_OWN = """
 import fcntl, http.server, socket, struct, threading
@@ -509,13 +479,8 @@ def test_a_public_address_of_the_machine_itself_is_refused() -> None:
     alone = ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*alone, "true"], check=False, capture_output=True).returncode:
         not_run("this system has no network namespaces")
-    code = ON_A_MACHINE_OF_ITS_OWN.replace("ADDRESS", OWN_ADDRESS)
-    done = subprocess.run(
-        [*alone, sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code = ON_A_MACHINE_OF_ITS_OWN.replace("ADDRESS", "20.30.40.50")
+    words = [*alone, sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert "which is not public (an address of this machine)" in done.stdout, done
     assert "secret" not in done.stdout

@@ -10,8 +10,7 @@ import pytest
 
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
-from axe_nb.limits import Limits
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import Limits, ToolContext, ToolError
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import agent, heard, stage
 

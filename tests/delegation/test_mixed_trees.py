@@ -13,8 +13,7 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
-from axe_nb.limits import Limits
-from axe_nb.tools.tool import ToolContext
+from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation.chains import WAYS, Chain, Reply, by
 from tests.delegation.copies import offered, tool
 from tests.engine.in_process import heard

@@ -14,12 +14,10 @@ import pytest
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.delegation.spawn_agent import block, is_failure
-from axe_nb.engine.loop import Run
-from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
-from axe_nb.session.runs import RunRequest
-from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.engine.in_process import check_history, heard, stage
+from axe_nb.tools.tool import Limits
+from tests.delegation.copies import offered, play, recorded, results, said, told, tool
+from tests.engine.in_process import check_history, heard
 
 
 def spawn(task: Any = "find the bug", **more: Any) -> ToolCall:
@@ -126,27 +124,15 @@ def test_a_scope_is_told_to_the_child() -> None:
 
 
 @pytest.mark.req("O-2", "O-5", "D-4")
-def test_the_child_has_the_callers_model_connection_tools_and_parameters() -> None:
+def test_the_child_has_the_callers_model_tools_and_parameters() -> None:
     log: list[Request] = []
-    lead = boss(
-        child(recorded(log, said("done"))),
-        spawn(),
-        tools=("spawn_agent", "delegate_task", "grep"),
-        params={"temperature": 0.1},
+    tools = ("spawn_agent", "delegate_task", "grep")
+    result = run(
+        child(recorded(log, said("done"))), tools=tools, params={"temperature": 0.1}, mine=()
     )
-    made = stage(lead)
-
-    async def runs() -> Run:
-        run = Run(await made.session.plan(RunRequest(agent=lead, prompt="go")))
-        await run.execute()
-        return run
-
-    parent = asyncio.run(runs())
-    [one] = parent.children.runs
-    assert one.plan.provider is parent.plan.provider
-    assert one.plan.agent.model == lead.model
+    assert result.children[0].model == result.model
     assert log[0].params == {"temperature": 0.1}
-    assert offered(log[0]) == ["spawn_agent", "delegate_task", "grep"]
+    assert offered(log[0]) == list(tools)
 
 
 @pytest.mark.req("O-21", "O-6", "D-35", "D-7", "D-18", "D-6")

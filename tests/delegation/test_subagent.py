@@ -15,10 +15,8 @@ import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.delegation.subagent import TRUNCATED
-from axe_nb.engine.loop import Run
-from axe_nb.limits import Limits
-from axe_nb.session.runs import RunRequest
 from axe_nb.text import cut_bytes
+from axe_nb.tools.tool import Limits
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import check_events, check_history, heard, stage
 
@@ -197,30 +195,13 @@ def test_ten_turns_are_the_default_and_the_configuration_can_change_it() -> None
 
 
 @pytest.mark.req("X-18", "X-19", "D-4", "D-39")
-def test_a_child_is_a_copy_of_its_caller_on_the_same_connection() -> None:
+def test_a_child_is_a_copy_of_its_caller() -> None:
     log: list[Request] = []
-    lead = boss(
-        {"scout": recorded(log, said("first", "second"))},
-        sub(),
-        tools=("subagent",),
-        system_prompt="You are careful.",
-        params={"temperature": 0.3},
-    )
-    made = stage(lead)
-
-    async def runs() -> Run:
-        run = Run(await made.session.plan(RunRequest(agent=lead, prompt="go")))
-        await run.execute()
-        return run
-
-    parent = asyncio.run(runs())
-    [child] = parent.children.runs
-    assert child.plan.provider is parent.plan.provider
-    assert child.result is not None
-    assert child.result.model == parent.plan.agent.model
-    assert log[0].system == "You are careful."
-    assert log[0].params == {"temperature": 0.3}
-    assert child.result.agent == "scout"
+    parts = {"scout": recorded(log, said("first", "second"))}
+    result = run(parts, sub(), system_prompt="You are careful.", params={"temperature": 0.3})
+    [child] = result.children
+    assert (child.agent, child.model) == ("scout", result.model)
+    assert (log[0].system, log[0].params) == ("You are careful.", {"temperature": 0.3})
 
 
 @pytest.mark.req("X-18")

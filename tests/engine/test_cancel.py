@@ -221,12 +221,11 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
         async def send(self, request: Request, on_delta: Any = None) -> Response:
             raise MemoryError("a fault of ours")
 
-    from axe_nb.clock import Clock
+    from axe_nb.engine.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import AgentSource, Env, RunScope
-    from axe_nb.limits import Limits
-    from axe_nb.tools.tool import Job
+    from axe_nb.tools.tool import Job, Limits
 
     events: list[Any] = []
     boss = agent("boss", "x")

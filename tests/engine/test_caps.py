@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import subprocess
 import sys
@@ -21,8 +20,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.clock import Clock, TimeIsUp
-from axe_nb.limits import InFlight
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
@@ -223,37 +220,6 @@ def test_a_wide_tree_is_over_soon_after_its_time(
     assert last - beats[0] < 2.5, "no request is sent when the time is up"
 
 
-@pytest.mark.req("D-51")
-def test_calls_of_one_reply_begin_while_others_of_it_are_prepared() -> None:
-    alive: list[int] = []
-
-    @axe_nb.tool
-    async def look(note: str) -> str:
-        """Looks."""
-        alive.append(len(asyncio.all_tasks()))
-        return note
-
-    def many(request: Request) -> Any:
-        return [call("look", note="x")] * 5_000 if request.turn == 1 else "done"
-
-    one = agent("one", many, tools=("look",), limits=LIFTED)
-    axe_nb.define(one)
-    result = asyncio.run(axe_nb.arun("one", "go", timeout=0, mode="auto"))
-    assert len(heard(result)) == len(alive) == 5_000
-    assert max(alive) < 1_000, "the loop would look at the time only after all of them"
-
-
-def test_long_work_on_a_reply_looks_at_the_time() -> None:
-    async def main() -> int:
-        clock, seen = Clock(60.0), 0
-        with contextlib.suppress(TimeIsUp):
-            for seen in clock.watch(range(1_000_000)):
-                clock.ahead = float(seen)  # virtual seconds
-        return seen
-
-    assert 60 <= asyncio.run(main()) < 1_000
-
-
 @contextmanager
 def heartbeats() -> Iterator[list[float]]:
     """Yields the times at which this process did not stand still."""
@@ -325,19 +291,3 @@ def test_the_clock_starts_before_files_are_read(project: Path) -> None:
     assert result.status == "timeout"
     assert result.warnings == ("not all files were read in time",)
     assert result.turns == 0
-
-
-def test_a_stricter_child_takes_slots_of_its_parent_too() -> None:
-    async def main() -> None:
-        above = InFlight.of(2)
-        assert above.below(0) is above.below(2) is above.below(9) is above
-        below = above.below(1)
-        await below.requests.acquire()
-        await above.requests.acquire()
-        waiting = asyncio.create_task(above.requests.acquire())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        below.requests.release()
-        await asyncio.wait_for(waiting, 1)
-
-    asyncio.run(main())

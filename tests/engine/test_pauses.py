@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.clock import Clock
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Tool, ToolContext
@@ -87,43 +85,3 @@ def test_the_key_takes_deny_or_person() -> None:
     assert Agent.from_toml(text.format("person")).sub_agents_config.ask == "person"
     with pytest.raises(ConfigError, match=r"sub_agents_config\.ask must be deny or person"):
         Agent.from_toml(text.format("maybe"))
-
-
-@pytest.mark.req("D-48")
-def test_pauses_of_two_children_at_once_count_once() -> None:
-    async def work() -> None:
-        root = Clock(2)
-        async with root.timeout:
-            one, other = Clock(None, root.deadline), Clock(None, root.deadline)
-            with one.paused():
-                await asyncio.sleep(0.9)
-                with other.paused():
-                    await asyncio.sleep(0.9)
-                assert not root.is_late
-                await asyncio.sleep(0.9)
-            assert not root.is_late
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.6):
-                    await asyncio.sleep(5)
-            assert not root.is_late
-        assert root.deadline
-        assert not root.deadline.is_paused
-
-    asyncio.run(work())
-
-
-@pytest.mark.req("D-48", "D-10")
-def test_the_time_goes_on_after_a_pause() -> None:
-    async def work() -> float:
-        loop = asyncio.get_running_loop()
-        root = Clock(0.3)
-        began = loop.time()
-        with contextlib.suppress(TimeoutError):
-            async with root.timeout:
-                with Clock(None, root.deadline).paused():
-                    await asyncio.sleep(0.5)
-                await asyncio.sleep(30)
-                raise AssertionError("nothing ended it")
-        return loop.time() - began
-
-    assert 0.7 < asyncio.run(work()) < 20

@@ -233,12 +233,11 @@ def writes(text: str, then: Any) -> Any:
 
 def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
     """(result, events) of an agent whose provider it is."""
-    from axe_nb.clock import Clock
+    from axe_nb.engine.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import AgentSource, Env, RunScope
-    from axe_nb.limits import Limits
-    from axe_nb.tools.tool import Job
+    from axe_nb.tools.tool import Job, Limits
 
     events: list[Any] = []
     one = Agent("one", "script/x", **fields)

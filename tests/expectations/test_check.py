@@ -66,11 +66,8 @@ depth == 2
 turns == 9
 tool_calls == 5
 tokens == 1_490
-seconds < 2
-retries == 1
 no denied
 no failed
-no warnings
 files_modified contains "out/report.md"
 files_modified ~ /report/
 text ~ /\\b42\\b; see/
@@ -78,12 +75,9 @@ text !~ /43/
 text contains 42
 text != 42
 status == completed
-model == script/lead
-no error
 agent:writer == 1
 no tool:search_the_whole_web
-no agent:philosopher
-incomplete contains researcher\
+no agent:philosopher\
 """
 
 BAD = {
@@ -102,7 +96,6 @@ BAD = {
     "no files_modified": (
         "1 item (out/report.md)", "in agent lead › writer (0.3)", ".children[2]"
     ),
-    "seconds < 1": ("another time", "in agent lead", ""),
     "data.total == 3": ("no data: its output is text", "in agent lead", ""),
 }  # fmt: skip
 
@@ -270,8 +263,8 @@ def test_without_times_the_calls_of_a_reply_are_parallel() -> None:
 
 @pytest.mark.timeout(20)
 def test_a_pattern_that_takes_too_long_is_an_error_and_not_a_hang() -> None:
-    result = done(text="a" * 5000, warnings=("a" * 5000,) * 50)
-    told = refusal("warnings !~ /(a|aa)+$b/", result)
+    result = done(text="a" * 5000, files_modified=("a" * 5000,) * 50)
+    told = refusal("files_modified !~ /(a|aa)+$b/", result)
     assert told.startswith("the pattern /(a|aa)+$b/ takes longer than 1 s | use a simpler pattern")
 
 

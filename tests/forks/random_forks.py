@@ -17,7 +17,7 @@ from typing import Any
 import axe_nb
 from axe_nb import ConfigError, RunResult
 from axe_nb.pictures.picture import Illustrated
-from axe_nb.recording.fork_point import ForkPoint, make_point
+from axe_nb.recording.fork import ForkPoint, make_point
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Response, RunResult, call, script_server
-from axe_nb.recording.fork_point import make_point
+from axe_nb.recording.fork import make_point
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest

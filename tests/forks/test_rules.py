@@ -158,11 +158,11 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
     axe_nb.define(Agent("a", "script/m"))
     run = axe_nb.run("a", "go", display=False)
     run.save("run.axe")
-    text = Path("run.axe").read_text()
-    line = '"values": {"name": "a", "model": "script/m"}'
-    assert text.count(line) == 2
-    forged = json.dumps({"name": "a", "model": "script/m", **fields})
-    Path("run.axe").write_text(text.replace(line, f'"values": {forged}'))
+    header, _, text = Path("run.axe").read_text().partition("\n")
+    forged = json.loads(text)
+    for one in (forged["definitions"]["root"], forged["definitions"]["agents"]["a"]):
+        one["values"].update(fields)
+    Path("run.axe").write_text(f"{header}\n{json.dumps(forged)}")
     again = fork(axe_nb.load("./run.axe"))
     left_out = {"mode": 'mode = "auto", run_command', "sandbox": "sandbox", "server": "mcp_servers"}
     assert again.ok

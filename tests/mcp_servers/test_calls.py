@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,22 +22,6 @@ from tests.sandbox.cages import find_method
 pytestmark = pytest.mark.req("D-46")
 
 
-def test_the_tools_of_a_server_are_called_by_its_name_and_theirs() -> None:
-    asked: list[Request] = []
-
-    def model(request: Request) -> Any:
-        asked.append(request)
-        return call("raw__echo", text="hé\n") if request.turn == 1 else "done"
-
-    with stage() as on:
-        result = play(on, agent("a", model, mcp_servers={"raw": raw()}, mode="auto"))
-    assert result.text == "done", result.error
-    assert texts(result) == ["hé\n"]
-    offered = {tool.name: tool for tool in asked[0].tools}
-    assert list(offered)[:2] == ["raw__echo", "raw__tree"]
-    assert offered["raw__echo"].description == "Does echo."
-
-
 def test_schemas_reach_the_model_and_arguments_the_server_unchanged() -> None:
     asked: list[Request] = []
     arguments = {"root": {"next": {"next": {}}}, "size": None, "ω": [1.5, True]}
@@ -46,11 +31,14 @@ def test_schemas_reach_the_model_and_arguments_the_server_unchanged() -> None:
         return call("raw__tree", **arguments)
 
     with stage() as on:
-        result = play(on, caller(first))
-    [tree] = [tool for tool in asked[0].tools if tool.name == "raw__tree"]
-    assert tree.schema == TREE
-    assert list(tree.schema) == list(TREE)
-    assert json.loads(result.text) == arguments
+        result = play(on, caller(first, call("raw__echo", text="hé\n")))
+    offered = {tool.name: tool for tool in asked[0].tools}
+    assert list(offered)[:2] == ["raw__echo", "raw__tree"]
+    assert offered["raw__echo"].description == "Does echo."
+    assert offered["raw__tree"].schema == TREE
+    assert list(offered["raw__tree"].schema) == list(TREE)
+    assert json.loads(texts(result, 0)[0]) == arguments
+    assert texts(result, 1) == ["hé\n"]
 
 
 def test_failures_and_data_become_text_and_pictures_are_seen() -> None:
@@ -113,33 +101,20 @@ def test_a_cancelled_call_is_cancelled_in_the_server_too() -> None:
         wait_until(is_told)  # the time of the first run may be up before its call begins
 
 
-def test_an_answer_that_is_too_large_ends_the_server_not_the_run() -> None:
+def test_what_a_server_sends_is_bounded_and_harms_no_run() -> None:
+    calls = (
+        call("raw__large"), call("raw__big"), call("raw__nag"), call("raw__lie"),
+        call("raw__flood"), call("raw__lie"),
+    )  # fmt: skip
     with stage() as on:
-        result = play(on, caller(call("raw__large"), call("raw__big"), call("raw__echo", text="x")))
+        result = play(on, caller(*calls, mcp_servers={"raw": raw("chatty")}))
     [large] = texts(result, 0)
     assert large.startswith("xxx")
     assert len(large) < 70_000
     assert "it sent a message larger than 16 MB" in texts(result, 1)[0]
-    assert result.text == "x"
-
-
-def test_a_server_that_asks_and_never_reads_an_answer_is_ended() -> None:
-    with stage() as on:
-        result = play(on, caller(call("raw__nag"), call("raw__echo", text="x")))
-    assert "it sent 100 requests without reading an answer" in texts(result, 0)[0]
-    assert result.text == "x"
-
-
-def test_lies_and_floods_do_no_harm() -> None:
-    with stage() as on:
-        result = play(on, caller(call("raw__lie"), call("raw__flood"), call("raw__lie")))
-    assert [texts(result, turn) for turn in range(3)] == [["truth"], ["after the flood"], ["truth"]]
-
-
-def test_words_of_a_server_that_are_no_messages_are_passed_over() -> None:
-    with stage() as on:
-        servers = {"raw": raw("chatty")}
-        assert play(on, caller(call("raw__echo", text="x"), mcp_servers=servers)).text == "x"
+    assert "it sent 100 requests without reading an answer" in texts(result, 2)[0]
+    told = [texts(result, turn) for turn in range(3, 6)]
+    assert told == [["truth"], ["after the flood"], ["truth"]]
 
 
 def test_a_run_on_another_loop_uses_the_same_server() -> None:
@@ -191,20 +166,14 @@ def test_nothing_is_left_of_a_server_once_its_session_ends(sandbox: str) -> None
     servers = {"raw": raw("usual", sandbox=sandbox, env={"X": "1"})}
     servers["raw"]["command"].append(mark)
     with stage() as on:
-        play(on, caller(call("raw__echo", text="x"), mcp_servers=servers))
-        assert processes_with(mark)
-    wait_until(lambda: not processes_with(mark))
-
-
-@pytest.mark.req("D-82")
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_what_a_server_started_ends_with_it() -> None:
-    mark = f"grandchild-{os.getpid()}"
-    with stage() as on:
-        result = play(on, caller(call("raw__spawn", text=mark)))
+        result = play(on, caller(call("raw__spawn", text=mark), mcp_servers=servers))
         assert result.text == "spawned"
-        wait_until(lambda: bool(processes_with(mark)))
-    wait_until(lambda: not processes_with(mark))
+        wait_until(lambda: len(processes_with(mark)) > 1)
+    if sandbox == "auto":  # else what it started in a session of its own is out of reach
+        wait_until(lambda: not processes_with(mark))
+    wait_until(lambda: not processes_with(f"usual\0{mark}"))
+    for left in processes_with(mark):
+        os.kill(left, signal.SIGKILL)
 
 
 NODE_ENDS = """import sys; sys.exit('''node:internal/modules:9

@@ -10,11 +10,11 @@ import pytest
 import tomli_w
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, call, mcp_prompt
+from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
 from axe_nb.agents.config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
-from axe_nb.mcp_servers.listing import ListedTool, Listing
+from axe_nb.mcp_servers.connection import ListedTool, Listing
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
 from tests.engine.in_process import agent, heard, texts
@@ -120,21 +120,17 @@ def test_a_resource_is_a_context_file() -> None:
         asked.append(request)
         return "done"
 
-    entry = "mcp:raw/memo://today"
-    servers = {"raw": raw()}
-    with stage() as on:
+    def read(entry: str, **servers: Any) -> None:
         play(on, agent("reader", model, mcp_servers=servers, files=(entry,)))
-        assert f"### {entry}\n```\nBuy <b>milk</b>.\n```" in asked[0].system
+
+    with stage() as on:
+        read("mcp:raw/memo://today", raw=raw())
+        assert "### mcp:raw/memo://today\n```\nBuy <b>milk</b>.\n```" in asked[0].system
         with pytest.raises(ConfigError, match='cannot read resource "memo://none"'):
-            play(on, agent("reader", model, mcp_servers=servers, files=("mcp:raw/memo://none",)))
-        with pytest.raises(ConfigError, match="invalid resource"):
-            play(on, agent("reader", model, mcp_servers=servers, files=("mcp:other/x",)))
-
-
-@pytest.mark.parametrize("servers", [{}, {"raw": raw()}])
-def test_a_resource_of_a_server_that_the_agent_does_not_have_is_an_error(servers: Any) -> None:
-    with stage() as on, pytest.raises(ConfigError, match='"mcp:notes/memo://x" in files'):
-        play(on, agent("reader", "done", mcp_servers=servers, files=("mcp:notes/memo://x",)))
+            read("mcp:raw/memo://none", raw=raw())
+        for servers in ({}, {"raw": raw()}):
+            with pytest.raises(ConfigError, match='invalid resource "mcp:notes/x" in files'):
+                read("mcp:notes/x", **servers)
 
 
 @pytest.mark.req("D-19", "D-27")
@@ -146,24 +142,6 @@ def test_a_permission_that_names_no_tool_of_its_server_is_an_error() -> None:
         assert list(offer(on, tools=("raw__pid",), permissions={"raw__echo": "deny"})) == [
             "raw__pid"
         ]
-
-
-def test_a_copy_without_a_server_has_neither_its_files_nor_its_permissions() -> None:
-    def model(request: Request) -> Any:
-        if "subagent" in {tool.name for tool in request.tools} and request.turn == 1:
-            return call("subagent", label="x", task_prompt="work", allowed_tools=["grep"])
-        return "\n".join(result.content for result in request.results) or "done"
-
-    with stage() as on:
-        result = play(
-            on,
-            agent(
-                "lead", model, mcp_servers={"raw": raw()}, tools=("subagent", "grep"), mode="auto",
-                permissions={"raw": "deny", "raw__echo": "deny"}, files=("mcp:raw/memo://today",),
-            ),
-        )  # fmt: skip
-    assert result.text == "done"
-    assert [child.status for child in result.children] == ["completed"]
 
 
 @pytest.mark.usefixtures("ended")
@@ -224,30 +202,30 @@ def test_doctor_tries_each_server(project: Path) -> None:
 def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
     seen: list[list[str]] = []
 
+    def copy(tool: str) -> ToolCall:
+        return call("subagent", label="x", task_prompt="work", allowed_tools=[tool])
+
     def model(request: Request) -> Any:
         seen.append([tool.name for tool in request.tools])
         if len(seen) == 1:
-            return (
-                call("subagent", label="x", task_prompt="work", allowed_tools=["raw__pid"]),
-                call("raw__pid"),
-            )
-        if len(seen) == 2:
+            return copy("raw__pid"), call("raw__pid"), copy("grep")
+        if seen[-1][:1] == ["raw__pid"] and request.turn == 1:
             return call("raw__pid")
         return "\n".join(result.content for result in request.results) or "done"
 
-    servers = {"raw": raw(sandbox="off"), "other": raw()}
+    lead = agent(
+        "lead", model, mcp_servers={"raw": raw(sandbox="off"), "other": raw()}, mode="auto",
+        tools=("subagent", "grep"), permissions={"other": "deny", "other__echo": "deny"},
+        files=("mcp:other/memo://today",),
+        sub_agents_config=axe_nb.SubAgentsConfig(parallel=False),
+    )  # fmt: skip
     with stage() as on:
-        result = play(
-            on,
-            agent(
-                "lead", model, mcp_servers=servers, tools=("subagent",), mode="auto",
-                sub_agents_config=axe_nb.SubAgentsConfig(parallel=False),
-            ),
-        )  # fmt: skip
-    assert len(seen[0]) == 37
+        result = play(on, lead)
     assert seen[1] == ["raw__pid", "subagent"]
-    _, child = result.walk()
-    assert texts(child) == texts(result)[1:], "the child has asked the same process"
+    assert ["grep", "subagent"] in seen
+    _, child, other = result.walk()
+    assert texts(child) == texts(result)[1:2], "the child has asked the same process"
+    assert (child.error, other.error) == (None, None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="commands of the shell")
@@ -272,6 +250,6 @@ except axe_nb.ConfigError as error:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert done.stdout.splitlines() == [
-        "MCP servers require the mcp package",
+        "MCP servers require the mcp package, version 2.3 or newer",
         "pip install 'axe-nb[mcp]'",
     ], done.stderr

@@ -8,30 +8,23 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
     Literal,
-    NamedTuple,
-    NewType,
     NotRequired,
     TypedDict,
 )
-from uuid import UUID
 
 import pydantic
 import pytest
-import typing_extensions
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, script
 from axe_nb.providers.output_schema import make_closed, make_strict
 from axe_nb.tools.output_form import Output, WrongOutput, make_output
-
-ID = UUID("12345678-1234-5678-1234-567812345678")
 
 
 @dataclass
@@ -43,18 +36,16 @@ class Trip:
     """
 
     day: datetime.date
-    price: Decimal
     leaves: datetime.datetime | None = None
-    at: datetime.time = datetime.time(9, 30)
-    booking: UUID | None = None
 
 
 class Flight(TypedDict):
     day: datetime.date
-    stops: list[UUID]
+    stops: list[datetime.datetime]
 
 
-class Place(NamedTuple):
+@dataclass
+class Place:
     """A place.
 
     Attributes:
@@ -65,15 +56,13 @@ class Place(NamedTuple):
     people: int = 0
 
 
-class Row(typing_extensions.TypedDict):
+class Row(TypedDict):
     a: int
-    b: typing_extensions.NotRequired[datetime.date]
-    c: typing_extensions.NotRequired[typing_extensions.ReadOnly[str]]
+    b: NotRequired[datetime.date]
 
 
-Count = NewType("Count", int)
-Days = typing_extensions.TypeAliasType("Days", list[datetime.date])
 DAY = datetime.date(2026, 11, 23)
+EIGHT = datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC)
 
 
 class Kind(Enum):
@@ -129,22 +118,16 @@ class Model(pydantic.BaseModel):
         (dict[str, int], '{"a": 1}', {"a": 1}),
         (Literal["yes", "no"], '{"value": "no"}', "no"),
         (int, "3.0", 3),
-        (Trip, '{"day": "2026-11-23", "price": "12.30"}', Trip(DAY, Decimal("12.30"))),
-        (Trip, '{"day": "2026-11-23", "price": 12.3, "leaves": "2026-11-23T08:00:00Z",'
-         f'"at": "08:15:00", "booking": "{ID}"}}',
-         Trip(DAY, Decimal("12.3"), datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC),
-              datetime.time(8, 15), ID)),
-        (Flight, f'{{"day": "2026-11-23", "stops": ["{ID}"]}}', {"day": DAY, "stops": [ID]}),
+        (Trip, '{"day": "2026-11-23"}', Trip(DAY)),
+        (Trip, '{"day": "2026-11-23", "leaves": "2026-11-23T08:00:00Z"}', Trip(DAY, EIGHT)),
+        (Flight, '{"day": "2026-11-23", "stops": ["2026-11-23T08:00:00Z"]}',
+         {"day": DAY, "stops": [EIGHT]}),
         (datetime.date, '"2026-11-23"', DAY),
-        (list[Decimal], '["1.10", 2]', [Decimal("1.10"), Decimal(2)]),
-        (Place, '{"name": "Ulm", "people": 3}', Place("Ulm", 3)),
         (list[Place], '[{"name": "Ulm"}]', [Place("Ulm")]),
-        (Row, '{"a": 1, "b": "2026-11-23", "c": "x"}', {"a": 1, "b": DAY, "c": "x"}),
+        (Row, '{"a": 1, "b": "2026-11-23"}', {"a": 1, "b": DAY}),
         (Row, '{"a": 1}', {"a": 1}),
         (Annotated[Place, "a place"], '{"name": "Ulm"}', Place("Ulm")),
         (list[Annotated[int, "a number"]], "[1]", [1]),
-        (Count, "3", 3),
-        (Days, '["2026-11-23"]', [DAY]),
     ],
 )  # fmt: skip
 def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any) -> None:
@@ -168,12 +151,10 @@ def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any
         ({"type": "array"}, "[" * 5000 + "]" * 5000, "nested too deeply"),
         ({"type": "object"}, "{" + '"a":1,' * 3 + "}", "it is not JSON"),
         (int, "9" * 5000, "it is not JSON"),
-        (Trip, '{"day": "tomorrow", "price": "1"}', '"data.day" must be a date'),
-        (Trip, '{"day": 20261123, "price": "1"}', "data.day: 20261123 is not of type 'string'"),
-        (Trip, '{"day": "2026-11-23", "price": "12 euros"}', "data.price"),
-        (Trip, '{"day": "2026-11-23", "price": "NaN"}', "data.price"),
-        (Trip, '{"day": "2026-02-30", "price": 1}', '"data.day" must be a date'),
-        (Flight, '{"day": "2026-11-23", "stops": ["x"]}', r'"data.stops\[0\]" must be a UUID'),
+        (Trip, '{"day": "tomorrow"}', '"data.day" must be a date'),
+        (Trip, '{"day": 20261123}', "data.day: 20261123 is not of type 'string'"),
+        (Trip, '{"day": "2026-02-30"}', '"data.day" must be a date'),
+        (Flight, '{"day": "2026-11-23", "stops": ["x"]}', r'"data.stops\[0\]" must be a date'),
         (Place, '{"people": 1}', "data: 'name' is a required property"),
         (Place, '{"name": "Ulm", "x": 1}', 'data: unexpected "x"'),
     ],
@@ -189,16 +170,14 @@ def test_formats_and_descriptions_are_in_the_schema() -> None:
     assert properties["day"] == {
         "type": "string", "format": "date", "description": "Its first day."
     }  # fmt: skip
-    assert properties["at"] == {"type": "string", "format": "time", "default": "09:30:00"}
     assert {"type": "string", "format": "date-time"} in properties["leaves"]["anyOf"]
-    assert {"type": "string", "format": "uuid"} in properties["booking"]["anyOf"]
     people = make_output(Place).sent["properties"]["people"]
     assert people == {"type": "integer", "description": "Inhabitants.", "default": 0}
     assert make_output(Place).sent["required"] == ["name"]
     assert make_output(Row).sent["required"] == ["a"]
 
 
-@pytest.mark.parametrize("given", [Flight, list[Decimal]])
+@pytest.mark.parametrize("given", [Flight, list[datetime.date]])
 def test_the_apis_take_such_schemas(given: Any) -> None:
     sent = make_output(given).sent
     assert make_closed(sent) is not None
@@ -209,8 +188,7 @@ def test_the_apis_take_such_schemas(given: Any) -> None:
 def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> None:
     told = {
         "first": {
-            "day": "2026-11-23", "price": "12.30", "leaves": "2026-11-23T08:00:00+00:00",
-            "at": "09:30:00", "booking": str(ID),
+            "day": "2026-11-23", "leaves": "2026-11-23T08:00:00+00:00",
         },
         "second": {"name": "Ulm", "people": 3},
     }  # fmt: skip
@@ -221,9 +199,7 @@ def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> N
 
     script("m")(lambda request: told)
     result = axe_nb.run(Agent("a", "script/m"), "hi", output=Both)
-    leaves = datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC)
-    trip = Trip(DAY, Decimal("12.30"), leaves, booking=ID)
-    assert result.data == {"first": trip, "second": Place("Ulm", 3)}
+    assert result.data == {"first": Trip(DAY, EIGHT), "second": Place("Ulm", 3)}
     assert result.to_dict()["data"] == told
     result.save("r.axe")
     assert axe_nb.load("r.axe").data == told
@@ -232,21 +208,21 @@ def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> N
 def test_a_tool_takes_such_values_too(project: Path) -> None:
     seen: list[Any] = []
 
-    def book(day: datetime.date, place: Place, price: Decimal = Decimal("9.90")) -> str:
+    def book(day: datetime.date, place: Place) -> str:
         """Books."""
-        seen.append((day, place, price))
+        seen.append((day, place))
         return "booked"
 
     @script("m")
     def model(request: Request) -> Any:
         if request.turn == 1:
-            return call("book", day="2026-11-23", place={"name": "Ulm"}, price="1.20")
+            return call("book", day="2026-11-23", place={"name": "Ulm"})
         if request.turn == 2:
             return call("book", day="soon", place={"name": "Ulm"})
         return request.last
 
     result = axe_nb.run(Agent("a", "script/m", tools=(book,)), "go")
-    assert seen == [(DAY, Place("Ulm"), Decimal("1.20"))]
+    assert seen == [(DAY, Place("Ulm"))]
     assert '"day" must be a date (as in 2026-11-23), not "soon"' in result.text
 
 

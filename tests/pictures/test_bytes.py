@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import random
 from base64 import b64encode
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError
-from axe_nb.pictures.found import find_parts, find_picture, join_prompt
-from axe_nb.pictures.picture import (
-    MAX_PIXELS,
-    NoPicture,
-    Picture,
-    join_parts,
-    read_header,
-    split_parts,
-)
+from axe_nb.pictures.found import find_parts, find_picture, split_prompt
+from axe_nb.pictures.picture import MAX_PIXELS, NoPicture, Picture, join_parts, split_parts
 from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
 from tests.pictures.samples import (
     FIRST,
@@ -39,18 +31,15 @@ from tests.pictures.samples import (
 @pytest.mark.parametrize(
     ("data", "shown", "media_type"),
     [
-        (PNG, "4×3 PNG, 70 bytes", "image/png"),
-        (JPEG, "640×480 JPEG, 35 bytes", "image/jpeg"),
-        (GIF, "5×7 GIF, 35 bytes", "image/gif"),
-        (WEBP, "10×10 WebP, 34 bytes", "image/webp"),
-        (PDF, "PDF, 46 bytes", "application/pdf"),
+        (PNG, "4×3 PNG", "image/png"), (JPEG, "640×480 JPEG", "image/jpeg"),
+        (GIF, "5×7 GIF", "image/gif"), (WEBP, "10×10 WebP", "image/webp"),
+        (PDF, "PDF", "application/pdf"),
     ],
-)
+)  # fmt: skip
 def test_format_and_size_are_those_of_the_bytes(data: bytes, shown: str, media_type: str) -> None:
     picture = Picture(data)
-    assert picture.shown.rpartition(",")[0] == shown.rpartition(",")[0]
+    assert picture.shown == f"{shown}, {len(data)} bytes"
     assert picture.media_type == media_type
-    assert repr(picture).startswith(f"Picture({shown.partition(',')[0]}")
 
 
 @pytest.mark.parametrize("whole", [PNG, JPEG, GIF, WEBP])
@@ -62,24 +51,29 @@ def test_every_cut_of_a_picture_is_refused_in_one_line(whole: bytes) -> None:
         assert caught.value.hint
 
 
-def test_any_bytes_are_a_header_or_none() -> None:
+def test_any_bytes_are_a_picture_or_refused() -> None:
     chance = random.Random(7)
     for start in (b"", PNG[:8], PNG[:16], JPEG[:3], b"GIF89a", b"RIFF\0\0\0\0WEBPVP8X", PDF[:5]):
         for size in range(60):
-            header = read_header(start + chance.randbytes(size))
-            assert header is None or (header.width >= 0 and header.height >= 0)
+            with suppress(NoPicture):
+                assert Picture(start + chance.randbytes(size)).width >= 0
 
 
-def test_a_picture_that_is_huge_when_unpacked_is_refused_unseen() -> None:
-    with pytest.raises(NoPicture, match="50,000×50,000 pixels; at most 80,000,000"):
-        Picture(claimed_png(50_000, 50_000))
-    assert Picture(claimed_png(MAX_PIXELS // 10_000, 10_000)).width == MAX_PIXELS // 10_000
-
-
-@pytest.mark.parametrize("data", [b"<svg/>", b"BM" + bytes(60), b"PK\x03\x04" + PNG, b""])
-def test_what_models_do_not_read_is_refused(data: bytes) -> None:
-    with pytest.raises(NoPicture, match="not a supported picture: its bytes are of another format"):
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (claimed_png(50_000, 50_000), "50,000×50,000 pixels; at most 80,000,000"),
+        (png(1, 70_000), "1×70,000 pixels; at most 80,000,000 are supported, 65,535 on a"),
+        *((data, "its bytes are of another format") for data in (b"<svg/>", b"PK\3\4" + PNG, b"")),
+    ],
+    ids=["huge", "many rows", "svg", "zip", "nothing"],
+)
+def test_what_models_do_not_read_or_is_huge_when_unpacked_is_refused_unseen(
+    data: bytes, told: str
+) -> None:
+    with pytest.raises(NoPicture, match=told):
         Picture(data)
+    assert Picture(claimed_png(MAX_PIXELS // 10_000, 10_000)).width == MAX_PIXELS // 10_000
 
 
 def test_values_that_are_pictures() -> None:
@@ -91,8 +85,6 @@ def test_values_that_are_pictures() -> None:
     assert find_parts([1, PNG]) == [1, Picture(PNG)]
     assert find_parts([1, 2]) == find_parts("x") == find_parts({"a": PNG}) == []
 
-
-def test_a_value_that_cannot_be_drawn_is_an_error_without_an_address() -> None:
     class Broken:
         def _repr_png_(self) -> bytes:
             raise ValueError("no display")
@@ -103,15 +95,13 @@ def test_a_value_that_cannot_be_drawn_is_an_error_without_an_address() -> None:
 
 def test_a_list_of_texts_and_pictures_is_a_prompt(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(JPEG)  # the name does not count
-    text, pictures = join_prompt(["Compare", tmp_path / "a.txt", "with", PNG])
+    text, pictures = split_prompt(["Compare", tmp_path / "a.txt", "with", PNG])
     assert text == (
         "Compare\n\n[picture 1: 640×480 JPEG, 35 bytes]\n\nwith\n\n[picture 2: 4×3 PNG, "
         f"{len(PNG)} bytes]"
     )
     assert pictures == (Picture(JPEG), Picture(PNG))
 
-
-def test_what_is_no_part_of_a_prompt_is_named_by_its_position(tmp_path: Path) -> None:
     for part, message in (
         (3, "part 2 of the prompt is neither text nor a picture: int"),
         (b"abc", "part 2 of the prompt is not a supported picture"),
@@ -119,7 +109,7 @@ def test_what_is_no_part_of_a_prompt_is_named_by_its_position(tmp_path: Path) ->
         (tmp_path, "part 2 of the prompt: cannot read"),
     ):
         with pytest.raises(ConfigError, match=message):
-            join_prompt(["a", part])
+            split_prompt(["a", part])
 
 
 def test_each_picture_stands_after_its_mark() -> None:
@@ -139,40 +129,7 @@ def test_a_picture_that_is_too_large_is_scaled_down() -> None:
     assert small.width < 900
     assert abs(small.width / small.height - 1.5) < 0.05
     assert fit(large, 0) is fit(large, large.size) is large
-    assert fit(Picture(png(9000, 10)), 0).width == 8000
-
-
-def test_a_copy_that_is_only_too_wide_may_have_more_bytes() -> None:
-    pytest.importorskip("PIL")
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("RGB", (8001, 50)).save(file, "WEBP", lossless=True)
-    assert len(file.getvalue()) < 100
-    assert fit(Picture(file.getvalue()), 0).width == 8000
-
-
-def test_a_picture_is_unpacked_once_however_often_it_is_made_smaller(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    image = pytest.importorskip("PIL.Image")
-    widths, unpack = [], image.open
-
-    def note(*args: Any, **options: Any) -> Any:
-        opened = unpack(*args, **options)
-        widths.append(opened.width)
-        return opened
-
-    monkeypatch.setattr(image, "open", note)
-    assert fit(Picture(png(3_000, 2_000)), 110).size <= 110
-    assert len(widths) > 1
-    assert max(widths[1:]) < 3_000
-
-
-def test_a_picture_with_very_many_short_rows_is_refused_unseen() -> None:
-    told = "1×70,000 pixels; at most 80,000,000 are supported, 65,535 on a"
-    with pytest.raises(NoPicture, match=told):
-        Picture(png(1, 70_000))
+    assert fit(Picture(png(9000, 100)), 0).width == 8000
 
 
 def test_one_that_cannot_be_unpacked_or_is_a_document_is_refused_with_its_size() -> None:

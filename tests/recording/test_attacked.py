@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -214,28 +213,6 @@ def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
             assert axe_nb.run("one", "go").text == first.text
 
 
-def test_a_run_without_a_person_replays_where_there_is_one() -> None:
-    @axe_nb.tool(writes=True)
-    def keep(note: str) -> str:
-        """Keeps a note."""
-        return "kept"
-
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("keep", note="x") if request.turn == 1 else request.last
-
-    async def answer(_: ApprovalRequest) -> Decision:
-        raise AssertionError("a replay asks no one")
-
-    define(tools=("keep",), mode="ask")
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = axe_nb.run("one", "go")
-    assert "denied" in first.text
-    with axe_nb.cassette("a.axe", "replay"):
-        again = run_with(answer)
-    assert without_times(again) == without_times(first)
-
-
 def test_what_failed_is_asked_again_where_it_may_be() -> None:
     broken = True
 
@@ -299,69 +276,6 @@ def test_an_answer_from_a_recording_allows_no_host_later() -> None:
     assert "example.invalid" not in session.hosts
 
 
-def test_one_odd_reply_does_not_keep_the_others_from_being_written() -> None:
-    deep = "[" * 900 + "]" * 900
-
-    @script("one")
-    def one(request: Request) -> Any:
-        return "x" if request.last != "deep" else call("nope", x=json.loads(deep))
-
-    def run_all() -> None:
-        with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-            for prompt in ("1", "deep", "2"):
-                axe_nb.run("one", prompt)
-            raise OSError("the user's own")
-
-    define(tools=("read_file",))
-    with pytest.raises(OSError, match="the user's own"):
-        run_all()
-    assert session.cassette is None
-    with axe_nb.cassette("a.axe", "replay"):
-        assert [axe_nb.run("one", prompt).ok for prompt in ("1", "2")] == [True, True]
-
-
-def test_two_cassettes_of_one_file_keep_both_recordings() -> None:
-    count_up()
-    define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "auto"):
-        axe_nb.run("one", "outer")
-        with axe_nb.cassette("a.axe", "auto"):
-            axe_nb.run("one", "inner")
-        axe_nb.run("one", "outer again")
-    with axe_nb.cassette("a.axe", "replay") as cassette:
-        assert all(axe_nb.run("one", p).ok for p in ("outer", "inner", "outer again"))
-        assert cassette.misses == 0
-
-
-def test_ten_thousand_runs_are_found_in_time_that_does_not_grow() -> None:
-    from axe_nb.recording.cassette import Cassette
-    from axe_nb.recording.records import FIRST, Record
-
-    cassette = Cassette("a.axe", "auto")
-    cassette.save_quietly = lambda: ""  # type: ignore[method-assign]  # what counts is finding
-    began = time.process_time()
-    for number in range(10_000):
-        asked = {"model": "m", "messages": [{"user": f"{number % 100}"}]}
-        _, target = cassette.claim(asked, "one")
-        record = Record(kind="model", place=FIRST, agent="one", asked=asked)
-        cassette.commit(target, [record], [])
-    assert time.process_time() - began < 8
-    assert len(cassette.list_records()) == 10_000
-
-
-@pytest.mark.parametrize("field", ["decision", "output", "asked"])
-def test_records_edited_by_hand_are_checked_when_they_are_read(field: str) -> None:
-    kind = {"decision": "person", "output": "tool", "asked": "model"}[field]
-    place = "0/1" if kind == "model" else "0"
-    record = {"root": 1, "place": place, "kind": kind, "asked": {}, field: {"tools": ["a"]}}
-    if field != "asked":
-        record[field] = 5
-    Path("a.axe").write_text(f"axe_nb cassette 1.0\n{json.dumps([record])}", "utf-8")
-    with pytest.raises(ConfigError), axe_nb.cassette("a.axe"):
-        pass
-    assert {path.name for path in Path().iterdir()} == {"a.axe", "axe"}
-
-
 def test_a_named_endpoint_replays_where_it_is_not_set_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,13 +306,6 @@ def test_nothing_is_removed_from_a_cassette_that_nothing_has_used() -> None:
     with axe_nb.cassette("a.axe", "replay") as cassette, pytest.raises(ConfigError):
         cassette.prune()
     assert Path("a.axe").read_bytes() == kept
-
-
-def test_a_cassette_that_is_not_there_is_said_to_be_missing() -> None:
-    count_up()
-    define()
-    with axe_nb.cassette("nowhere.axe", "replay"):
-        assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: the file does not exist")
 
 
 def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
@@ -436,17 +343,6 @@ def test_messages_that_differ_in_all_but_words_are_told_apart(
     before: dict[str, Any], now: dict[str, Any], words: str
 ) -> None:
     assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
-
-
-def test_a_parameter_that_became_null_is_a_miss_that_says_so() -> None:
-    count_up()
-    define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        axe_nb.run("one", "go")
-    with axe_nb.cassette("a.axe", "replay") as cassette:
-        result = axe_nb.run("one", "go", params={"seed": None})
-    assert "at 0/1: its params changed in seed: nothing → null" in (result.error or "")
-    assert len(cassette.missed) == 1
 
 
 @pytest.mark.parametrize(

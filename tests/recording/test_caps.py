@@ -14,7 +14,7 @@ import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, call, script
 from axe_nb.messages import Usage
 
-REPLAYS = 6
+REPLAYS = 4
 
 CHILDREN = 6
 
@@ -88,16 +88,3 @@ def test_a_cap_that_was_raised_asks_for_what_it_had_refused(project: Path) -> No
     with axe_nb.cassette("tree.axe", "replay"):
         again = axe_nb.run(define({"max_requests": 50}, seed=2, turns=1), "Go")
     assert describe(again) == describe(result)
-
-
-@pytest.mark.req("D-59")
-def test_a_cap_holds_for_what_is_asked_again(project: Path) -> None:
-    with axe_nb.cassette("tree.axe", "record"):
-        axe_nb.run(define({"max_requests": 8}, seed=0, turns=1), "Go")
-    agent = define({"max_requests": 4}, seed=1, turns=1)
-    changed = Agent(name="guide", model="script/guide", system_prompt="Be brief.")
-    axe_nb.define(changed)
-    with axe_nb.cassette("tree.axe", "auto") as cassette:
-        result = axe_nb.run(agent, "Go")
-    assert cassette.recorded <= 4
-    assert sum(len(one.exchanges) for one in result.walk()) <= 4

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import axe_nb
 from axe_nb import ConfigError
 from axe_nb.agents.config import config_path
-from axe_nb.cli import main
 from axe_nb.recording import cassette
 from axe_nb.recording.modes import find_mode
 from tests.providers.dialects import BY_NAME
@@ -96,24 +93,3 @@ def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
     with axe_nb.cassette("own.axe", "live"):
         assert ask() == "hello", "as the cassette was opened to"
     assert len(server.log("hello")) == sent + 1
-
-
-def test_where_the_environment_says_replay_scripts_and_dry_runs_need_no_cassette(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
-    axe_nb.script("one")(lambda request: f"said {request.last}")
-    assert axe_nb.run(None, "a", model="script/one").text == "said a"
-    axe_nb.define(axe_nb.Agent(name="lead", model="script/lead", sub_agents=["below"]))
-    axe_nb.define(axe_nb.Agent(name="below", model="own/m"))
-
-    @axe_nb.script("lead")
-    def lead(request: axe_nb.Request) -> Any:
-        if request.results:
-            return request.results[0].content
-        return axe_nb.call("call_agent", agent="below", task="x")
-
-    assert "no cassette is in use" in axe_nb.run("lead", "go").text
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
-    assert main(["run", "below", "go", "--dry-run"]) == 0
-    assert server.log("hello") == []

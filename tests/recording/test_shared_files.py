@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,21 +102,6 @@ def test_processes_that_record_at_once_lose_nothing(project: Path) -> None:
             assert result.text == f"{prompt.split()[0]} said {prompt}"
 
 
-def test_threads_with_cassettes_of_their_own_lose_nothing(project: Path) -> None:
-    agent = define_echo()
-    with axe_nb.cassette("shared.axe", "record"):
-        axe_nb.run(agent, "first")
-    copies = [Cassette("shared.axe", "auto") for _ in range(4)]
-    for number, cassette in enumerate(copies):
-        record_run(cassette, f"thread {number}")
-    threads = [threading.Thread(target=cassette.save) for cassette in copies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert sorted(list_prompts("shared.axe")) == ["first", *(f"thread {n}" for n in range(4))]
-
-
 def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
     project: Path,
 ) -> None:
@@ -141,20 +125,6 @@ def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
     assert list_prompts("shared.axe") == ["one", "four"]
     with axe_nb.cassette("shared.axe", "replay"):
         assert axe_nb.run(agent, "one").text == "changed"
-
-
-def test_recordings_by_a_link_and_by_the_file_lose_nothing(project: Path) -> None:
-    agent = define_echo()
-    Path("real").mkdir()
-    Path("link.axe").symlink_to("real/shared.axe")  # of a file that is yet to be made
-    ours = Cassette("link.axe", "auto")
-    record_run(ours, "by the link")
-    with axe_nb.cassette("real/shared.axe", "auto"):
-        axe_nb.run(agent, "by the file")
-    record_run(ours, "by the link again")
-    ours.save()
-    assert list_prompts("real/shared.axe") == ["by the link", "by the file", "by the link again"]
-    assert Path("link.axe").is_symlink()
 
 
 @pytest.mark.req("D-43")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.recorder import find_writer, history_path
 
 
 @pytest.fixture
@@ -17,4 +16,4 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
     path = history_path()
     yield path
-    find_writer(path).close()
+    find_writer(path).flush()

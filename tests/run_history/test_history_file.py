@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import subprocess
@@ -17,11 +16,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, script
-from axe_nb.recording.history_parts import Tree, compress, decompress
-from axe_nb.recording.history_store import Store, is_on_network
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import Recorder, history_path
-from axe_nb.recording.run_locks import RunLocks
+from axe_nb.recording.history_store import Store
+from axe_nb.recording.history_tree import compress, decompress
+from axe_nb.recording.recorder import Recorder, find_writer, history_path
 from tests.run_history.rows import read_rows
 
 NOT_WRITTEN = "history cannot be written: "
@@ -89,7 +86,7 @@ def wait_for_parts(path: Path, number: int) -> None:
 
 def count_parts(path: Path) -> int:
     try:
-        with closing(Store(path, None)) as store:
+        with closing(Store(path)) as store:
             return len(store.list_parts(1)) if store.has_tables else 0
     except sqlite3.OperationalError:  # the file is not there yet, or about to be made
         return 0
@@ -110,20 +107,6 @@ def test_an_event_that_cannot_be_written_is_told_although_the_rest_is(kept: Path
     assert problem.startswith(f"{NOT_WRITTEN}not a word")
     assert not problems(run_echo())
     assert [row.status for row in axe_nb.history()] == ["completed", "completed"]
-
-
-def test_a_turn_that_cannot_be_written_takes_nothing_from_the_others(kept: Path) -> None:
-    @script("odd")
-    def odd(request: Request) -> Response:
-        if request.turn == 1:
-            return Response("One.", (axe_nb.call("nope"),), echo={"script": {"n": 10**5000}})
-        return Response("Two.")
-
-    prompt = "You are long. " * 30
-    agent = Agent(name="odd", model="script/odd", system_prompt=prompt, tools=("read_file",))
-    (problem,) = problems(axe_nb.run(agent, "Go"))
-    assert "digits" in problem
-    assert [one.system for one in axe_nb.load(1).exchanges] == [prompt]
 
 
 def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
@@ -152,6 +135,7 @@ def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
     assert (waiter.id, waiter.status, waiter.text) == ("0.3", "cancelled", "I wait.")
     assert [len(one.exchanges) for one in result.walk()] == [2, 1, 1]
     assert row.tokens == result.total_usage.total >= 41
+    assert not list(kept.parent.glob("*.lock"))
 
 
 def test_two_processes_write_at_once(kept: Path) -> None:
@@ -170,7 +154,7 @@ def test_two_processes_write_at_once(kept: Path) -> None:
     assert {axe_nb.load(row.id).text == row.prompt for row in rows} == {True}
 
 
-@pytest.mark.parametrize("what", ["the file", "all files", "the folder"])
+@pytest.mark.parametrize("what", ["the file", "the folder"])
 def test_a_history_that_was_deleted_is_begun_anew_by_the_same_process(
     what: str, kept: Path, tmp_path: Path
 ) -> None:
@@ -179,8 +163,7 @@ def test_a_history_that_was_deleted_is_begun_anew_by_the_same_process(
     if what == "the folder":
         kept.parent.rename(tmp_path / "elsewhere")
     else:
-        for file in kept.parent.glob("runs.*" if what == "all files" else "runs.sqlite"):
-            file.unlink()
+        kept.unlink()
     assert problems(run_echo("second")) == []
     assert [row.prompt for row in axe_nb.history()] == ["second"]
 
@@ -214,14 +197,6 @@ def test_a_place_that_cannot_be_written_costs_one_warning(
         assert problem.endswith("AXE_NB_HISTORY=0 turns the history off")
     monkeypatch.setenv("AXE_NB_HISTORY", "0")
     assert run_echo().warnings == ()
-
-
-def test_a_folder_in_the_place_of_the_file_costs_one_warning(kept: Path) -> None:
-    kept.mkdir(parents=True)
-    (problem,) = problems(run_echo())
-    assert "directory" in problem
-    with pytest.raises(ConfigError, match="history cannot be read"):
-        axe_nb.history()
 
 
 @pytest.mark.parametrize(
@@ -262,14 +237,16 @@ def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
 def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: Path) -> None:
     run_echo()
     axe_nb.history()
-    find_writer(kept).close()
+    find_writer(kept).flush()
     major, _, minor = version.partition(".")
     with closing(sqlite3.connect(kept)) as connection:
         connection.execute(f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
     with pytest.raises(ConfigError, match=rf"its version is {version}, expected 2\.x") as refused:
         axe_nb.history()
     assert refused.value.hint == hint
-    (problem,) = problems(run_echo())
+    run_echo()
+    find_writer(kept).flush()
+    (problem,) = problems(run_echo())  # at the latest
     assert f"its version is {version}" in problem
     assert problem.endswith(hint)
 
@@ -283,13 +260,7 @@ def pack(text: str) -> str:
     ("change", "why"),
     [
         ("UPDATE parts SET content = 'text' WHERE id = 2", "damaged"),
-        ("UPDATE parts SET content = x'' WHERE id = 2", "damaged"),
-        ("UPDATE parts SET content = zeroblob(40) WHERE id = 2", "damaged"),
-        ("UPDATE parts SET content = substr(content, 1, 40) WHERE id = 2", "damaged"),
         (f"UPDATE parts SET content = {pack('[]')} WHERE id = 2", "does not begin with `axe_nb h"),
-        (f"UPDATE parts SET content = {pack(NOW + '[')} WHERE id = 2", "damaged: JSONDecodeError"),
-        (f"UPDATE parts SET content = {pack(NOW + '[]')} WHERE id = 2", "must be an object"),
-        (f"UPDATE parts SET content = {pack(NOW + '{}')} WHERE id = 2", '"at" is missing'),
         (f"UPDATE parts SET content = {pack(LATER + '{}')} WHERE id = 2", "its version is 5.0"),
         ("DELETE FROM parts", "is missing"),
         ("DELETE FROM parts WHERE id = 1", "damaged"),
@@ -307,24 +278,6 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Pa
     assert [row.id for row in axe_nb.history()] == [1]
 
 
-def test_a_row_in_which_a_byte_is_wrong_changes_no_text(kept: Path) -> None:
-    run_echo()
-    axe_nb.history()
-    rows = read_rows(kept, 1)
-    known = tell(rows)
-    for number, row in enumerate(rows):
-        for at in range(len(row)):
-            wrong = row[:at] + bytes([row[at] ^ 1]) + row[at + 1 :]
-            with contextlib.suppress(ConfigError):  # some bits mean nothing
-                assert tell([*rows[:number], wrong, *rows[number + 1 :]]) == known
-
-
-def tell(rows: list[bytes]) -> RunResult:
-    tree = Tree()
-    tree.read(rows)
-    return tree.make_result()
-
-
 @pytest.mark.req("D-61")
 def test_a_later_minor_version_is_used(kept: Path) -> None:
     run_echo("First")
@@ -337,7 +290,7 @@ def test_a_later_minor_version_is_used(kept: Path) -> None:
         later = pack(start.replace("history 4.0\n{", 'history 4.7\n{"mood":"good",'))
         connection.execute(f"UPDATE parts SET content = {later} WHERE id = 1")
         connection.commit()
-    find_writer(kept).close()
+    find_writer(kept).flush()
     assert problems(run_echo("Second")) == []
     assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
     assert axe_nb.load(1).text == "You said: First"
@@ -391,31 +344,6 @@ def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
     ]  # fmt: skip
 
 
-@pytest.fixture
-def small_disk(kept: Path) -> Iterator[Path]:
-    """The history's folder, on a disk of one megabyte."""
-    if not sys.platform.startswith("linux") or os.geteuid():
-        pytest.skip("only root has a disk of its own")
-    folder = history_path().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    disk = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(disk, capture_output=True, check=False).returncode:
-        pytest.skip("no disk can be mounted here")
-    try:
-        yield folder
-    finally:
-        find_writer(history_path()).flush(5)
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit(small_disk: Path) -> None:
-    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
-    results = [axe_nb.run(None, str(number), model="script/large") for number in range(30)]
-    told = [bool(problems(result)) for result in results]
-    first = told.index(True)
-    assert 2 < first < 20
-
-
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
     result = run_filler(full_disk)
     assert problems(result) == []
@@ -426,7 +354,7 @@ def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
     for number in range(6):
         run_echo(f"Run {number}")
     axe_nb.history()
-    with closing(Store(kept, RunLocks(kept.with_suffix(".test")))) as store:
+    with closing(Store(kept, writes=True)) as store:
         store._connection.execute("UPDATE runs SET started = started - 100 WHERE id <= 2")
         size = sum(row.bytes for row in store.list_rows(None, 2))
         store.prune(max_age=50)
@@ -442,9 +370,8 @@ def test_a_run_that_goes_on_is_not_removed(kept: Path) -> None:
     recorder = Recorder(find_writer(kept))
     recorder.event(axe_nb.events.RunStarted("0", "", "", "a", "m", 0, "Go", "Go"))
     (row,) = axe_nb.history()
-    store = find_writer(kept)._store
-    assert store
-    store.prune(max_age=-10)
+    with closing(Store(kept)) as store:
+        store.prune(max_age=-10)
     assert [one.id for one in axe_nb.history()] == [row.id]
 
 
@@ -457,11 +384,3 @@ def test_a_stuck_disk_does_not_hold_up_the_end(kept: Path) -> None:
         assert find_writer(kept).flush(0.01) is False
         other.execute("ROLLBACK")
     assert len(axe_nb.history()) == 2
-
-
-def test_network_file_systems_are_known(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path}/home nfs4 rw 0 0\n")
-    assert is_on_network(tmp_path / "home" / "me" / "runs.sqlite", mounts)
-    assert not is_on_network(tmp_path / "runs.sqlite", mounts)
-    assert not is_on_network(tmp_path, tmp_path / "missing")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, process
+from axe_nb.sandbox import full, process
 from axe_nb.sandbox.view import TIME, cover, make_view
 from tests.sandbox.cages import ROOT, SECRET, Cage, as_user, package_for
 
@@ -163,4 +163,4 @@ def test_an_image_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.Mon
     program.chmod(0o755)
     monkeypatch.setattr(process, "PROGRAM_FOLDERS", (str(tmp_path),))
     with pytest.raises(ConfigError):
-        docker.make_method("--help")
+        full.make_docker("--help")

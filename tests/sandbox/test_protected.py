@@ -31,10 +31,33 @@ def write(cage: Cage, name: str, text: str) -> Path:
     path = cage.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    for place in (path, *path.parents):
-        if place.is_relative_to(cage.work):
-            os.chown(place, cage.uid, cage.uid)
+    own(cage)
     return path
+
+
+def own(cage: Cage) -> None:
+    """Makes all of the workdir the user's."""
+    for folder, folders, files in os.walk(cage.work):
+        for name in (".", *folders, *files):
+            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+
+
+def begin(cage: Cage, then: str = "true") -> subprocess.Popen[str]:
+    """Begins a command that goes on when there is a file `go`."""
+    process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {then}", seconds=60)
+    until = time.monotonic() + 60
+    while not (cage.work / "began").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return process
+
+
+def ask_git(cage: Cage, *words: str) -> str:
+    """The output of git outside the sandbox."""
+    return subprocess.run(
+        ["git", "-c", "safe.directory=*", *words],
+        cwd=cage.work, env={"HOME": str(cage.home), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
 
 
 def is_placeholder(path: Path) -> bool:
@@ -122,46 +145,24 @@ def test_a_folder_without_a_repository_gets_none(cage: Cage) -> None:
 
 
 @pytest.mark.parametrize("method", FULL)
-def test_placeholders_are_gone_when_the_last_command_ends(cage: Cage) -> None:
-    first = cage.begin("touch began; until [ -e go ]; do sleep 0.05; done", seconds=60)
-    until = time.monotonic() + 60
-    while not (cage.work / "began").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+def test_placeholders_are_gone_when_the_last_command_ends_and_disturb_no_one(cage: Cage) -> None:
+    first = begin(cage)
     assert is_placeholder(cage.work / ".vscode")
-    ended = cage.run("echo evil > .vscode/tasks.json; echo evil > .git/commondir; touch go")
+    ended = cage.run("echo evil > .vscode/tasks.json; echo evil > .git/commondir")
     assert "Read-only file system" in ended.output
+    assert "began" in ask_git(cage, "status", "--short")
+    (cage.work / ".idea" / "own.xml").write_text("of the person")
+    (cage.work / "go").touch()
     first.communicate(timeout=60)
-    assert list_names(cage.work) == [".git", "began", "go"]
+    assert list_names(cage.work) == [".git", ".idea", "began", "go"]
+    assert list_names(cage.work / ".idea") == ["own.xml"]
     assert not (cage.work / ".git" / "commondir").exists()
 
 
 @pytest.mark.parametrize("method", FULL)
-def test_while_a_command_runs_git_and_the_person_can_work(cage: Cage) -> None:
-    first = cage.begin("touch began; until [ -e go ]; do sleep 0.05; done", seconds=60)
-    until = time.monotonic() + 60
-    while not (cage.work / "began").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
-    asked = ["git", "-c", f"safe.directory={cage.work}", "status", "--short"]
-    seen = subprocess.run(asked, cwd=cage.work, env=environ, capture_output=True, text=True)
-    assert "began" in seen.stdout, seen.stderr
-    (cage.work / ".vscode" / "tasks.json").write_text("{}")
-    (cage.work / "go").touch()
-    first.communicate(timeout=60)
-    assert (cage.work / ".vscode" / "tasks.json").read_text() == "{}"
-    assert not (cage.work / ".idea").exists()
-
-
-@pytest.mark.parametrize("method", FULL)
 def test_placeholders_of_a_killed_kernel_go_with_the_next_command(cage: Cage) -> None:
-    kernel = cage.begin("touch began; sleep 60", seconds=60)
-    until = time.monotonic() + 60
-    while not (cage.work / "began").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    kill(kernel)
-    for pipe in (kernel.stdout, kernel.stderr):
-        if pipe:
-            pipe.close()
+    with begin(cage) as kernel:
+        kill(kernel)
     assert is_placeholder(cage.work / "axe")
     assert is_placeholder(cage.work / ".git" / "commondir")
     cage.run("true")
@@ -193,6 +194,8 @@ def test_a_link_leads_to_protected_files_and_its_replacement_is_seen(cage: Cage)
     assert '"axe" is protected, and was changed' in ended.notes
     if cage.method in FULL:
         assert target.read_text() == "mine"
+    else:
+        assert any(note.startswith('"shared') for note in ended.notes)
 
 
 @pytest.mark.parametrize("method", FULL)
@@ -219,17 +222,14 @@ def test_hooks_and_settings_of_a_worktree_whose_repository_is_beside_it_are_prot
     cage: Cage,
 ) -> None:
     """They are in the folder that `commondir` leads to; a commit still writes there."""
-    git = ["git", "-C", str(cage.work), "-c", "safe.directory=*"]
-    subprocess.run([*git, "worktree", "add", "-q", "tree"], check=True, capture_output=True)
+    ask_git(cage, "worktree", "add", "-q", "tree")
     main = cage.work / "main"
     main.mkdir()
     (cage.work / ".git").rename(main / ".git")
     (cage.work / "tree" / ".git").unlink()
     (cage.work / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
     (main / ".git" / "worktrees" / "tree" / "gitdir").write_text(f"{cage.work}/.git\n")
-    for folder, folders, files in os.walk(cage.work):
-        for name in (".", *folders, *files):
-            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+    own(cage)
     config = (main / ".git" / "config").read_text()
     ended = cage.run(
         "echo evil >> main/.git/config; echo evil > main/.git/hooks/pre-commit; "
@@ -245,21 +245,16 @@ def test_a_command_has_limits(cage: Cage) -> None:
     core, files, size, processes, memory = ended.output.split()
     assert (core, files, size, processes) == ("0", "4096", "4194304", "8192")
     assert int(memory) << 10 >= 2 << 30
-
-
-def test_a_command_that_takes_too_much_memory_ends(cage: Cage) -> None:
-    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    size = max(half, 2 << 30) + (1 << 20)
-    ended = cage.run(f"/usr/bin/python3 -c 'bytearray({size})'")
+    ended = cage.run(f"/usr/bin/python3 -c 'bytearray({(int(memory) << 10) + (1 << 20)})'")
     assert "MemoryError" in ended.output
 
 
 @pytest.mark.parametrize("method", FULL)
-def test_keys_that_a_link_leads_to_are_hidden(cage: Cage) -> None:
-    (cage.work / "envs").mkdir()
-    (cage.work / "envs" / "dev").write_text(SECRET)
+def test_files_with_keys_are_hidden_also_where_a_link_leads_to_them(cage: Cage) -> None:
+    write(cage, "envs/dev", SECRET)
+    write(cage, ".ssh/id", SECRET)
     (cage.work / ".env").symlink_to("envs/dev")
-    assert SECRET not in cage.run("cat .env envs/dev; mv envs e; cat e/dev").output
+    assert SECRET not in cage.run("cat .ssh/* .env envs/dev; mv envs e; cat e/dev").output
     assert (cage.work / ".env").read_text() == SECRET
 
 
@@ -269,11 +264,8 @@ def test_git_keeps_working_and_runs_nothing_new_or_the_change_is_seen(cage: Cage
         "git gc -q && git log --oneline; git config core.fsmonitor evil"
     )
     assert "two" in ended.output
-    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
-    asked = ["git", "-c", f"safe.directory={cage.work}", "config", "core.fsmonitor"]
-    found = subprocess.run(asked, cwd=cage.work, env=environ, capture_output=True, text=True)
     if cage.method in FULL:
-        assert (found.stdout, ended.notes) == ("", ())
+        assert (ask_git(cage, "config", "core.fsmonitor"), ended.notes) == ("", ())
     else:
         assert ended.notes == ('".git/config" is protected, and was changed',)
 
@@ -285,15 +277,6 @@ def test_git_sees_no_placeholders(cage: Cage) -> None:
     )
     assert ended.output == "?? n\nn\nu\n"
     assert ended.notes == ()
-
-
-@pytest.mark.parametrize("method", FULL)
-def test_files_with_keys_are_hidden(cage: Cage) -> None:
-    (cage.work / ".env").write_text(SECRET)
-    (cage.work / ".ssh").mkdir()
-    (cage.work / ".ssh" / "id").write_text(SECRET)
-    assert SECRET not in cage.run("cat .env .ssh/*").output
-    assert (cage.work / ".env").read_text() == SECRET
 
 
 @pytest.mark.parametrize("method", FULL)
@@ -325,21 +308,13 @@ def test_a_workdir_that_contains_home_is_refused(
         assert refused.value.hint.startswith("use a project folder")
 
 
-def make_environment(cage: Cage) -> Path:
-    """Makes a virtual environment in the workdir whose Python then runs the cage."""
+@pytest.mark.parametrize("method", FULL)
+def test_the_running_python_is_protected(cage: Cage) -> None:
     environment = cage.work / ".venv"
     made = [cage.python, "-m", "venv", "--without-pip", str(environment)]
     subprocess.run(made, check=True, capture_output=True)
-    for folder, folders, files in os.walk(environment):
-        for name in (".", *folders, *files):
-            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+    own(cage)
     cage.python = str(environment / "bin" / "python")
-    return environment
-
-
-@pytest.mark.parametrize("method", FULL)
-def test_the_running_python_is_protected(cage: Cage) -> None:
-    environment = make_environment(cage)
     ended = cage.run(
         "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
         "rm .venv/bin/python; .venv/bin/python -c 'print(42)'"
@@ -349,11 +324,7 @@ def test_the_running_python_is_protected(cage: Cage) -> None:
 
 
 def test_a_folder_that_holds_a_source_cannot_be_exchanged(cage: Cage) -> None:
-    skill = cage.work / "docs" / "skills" / "s.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("good")
-    for path in (skill, skill.parent, skill.parent.parent):
-        os.chown(path, cage.uid, cage.uid)
+    skill = write(cage, "docs/skills/s.md", "good")
     ended = cage.run(
         "mv docs d2; mkdir -p docs/skills; echo evil > docs/skills/s.md; "
         "mv docs/skills d3; mkdir -p docs/skills; echo evil > docs/skills/s.md",
@@ -401,19 +372,15 @@ def test_a_command_that_would_be_shown_another_place_does_not_start(
 def test_axes_own_folders_in_the_workdir_are_as_they_were_or_the_change_is_seen(
     cage: Cage, variable: str
 ) -> None:
-    own = cage.work / "deep" / "settings"
-    (own / "axe").mkdir(parents=True)
-    (own / "axe" / "kept.toml").write_text(SECRET)
-    for path in (own.parent, own, own / "axe", own / "axe" / "kept.toml"):
-        os.chown(path, cage.uid, cage.uid)
-    cage.environ[variable] = str(own)
+    kept = write(cage, "deep/settings/axe/kept.toml", SECRET)
+    cage.environ[variable] = str(kept.parents[1])
     ended = cage.run(
         "cat deep/settings/axe/*; echo evil > deep/settings/axe/kept.toml; "
         "echo evil > deep/settings/axe/trust; rm -rf deep; mv deep d2; true"
     )
     if cage.method in FULL:
-        assert [path.name for path in (own / "axe").iterdir()] == ["kept.toml"]
-        assert (own / "axe" / "kept.toml").read_text() == SECRET
+        assert list_names(kept.parent) == ["kept.toml"]
+        assert kept.read_text() == SECRET
         assert SECRET not in ended.output
     else:
         assert ended.notes
@@ -436,10 +403,7 @@ def test_what_the_person_replaces_while_a_command_runs_is_not_changed_unseen(
     """A mount goes with the file that it is on."""
     write(cage, "id_rsa", "KEY")
     persons, evil = REPLACED[name]
-    process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {evil}", seconds=60)
-    until = time.monotonic() + 60
-    while not (cage.work / "began").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    process = begin(cage, evil)
     if cage.method not in FULL:
         persons = persons.replace("rmdir", "true")  # there are no placeholders
     subprocess.run(
@@ -473,11 +437,3 @@ def test_what_a_protected_link_leads_over_is_seen_also_where_it_leads_nowhere_ye
     subprocess.run(["sh", "-c", before], cwd=cage.work, check=True, **as_user(cage.uid))
     notes = cage.run(evil).notes
     assert any(note.startswith(f'"{name}" is protected') for note in notes), notes
-
-
-@pytest.mark.parametrize("method", ["Landlock"])
-def test_a_change_of_what_a_protected_link_leads_to_is_seen(cage: Cage) -> None:
-    write(cage, "shared/agents/lead.toml", "mine")
-    (cage.work / "axe").symlink_to("shared")
-    ended = cage.run("echo evil > shared/agents/lead.toml")
-    assert ended.notes == ('"shared/agents/lead.toml" is protected, and was changed',)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, find, landlock, process, seatbelt
+from axe_nb.sandbox import find, full, landlock, process
 from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
 from axe_nb.sandbox.process import Launch
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
@@ -69,20 +68,16 @@ def level(workdir: Path) -> str:
     return found
 
 
-def test_the_question_names_the_level_and_its_promises(workdir: Path, level: str) -> None:
+def test_question_and_row_name_the_level_and_its_promises(workdir: Path, level: str) -> None:
     person = Person(Decision("yes"))
     result = ask(person=person, mode="ask")
     [question] = person.questions
     assert question.reason.startswith(f"in a sandbox ({level}), no network; writes no")
     assert question.reason.endswith("; reaches no network")
     assert told(result) == "hi\n"
-
-
-def test_the_row_names_the_level(workdir: Path, level: str) -> None:
-    result = ask(mode="auto")
     assert f"in a sandbox ({level}), no network" in as_text(result)
     [answer] = result.messages[-2].tool_results
-    assert answer.note == f"in a sandbox ({level}), no network"
+    assert answer.note.endswith(f"in a sandbox ({level}), no network")
     assert "sandbox" not in answer.content, "the model is not told at each command"
 
 
@@ -95,27 +90,23 @@ def test_auto_without_a_sandbox_asks_for_each_command(workdir: Path, no_sandbox:
     )
 
 
-EVERYDAY = {
-    "awk '/two/ {print $1}' f": "two",
-    "sed '/^$/d' f": "one\ntwo words",
-    "grep -rn 'api/v1' src; grep -rn '/api/v1' src": "src/a.py:1:get('/api/v1')\n" * 2,
-    "cat <<'EOF'\nas it is: $x\nEOF": "as it is: $x",
-    "ls /usr/bin/env": "/usr/bin/env",
-    "cd src && ls ../f": "../f",
-    "eval echo hello": "hello",
-}
-"""Command → its output."""
-
-
 @pytest.mark.req("D-43", "D-77")
-@pytest.mark.parametrize("command", EVERYDAY)
-def test_in_a_sandbox_a_command_is_not_judged_by_its_words(workdir: Path, command: str) -> None:
-    for child in workdir.iterdir():
-        shutil.rmtree(child) if child.is_dir() else child.unlink()
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("awk '/two/ {print $1}' f", "two\n"), ("sed '/^$/d' f", "one\ntwo words\n"),
+        ("grep -rn '/api/v1' src", "src/a.py:1:get('/api/v1')\n"),
+        ("cat <<'EOF'\nas it is: $x\nEOF", "as it is: $x\n"), ("eval echo hello", "hello\n"),
+        ("ls /usr/bin/env; cd src && ls ../f", "/usr/bin/env\n../f\n"),
+    ],
+)  # fmt: skip
+def test_in_a_sandbox_a_command_is_not_judged_by_its_words(
+    workdir: Path, command: str, output: str
+) -> None:
     (workdir / "f").write_text("one\n\ntwo words\n")
     (workdir / "src").mkdir()
     (workdir / "src" / "a.py").write_text("get('/api/v1')\n")
-    assert told(ask(mode="auto", command=command)).rstrip() == EVERYDAY[command].rstrip()
+    assert told(ask(mode="auto", command=command)) == output
 
 
 @pytest.mark.req("D-43", "D-77")
@@ -153,16 +144,28 @@ def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path, level: st
     inner = shell.choose_sandbox([off, auto], workdir)
     assert (inner.level, inner.view.network) == (level, False)
 
-
-def test_only_the_star_opens_the_network(workdir: Path) -> None:
     for hosts, expected in (((), False), (("python.org",), False), (("*",), True)):
-        one = Agent(name="lead", model="script/x", allowed_hosts=hosts)
-        assert shell.choose_sandbox([one], workdir).view.network is expected
+        assert (
+            shell.choose_sandbox([auto.but(allowed_hosts=hosts)], workdir).view.network is expected
+        )
 
 
-def test_a_command_that_finds_no_network_is_told_why(workdir: Path) -> None:
-    text = told(ask(mode="auto", command="getent ahosts example.org || echo EAI_AGAIN; exit 1"))
-    assert text.endswith('the user can allow it with allowed_hosts = ["*"])')
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("getent ahosts example.org || echo EAI_AGAIN; exit 1", "there is no network in this"),
+        ("git init -q .", "commands cannot write .git/hooks, .git/config, axe"),
+        ("cat ~/.profile", "each command starts with an empty home folder and an empty /tmp"),
+    ],
+)
+def test_a_command_that_meets_a_limit_of_the_sandbox_is_told_its_limits_in_one_note(
+    workdir: Path, command: str, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_only(monkeypatch, "bubblewrap")
+    find_method("bubblewrap")
+    *_, last = told(ask(mode="auto", command=command)).splitlines()
+    assert last[0] + last[-1] == "()"
+    assert note in last
 
 
 def test_changed_protected_files_make_the_result_an_error_and_a_warning(
@@ -178,12 +181,6 @@ def test_changed_protected_files_make_the_result_an_error_and_a_warning(
         'while a command ran: ".vscode" is protected, and was made; nothing was undone',
     )
     assert (workdir / ".vscode" / "tasks.json").exists(), "it is seen, not undone"
-
-
-def test_a_command_that_may_not_write_a_protected_file_is_told_why(workdir: Path) -> None:
-    find_method("bubblewrap")
-    text = told(ask(mode="auto", command="git init -q ."))
-    assert "commands cannot write .git/hooks, .git/config, axe" in text
 
 
 @pytest.mark.parametrize("value", ["full", "", "docker:", "docker:-v", "docker:a b", "Off"])
@@ -215,14 +212,12 @@ def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_method("bubblewrap")
-    levels = []
-    for without in ([], ["bubblewrap"]):
-        methods = [m for m in find.list_methods() if m.name not in without]
+    for name, level in (("bubblewrap", "full"), ("Landlock", "files")):
         with monkeypatch.context() as patch:
-            patch.setattr(find, "METHODS", {sys.platform: [lambda methods=methods: methods]})
+            if name == "Landlock":
+                use_only(patch, name)
             found_one = find_sandbox("auto", make_view(workdir))
-            levels.append((found_one.level, found_one.method.name.partition(" ")[0]))
-    assert levels == [("full", "bubblewrap"), ("files", "Landlock")]
+            assert (found_one.level, found_one.method.name.split()[0]) == (level, name)
 
 
 def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: Path) -> None:
@@ -237,7 +232,9 @@ def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: P
 def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
     (workdir / ".env").write_text("KEY=1")
     (workdir / "axe").mkdir()
-    launch = docker.wrap("docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir)))
+    launch = full.wrap_docker(
+        "docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir))
+    )
     words = list(launch.words)
     assert words[-4:] == ["debian:12", "sh", "-c", "true"]
     for flags in (["--cap-drop", "ALL"], ["--network", "none"], ["--pull", "never"]):
@@ -257,7 +254,7 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     (workdir / ".git" / "HEAD").touch()
     (workdir / ".env").touch()
     view = fill_view(View(workdir=workdir, home=tmp_path))
-    profile = seatbelt.make_profile(view)
+    profile = full.make_profile(view)
     path = f'{tmp_path}/a \\"quoted\\" folder'
     assert profile.count("(") == profile.count(")")
     assert f'(subpath "{path}")' in profile
@@ -266,7 +263,7 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     for name in (".vscode", "axe", ".git/hooks", ".git/config"):
         assert f'(subpath "{path}/{name}")' in after
     assert "network" not in profile
-    assert "(allow network*)" in seatbelt.make_profile(
+    assert "(allow network*)" in full.make_profile(
         View(workdir=workdir, home=tmp_path, network=True)
     )
 
@@ -277,83 +274,67 @@ def test_a_profile_of_macos_follows_the_links_of_a_workdir(tmp_path: Path) -> No
     (workdir / "store" / "HEAD").touch()
     (workdir / ".git").write_text("gitdir: store\n")
     (workdir / "axe").symlink_to("shared/agents")
-    profile = seatbelt.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
+    profile = full.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
     after = profile[profile.index("(deny file-write*") :]
     for name in ("store/hooks", "store/config", ".git", "axe", "shared/agents"):
         assert f'(subpath "{workdir}/{name}")' in after
 
 
+@pytest.fixture
+def asked() -> list[int]:
+    """Turns of the script `counted`."""
+    turns: list[int] = []
+
+    @axe_nb.script("counted")
+    def answer(request: Request) -> str:
+        turns.append(request.turn)
+        return "done"
+
+    return turns
+
+
+def refuse(agent: Agent, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        axe_nb.run(agent, "go", display=False)
+
+
+OFF = {"raw": {"command": ["true"], "sandbox": "off"}}
+
+
 @pytest.mark.parametrize("where", ["environment", "config.toml"])
 def test_a_required_sandbox_that_is_missing_is_an_error_before_the_first_request(
-    workdir: Path, no_sandbox: None, where: str, monkeypatch: pytest.MonkeyPatch
+    workdir: Path, no_sandbox: None, where: str, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_sandbox(where, monkeypatch)
-    asked: list[int] = []
-
-    @axe_nb.script("counted")
-    def answer(request: Request) -> str:
-        asked.append(request.turn)
-        return "done"
-
     lead = Agent("lead", "script/counted", tools=("run_command",))
     for one in (lead, lead.but(tools=("terminal",))):
-        with pytest.raises(
-            ConfigError, match=r'required, but agent "lead" has run_command, and no'
-        ):
-            axe_nb.run(one, "go", display=False)
-    assert asked == []
-    assert axe_nb.run(lead.but(tools=()), "go", display=False).text == "done"
-
-
-@pytest.mark.req("D-82")
-@pytest.mark.parametrize("caller", ["lead", "middle"])
-@pytest.mark.parametrize("where", ["environment", "config.toml"])
-def test_a_sandbox_that_a_sub_agent_lacks_is_an_error_before_the_first_request_too(
-    workdir: Path, no_sandbox: None, where: str, caller: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_sandbox(where, monkeypatch)
-    asked: list[int] = []
-
-    @axe_nb.script("counted")
-    def answer(request: Request) -> str:
-        asked.append(request.turn)
-        return "done"
-
+        refuse(one, r'required, but agent "lead" has run_command, and no')
     folder = config_path().parent / "agents"
     Agent("worker", "script/counted", tools=("run_command",)).save(folder)
     Agent("middle", "script/counted", sub_agents=("worker", "gone")).save(folder)
-    lead = Agent("lead", "script/counted", sub_agents=("worker" if caller == "lead" else caller,))
-    with pytest.raises(ConfigError, match=r'required, but agent "worker" has run_command, and no'):
-        axe_nb.run(lead, "go", display=False)
-    server = {"raw": {"command": ["true"], "sandbox": "off"}}
-    Agent("worker", "script/counted", mcp_servers=server).save(folder)
-    with pytest.raises(ConfigError, match=r'mcp_servers.raw.sandbox = "off" of agent "worker" is'):
-        axe_nb.run(lead, "go", display=False)
+    callers = [lead.but(tools=(), sub_agents=(name,)) for name in ("worker", "middle")]
+    for one in callers:
+        refuse(one, r'required, but agent "worker" has run_command, and no')
+    Agent("worker", "script/counted", mcp_servers=OFF).save(folder)
+    for one in callers:
+        refuse(one, r'mcp_servers.raw.sandbox = "off" of agent "worker" is')
     assert asked == []
     Agent("worker", "script/counted").save(folder)
-    assert axe_nb.run(lead, "go", display=False).text == "done"
+    for one in (lead.but(tools=()), *callers):
+        assert axe_nb.run(one, "go", display=False).text == "done"
 
 
 @pytest.mark.parametrize("where", ["environment", "config.toml"])
 def test_a_required_sandbox_cannot_be_turned_off(
-    workdir: Path, quiet: None, where: str, monkeypatch: pytest.MonkeyPatch
+    workdir: Path, asked: list[int], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_sandbox(where, monkeypatch)
     find_method("bubblewrap")
-    lead = Agent("lead", "script/quiet", tools=("run_command",))
+    lead = Agent("lead", "script/counted", tools=("run_command",))
     assert axe_nb.run(lead, "go", display=False).text == "done"
-    with pytest.raises(ConfigError, match=r'sandbox = "off" of agent "lead" is not allowed'):
-        axe_nb.run(lead.but(sandbox="off"), "go", display=False)
-    server = {"raw": {"command": ["true"], "sandbox": "off"}}
-    with pytest.raises(ConfigError, match=r'mcp_servers.raw.sandbox = "off" of agent "lead" is'):
-        axe_nb.run(lead.but(tools=(), mcp_servers=server), "go", display=False)
-
-
-@pytest.fixture
-def quiet() -> None:
-    @axe_nb.script("quiet")
-    def answer(request: Request) -> str:
-        return "done"
+    refuse(lead.but(sandbox="off"), r'sandbox = "off" of agent "lead" is not allowed')
+    server = lead.but(tools=(), mcp_servers=OFF)
+    refuse(server, r'mcp_servers.raw.sandbox = "off" of agent "lead" is')
 
 
 def require_sandbox(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,16 +346,15 @@ def require_sandbox(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_values_of_the_requirement_are_errors(
-    workdir: Path, quiet: None, monkeypatch: pytest.MonkeyPatch
+    workdir: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AXE_NB_SANDBOX", "yes")
-    with pytest.raises(ConfigError, match='AXE_NB_SANDBOX must be auto or required, not "yes"'):
-        axe_nb.run(Agent("lead", "script/quiet"), "go", display=False)
-    monkeypatch.delenv("AXE_NB_SANDBOX")
+    lead = Agent("lead", "script/counted")
+    with monkeypatch.context() as patch:
+        patch.setenv("AXE_NB_SANDBOX", "yes")
+        refuse(lead, 'AXE_NB_SANDBOX must be auto or required, not "yes"')
     config_path().parent.mkdir(parents=True, exist_ok=True)
     config_path().write_text('sandbox = "yes"\n')
-    with pytest.raises(ConfigError, match="sandbox must be auto or required"):
-        axe_nb.run(Agent("lead", "script/quiet"), "go", display=False)
+    refuse(lead, "sandbox must be auto or required")
 
 
 def test_unknown_children_may_not_ask(workdir: Path, no_sandbox: None) -> None:

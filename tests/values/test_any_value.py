@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.conversion.bounded_json import encode, to_data
-from axe_nb.conversion.value_text import NoText, write_json, write_text
+from axe_nb.conversion.value_text import NoText, encode, to_data, write_json, write_text
 from axe_nb.text import count_bytes, cut_bytes
 from tests.values.samples import (
     WORDS,

@@ -23,9 +23,8 @@ from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.notebook.complete import matcher
 from axe_nb.providers.prices import Prices
-from axe_nb.recording.history_parts import RunSoFar
-from axe_nb.recording.history_writer import find_writer
-from axe_nb.recording.recorder import history_path
+from axe_nb.recording.history_tree import RunSoFar
+from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import format_question
 from axe_nb.session.session import Session, session
@@ -458,7 +457,7 @@ def test_the_history_keeps_it(monkeypatch: pytest.MonkeyPatch, project: Path) ->
         (row,) = axe_nb.history()
         loaded = axe_nb.load(row.id)
     finally:
-        find_writer(history_path()).close()
+        find_writer(history_path()).flush()
     assert (loaded.log, loaded.sources) == (result.log, result.sources)
     assert loaded.messages == result.messages
 

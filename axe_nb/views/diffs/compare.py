@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.delegation.reports import without_seconds
+from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import Message, ToolSpec
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Picture

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.delegation.reports import without_seconds
+from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from axe_nb.agents.data_files import format_header, parse_header
 from axe_nb.conversion.records import Parts, from_json, to_json
-from axe_nb.engine.place import order_of
+from axe_nb.engine.replay import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
@@ -30,11 +30,6 @@ Known = Literal[
     "exchanges",
 ]  # fmt: skip
 """A field of a result that usually follows from the events."""
-
-KNOWN: tuple[Known, ...] = get_args(Known)
-
-LEVEL = 1
-"""Compression level: higher ones gain little."""
 
 WORDS = (
     b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
@@ -58,23 +53,18 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LEFT_OUT: dict[str, Any] = {
     one.name: "" if one.default is MISSING else one.default
     for one in fields(RunResult)
-    if one.name in (*KNOWN, "children")
+    if one.name in (*get_args(Known), "children")
 }
 """Field → the value that is not written."""
 
 
 def compress(text: str) -> bytes:
-    """Returns the text of a row as it is kept."""
-    packer = zlib.compressobj(LEVEL, zdict=WORDS)
+    packer = zlib.compressobj(1, zdict=WORDS)
     return packer.compress(text.encode("utf-8", "surrogatepass")) + packer.flush()
 
 
 def decompress(row: bytes) -> str:
-    """Reverses `compress`.
-
-    Raises:
-        zlib.error, TypeError, ValueError: the row is damaged.
-    """
+    """Reverses `compress`. Raises zlib.error, TypeError or ValueError for a damaged row."""
     reader = zlib.decompressobj(zdict=WORDS)
     text = reader.decompress(row).decode("utf-8", "surrogatepass")
     if not reader.eof:
@@ -119,7 +109,6 @@ class RunSoFar:
     exchanges: list[Exchange] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
-        """Adds an event of the run."""
         self.latest = part.at
         self.exchanges += part.exchanges
         if part.turn is not None:
@@ -129,12 +118,11 @@ class RunSoFar:
             self.results[part.result.call_id] = part.result
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the result of the run if it were stopped after the latest event."""
+        """Returns the result that the run has if it is stopped now."""
         start = self.start
         result = RunResult(
             status="cancelled", error=why, id=start.run, origin=start.origin,
-            undo_id=start.undo_id,
-            turns=len(self.turns), tool_calls=len(self.results),
+            undo_id=start.undo_id, turns=len(self.turns), tool_calls=len(self.results),
             retries=sum(one.attempt > 1 for one in self.exchanges),
             usage=sum((turn.usage for turn in self.turns), Usage()),
             stop_reason=self.turns[-1].stop_reason if self.turns else "",
@@ -144,20 +132,27 @@ class RunSoFar:
             return result
         return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
 
-    def list_known(self) -> dict[Known, Any]:
-        """Returns the fields `KNOWN` of the result."""
-        start = self.start
-        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
-        values = (
-            text, start.agent, start.model, start.call_id, start.prompt, start.pictures, start.task,
-            tuple(self._list_messages()), tuple(map(self._log, self.turns)), tuple(self.exchanges),
-        )  # fmt: skip
-        return dict(zip(KNOWN, values, strict=True))
+    def make_end(self, result: RunResult, at: float) -> Part:
+        """Returns the end of the run, which leaves out what follows from its other events."""
+        left = result.exchanges[len(self.exchanges) :]
+        known = replace(self, exchanges=[*self.exchanges, *left]).list_known().items()
+        same = tuple(name for name, own in known if own == getattr(result, name))
+        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
+        children = tuple(child.id for child in result.children)
+        return Part(at=at, run=result.id, end=end, known=same, children=children, exchanges=left)
 
-    def _list_messages(self) -> list[Message]:
-        messages = close_open_calls(self.history)
-        messages.append(Message("user", self.start.prompt, pictures=self.start.pictures))
+    def list_known(self) -> dict[Known, Any]:
+        """Returns the fields of the result that follow from the events."""
+        start = self.start
+        messages, log = close_open_calls(self.history), list[Turn]()
+        messages.append(Message("user", start.prompt, pictures=start.pictures))
         for turn in self.turns:
+            results = tuple(self.results[one.id] for one in turn.calls if one.id in self.results)
+            log.append(Turn(
+                turn.turn, turn.text, turn.calls, results, turn.stop_reason, turn.usage,
+                turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
+                turn.server_calls, turn.sources,
+            ))  # fmt: skip
             if turn.question:
                 messages.append(Message("user", turn.question))
             response = turn.exchanges[-1].response if turn.exchanges else None
@@ -165,19 +160,14 @@ class RunSoFar:
             if turn.text.strip() or calls or (response and response.is_paused):
                 echo = response.echo if response else {}
                 messages.append(Message("assistant", turn.text, calls, echo=echo))
-            if results := self._find_results(turn):
+            if results:
                 messages.append(Message("tool", tool_results=results))
-        return messages
-
-    def _log(self, turn: TurnFinished) -> Turn:
-        return Turn(
-            turn.turn, turn.text, turn.calls, self._find_results(turn), turn.stop_reason,
-            turn.usage, turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
-            turn.server_calls, turn.sources,
-        )  # fmt: skip
-
-    def _find_results(self, turn: TurnFinished) -> tuple[ToolResult, ...]:
-        return tuple(self.results[call.id] for call in turn.calls if call.id in self.results)
+        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
+        return {
+            "text": text, "agent": start.agent, "model": start.model, "call_id": start.call_id,
+            "prompt": start.prompt, "pictures": start.pictures, "task": start.task,
+            "messages": tuple(messages), "log": tuple(log), "exchanges": tuple(self.exchanges),
+        }  # fmt: skip
 
 
 @dataclass
@@ -199,9 +189,19 @@ class Tree:
             ConfigError: it is nested too deeply.
             ValueError: a number has too many digits.
         """
-        part = self._make_part(event, round(at, 4))
-        if part is None:
-            return None
+        at, so_far = round(at, 4), self.runs.get(getattr(event, "run", ""))
+        match event:
+            case RunStarted():
+                history = () if event.parent else tuple(self.history)
+                part = Part(at=at, run=event.run, start=event, history=history)
+            case TurnFinished() if so_far:
+                part = Part(at=at, run=event.run, turn=event)
+            case ToolFinished() if so_far:
+                part = Part(at=at, run=event.run, result=event.result)
+            case RunFinished() if so_far:
+                part = so_far.make_end(event.result, at)
+            case _:
+                return None
         data = to_json(part, clean, self._shared)
         try:
             row = compress(f"{format_header('history')}{_encode(data)}")
@@ -210,29 +210,6 @@ class Tree:
             raise
         self._add(part)
         return row
-
-    def _make_part(self, event: Event, at: float) -> Part | None:
-        match event:
-            case RunStarted():
-                history = () if event.parent else tuple(self.history)
-                return Part(at=at, run=event.run, start=event, history=history)
-            case TurnFinished() if event.run in self.runs:
-                return Part(at=at, run=event.run, turn=event)
-            case ToolFinished() if event.run in self.runs:
-                return Part(at=at, run=event.run, result=event.result)
-            case RunFinished() if event.run in self.runs:
-                return self._make_end(event.result, self.runs[event.run], at)
-        return None
-
-    def _make_end(self, result: RunResult, so_far: RunSoFar, at: float) -> Part:
-        left = result.exchanges[len(so_far.exchanges) :]
-        known = replace(so_far, exchanges=[*so_far.exchanges, *left]).list_known().items()
-        same = tuple(name for name, own in known if own == getattr(result, name))
-        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
-        children = tuple(child.id for child in result.children)
-        return Part(
-            at=at, run=so_far.start.run, end=end, known=same, children=children, exchanges=left
-        )
 
     def _add(self, part: Part) -> None:
         if part.start is not None:

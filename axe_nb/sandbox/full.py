@@ -1,0 +1,254 @@
+"""Level `full`: bubblewrap, sandbox-exec of macOS, and docker, each command in its own container.
+
+Source: D-82.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox import seccomp
+from axe_nb.sandbox.process import Launch, Method, find_program
+from axe_nb.sandbox.view import View
+from axe_nb.secrets import is_secret_name
+from axe_nb.text import one_line, quote
+
+BUBBLEWRAP = (
+    "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
+)  # fmt: skip
+NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
+"""Devices mounted read-only could not be opened at all."""
+NO_NESTING = "--disable-userns"
+"""Known to 0.8 and newer, as is `--size`."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
+"""Programs and libraries of the system."""
+
+SETTINGS = (
+    "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "maven", "mime.types", "nsswitch.conf", "os-release",
+    "passwd", "pki/ca-trust", "pki/java", "pki/nssdb", "pki/tls/cert.pem", "pki/tls/certs",
+    "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
+    "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
+)  # fmt: skip
+"""Files and folders of `/etc` that programs need; none of them holds a secret.
+
+Each is a mount, which takes 0.2 ms.
+"""
+
+SIZE = 1 << 30
+"""Most bytes that a command can write into each empty folder, which is memory."""
+
+
+def list_bubblewrap() -> Iterator[Method]:
+    """Yields the ways to use bubblewrap, the stricter one first, if the system has it."""
+    if program := find_program("bwrap"):
+        for flags in ((*BUBBLEWRAP, NO_NESTING), BUBBLEWRAP):
+            yield Method(
+                level="full",
+                name="bubblewrap",
+                ending="child",
+                promises=(
+                    "writes nothing outside the workdir, and no protected file in it",
+                    "reads nothing in the home folder except toolchains",
+                    "sees no other processes and none of the kernel's environment",
+                    "leaves no process behind",
+                ),
+                not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
+                wrap=partial(_wrap_bubblewrap, (program, *flags)),
+                protection="mounts",
+            )
+
+
+def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
+    network = ["--share-net"] if view.network else []
+    mounts = _list_mounts(start, view)
+    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
+    families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
+    return Launch(
+        words=[*start, *network, *mounts, "--chdir", str(view.workdir), "--", *words],
+        environment={"TMPDIR": "/tmp"},
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
+    )
+
+
+def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:
+    """Yields the file system of a command: what it does not name does not exist there."""
+    empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
+    for name in SYSTEM:
+        if Path(name).is_symlink():
+            yield from ("--symlink", os.readlink(name), name)  # noqa: PTH115 - as written
+        elif Path(name).is_dir():
+            yield from ("--ro-bind", name, name)
+    for name in SETTINGS:
+        if (path := Path("/etc", name)).exists():
+            yield from ("--ro-bind", str(path), str(path))
+    # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
+    yield from ("--proc", "/proc", "--remount-ro", "/proc")
+    yield from ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
+    for name in ("/tmp", "/run", "/var/tmp"):
+        yield from (*empty, name)
+    if view.home != Path(view.home.anchor):
+        yield from (*empty, str(view.home))
+    for path in view.readable:
+        yield from ("--ro-bind", str(path), str(path))
+    for path in (view.workdir, *view.anchored):
+        yield from ("--bind", str(path), str(path))
+    for path, seen in view.closed.items():
+        if seen:
+            yield from ("--ro-bind", str(seen), str(path))
+        else:
+            yield from (*empty, str(path), "--remount-ro", str(path))
+    yield from ("--remount-ro", "/")
+
+
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+
+OF_MACOS = (
+    "/usr", "/bin", "/sbin", "/opt", "/System", "/Library", "/Applications/Xcode.app", "/dev",
+    "/nix/store", "/private/etc", "/private/var/db/dyld", "/private/var/db/timezone",
+    "/private/var/select",
+)  # fmt: skip
+
+PROFILE = """\
+(version 1)
+(deny default)
+(allow process-exec process-fork sysctl-read file-read-metadata)
+(allow signal process-info* (target same-sandbox))
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+(allow ipc-posix-sem ipc-posix-shm)
+(allow pseudo-tty)
+(allow file-read* (literal "/"))
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))"""
+
+
+def list_seatbelt() -> Iterator[Method]:
+    if Path(SANDBOX_EXEC).is_file():
+        yield Method(
+            level="full",
+            name="sandbox-exec",
+            ending="group",
+            promises=(
+                "writes nothing outside the workdir and the folder for temporary files, and no "
+                "protected file in the workdir",
+                "reads nothing in the home folder except toolchains",
+            ),
+            not_promised=(
+                "it sees other processes",
+                "a process that leaves its process group is not ended",
+            ),
+            wrap=lambda words, view: Launch(words=[SANDBOX_EXEC, "-p", make_profile(view), *words]),
+            protection="rules",
+        )
+
+
+def make_profile(view: View) -> str:
+    """Returns the profile of a view: of its rules, the last that matches a path holds."""
+    temporary = os.path.realpath(tempfile.gettempdir())
+    hidden = [path for path, seen in view.closed.items() if seen != path]
+    work = [view.workdir, Path(temporary)]
+    rules = [
+        PROFILE,
+        _rule("allow file-read*", "subpath", [*map(Path, OF_MACOS), *view.readable, *work]),
+        _rule("allow file-write*", "subpath", work),
+        _rule("deny file-write*", "subpath", [*view.names, *view.closed]),
+        _rule("deny file-write-unlink", "literal", view.anchored),
+        _rule("deny file-read* file-write*", "subpath", hidden),
+        "(allow network*)" if view.network else "",
+    ]
+    return "\n".join(filter(None, rules))
+
+
+def _rule(start: str, kind: str, paths: Iterable[Path]) -> str:
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"'})
+    filters = [f'({kind} "{str(path).translate(escapes)}")' for path in paths]
+    return f"({start} {' '.join(filters)})" if filters else ""
+
+
+CONTAINER = (
+    "run", "--rm", "--init", "--interactive", "--pull", "never", "--cap-drop", "ALL",
+    "--security-opt", "no-new-privileges", "--read-only", "--pids-limit", "4096",
+    "--tmpfs", "/tmp:exec", "--env", "HOME=/tmp", "--env", "TMPDIR=/tmp", "--env", "TERM=dumb",
+)  # fmt: skip
+
+OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+"""Variables that tell the client where its daemon is; the container does not get them."""
+
+OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
+"""Variables of a container that would change what the client does."""
+
+ANSWER = 20.0
+"""Seconds that the daemon has to answer."""
+
+
+def make_docker(image: str) -> Method:
+    """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
+    program = find_program("docker")
+    if problem := _find_problem(program, image):
+        raise ConfigError(
+            f'sandbox = "docker:{image}" does not work here: {problem}',
+            hint=f'start docker and run: docker pull {image}; or set sandbox = "auto"',
+        )
+    return Method(
+        level="docker",
+        name=f"docker:{image}",
+        ending="program",
+        promises=(
+            "sees only the image and the workdir",
+            "writes no protected file in the workdir",
+            "sees no other processes and none of the kernel's environment",
+        ),
+        not_promised=("a container outlives a kernel that is killed",),
+        wrap=partial(wrap_docker, program, image),
+        protection="mounts",
+    )
+
+
+def wrap_docker(program: str, image: str, words: Sequence[str], view: View) -> Launch:
+    name = f"axe-nb-{os.urandom(8).hex()}"
+    found = [program, *CONTAINER, "--name", name, "--workdir", str(view.workdir)]
+    if not view.network:
+        found += ["--network", "none"]
+    if os.name == "posix":
+        found += ["--user", f"{os.getuid()}:{os.getgid()}"]
+    environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
+    for variable, value in view.variables.items():
+        if OF_PROGRAMS.fullmatch(variable) and not is_secret_name(variable):
+            found += ["--env", f"{variable}={value}"]
+        else:  # by name: every process may read the arguments of others
+            found += ["--env", variable]
+            environment[variable] = value
+    for path in (view.workdir, *view.anchored):
+        found += ["--mount", _format_mount(path, path)]
+    for path, seen in view.closed.items():
+        found += ["--mount", _format_mount(path, seen, "readonly")]
+    return Launch(
+        words=[*found, image, *words], environment=environment, end=[program, "kill", name]
+    )
+
+
+def _format_mount(target: Path, source: Path | None, *more: str) -> str:
+    """Returns a value of `--mount`, which is a line of CSV; without a source, an empty folder."""
+    fields = ["type=tmpfs", f"target={target}"]
+    if source:
+        fields = ["type=bind", f"source={source}", f"target={target}", *more]
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+
+
+def _find_problem(program: str, image: str) -> str:
+    if not program:
+        return "docker is not installed"
+    asked = [program, "image", "inspect", "--format", "{{.Id}}", "--", image]
+    try:
+        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER)
+    except (OSError, subprocess.TimeoutExpired):
+        return f"docker did not answer within {ANSWER:.0f} s"
+    said = done.stderr.decode("utf-8", "replace")
+    return quote(one_line(said, 200)) if done.returncode else ""
