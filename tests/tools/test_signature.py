@@ -111,7 +111,7 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
 def test_containers_enums_and_dataclasses_are_described_down_to_their_parts() -> None:
     def plan(
         points: list[Point],
-        tags: set[str],
+        tags: Sequence[str],
         by_name: Mapping[str, Level],
         pair: tuple[int, int],
         colour: Colour = Colour.RED,
