@@ -152,12 +152,3 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     load(shell)
     _register_tree_display()
-
-
-def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Removes the magics, for `%unload_ext axe_nb`."""
-    from axe_nb.notebook.magics import unload
-
-    unload(shell)
-    for name in _MAGICS:
-        shell.magics_manager.lazy_magics.pop(name, None)

@@ -87,7 +87,7 @@ AT_A_LIMIT = """\
 
 An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
 
-Some limits are fixed. A tree reaches at most 1000 agents with 64 MB of texts. The globs of
+Some limits are fixed. The agents that a tree reaches have at most 64 MB of texts. The globs of
 `files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, or
 128 MiB if it is streamed, in at most 100,000 pieces of a few bytes."""
 
@@ -220,6 +220,28 @@ def _sentence(tool: Tool) -> str:
     return tool.description.partition(". ")[0].rstrip(".") + "."
 
 
+INSTEAD: Mapping[str, Mapping[Face, str]] = {
+    "--prompt": {"cell": "the body", "python": "`prompt`"},
+    "--out": {"command": "no: a shell has no Python variables", "python": "the return value"},
+    "--continue": {
+        "command": "no: each command is a new session without conversations",
+        "python": "`continue_from=`",
+    },
+    "--from": {
+        "command": "no: each command is a new session without results",
+        "python": "`result.fork(place, …)`",
+    },
+    "--raises": {"python": "`.raise_for_status()`"},
+    "--json": {"python": "`.to_json()`"},
+    "--raw": dict.fromkeys(
+        ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
+    ),
+    "--quiet": {"python": "`display=False`"},
+    "--bg": {"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+}
+"""Option → interface without it → its equivalent there, or the reason for none."""
+
+
 def options() -> Iterator[str]:
     """The options of a run, by interface."""
     yield "## Options of a run"
@@ -283,8 +305,15 @@ def commands() -> Iterator[str]:
 
 
 def _commands(face: Face, listed: Iterable[Command]) -> str:
-    rows = [[f"`{command.use(face)}`", command.help, _options(command, face)] for command in listed]
+    rows = [[f"`{_usage(command, face)}`", command.help, _options(command, face)]
+            for command in listed]  # fmt: skip
     return _table(["line", "what it does", "its options"], rows)
+
+
+def _usage(command: Command, face: Face) -> str:
+    """Returns the usage without options: `%axe reset [NAME]`."""
+    arguments = [option.usage for option in command.options_of(face) if not option.flags]
+    return " ".join([command.program(face), *arguments])
 
 
 def _options(command: Command, face: Face) -> str:
@@ -312,7 +341,7 @@ def _flags(option: Option) -> str:
 
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
-        return option.instead.get(face, "")
+        return INSTEAD.get(option.flag, {}).get(face, "")
     if face != "python":
         return "yes"
     return f"`{option.keyword}={'' if option.metavar or option.value else option.value}`"

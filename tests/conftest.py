@@ -113,10 +113,15 @@ def own_session() -> Iterator[None]:
     So are the keys that it used, which would be removed from the texts of later tests, and what its
     servers refused: a later server may have the same port.
     """
-    before, passed = session.snapshot(), secrets._passed.copy()
+    tables = [t for t in (*vars(session).values(), session.tools.tools) if isinstance(t, dict)]
+    before = [table.copy() for table in tables]
+    last, budget, passed = session.last, session.budget.copy(), secrets._passed.copy()
     exchange._refused.clear()
     yield
-    session.restore(before)
+    session.last, session.budget = last, budget
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
     secrets._passed.clear()
     secrets._passed.update(passed)
 

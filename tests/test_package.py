@@ -133,15 +133,6 @@ def test_the_wheel_offers_the_command_and_the_plug_in_of_pytest(built: Path) -> 
     assert "axe_nb.pytest_plugin = axe_nb.pytest_plugin" in lines[lines.index("[pytest11]") :]
 
 
-def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -> None:
-    [source] = built.glob("*.tar.gz")
-    with tarfile.open(source) as archive:
-        names = [Path(name).parts[1:] for name in archive.getnames()]
-    assert {parts[0] for parts in names} == SOURCES | {"PKG-INFO"}
-    assert not [parts for parts in names if "__pycache__" in parts]
-    assert ("tests", "requirements", "rows.toml") in names
-
-
 @pytest.mark.req("D-70")
 def test_the_dependencies_that_are_settled_are_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

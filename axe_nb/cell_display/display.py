@@ -194,17 +194,6 @@ def install(shell: InteractiveShell) -> None:
         shell.events.register("post_run_cell", _forget)
 
 
-def uninstall(shell: InteractiveShell) -> None:
-    """Undoes `install`."""
-    assert shell.display_formatter is not None
-    formatter = shell.display_formatter.ipython_display_formatter
-    formatter.deferred_printers.pop(("axe_nb.results", "RunResult"), None)
-    formatter.type_printers.pop(RunResult, None)
-    formatter.type_printers.pop(RunHandle, None)
-    if _forget in shell.events.callbacks["post_run_cell"]:
-        shell.events.unregister("post_run_cell", _forget)
-
-
 def _forget(result: Any = None) -> None:
     _shown.clear()
     _brief.clear()

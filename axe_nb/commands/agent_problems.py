@@ -45,8 +45,7 @@ def problems(
 ) -> list[Problem]:
     """Returns all problems of this agent, mistakes in the TOML first.
 
-    Args:
-        scripts: folders to search for script models first.
+    `scripts` are folders that are searched for script models first.
     """
     found = []
     for key, entry, is_mistake, check in _list_checks(agent, find, scripts):
@@ -71,7 +70,7 @@ def _list_checks(
     yield ("model",), "", True, partial(parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = config is not None and provider not in config.known
-        yield ("model",), "", is_unknown, partial(_check_provider, provider, name, scripts)
+        yield ("model",), "", is_unknown, partial(_make_provider, provider, name, scripts)
         yield ("params", THINKING), "", False, partial(_check_model, agent, check_agent_thinking)
         yield ("tools",), SEARCH, False, partial(_check_model, agent, check_search)
     yield ("system_prompt",), "", False, partial(fill_in, agent)
@@ -107,5 +106,5 @@ def _check_model(agent: Agent, check: Callable[[Agent, Provider], None]) -> None
     check(agent, provider)
 
 
-def _check_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
-    provider_for(Config.load(), scripts)(provider, model)
+def _make_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> Provider:
+    return provider_for(Config.load(), scripts)(provider, model)

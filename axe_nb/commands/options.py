@@ -9,8 +9,8 @@ import argparse
 import json
 import keyword
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.tables import MODES, variable_problem
@@ -66,8 +66,6 @@ class Option:
     offers: Offer = ""
     group: str = "Options"
     """Heading of its group on help pages."""
-    instead: Mapping[Face, str] = field(default_factory=dict)
-    """Interface without this option → its equivalent there, or the reason for none; Markdown."""
 
     @property
     def flag(self) -> str:
@@ -205,50 +203,34 @@ OPTIONS: tuple[Option, ...] = (
            "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
            read=names, group=STEPS),
     Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
-           ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT),
+           ("line", "command"), group=INPUT),
     Option(
         ("-o", "--out"), "out", "variable for the result (with --bg, for the run's handle)", "NAME",
         IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
-        instead={"command": "no: a shell has no Python variables", "python": "the return value"},
     ),
     Option(
         ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
         faces=IN_NOTEBOOKS, group=INPUT,
-        instead={
-            "command": "no: each command is a new session without conversations",
-            "python": "`continue_from=`",
-        },
     ),
     Option(
         ("--from",), "fork_from",
         "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
         "task) or is added there",
         "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
-        instead={
-            "command": "no: each command is a new session without results",
-            "python": "`result.fork(place, …)`",
-        },
     ),
     Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-           IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"}, group=ANSWER),
+           IN_TEXT, choices=EXPECTED, group=ANSWER),
     Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
            group=SHOWN),
     Option(("--full",), "full",
            "with --dry-run: show the exact body too, and what fills its context", "", IN_TEXT,
            group=SHOWN),
-    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT,
-           instead={"python": "`.to_json()`"}, group=SHOWN),
+    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
     Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
-    Option(
-        ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT,
-        instead=dict.fromkeys(
-            ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
-        ),
-    ),
-    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
-           instead={"python": "`display=False`"}, group=SHOWN),
+    Option(("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+           group=INPUT),
+    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
     Option(("--bg",), "background", "run in the background and return a handle at once", "",
-           IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
-           group=ANSWER),
+           IN_NOTEBOOKS, group=ANSWER),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""

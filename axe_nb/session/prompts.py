@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -89,10 +89,8 @@ class Prompt:
 
     text: str
     """The call and the reason to ask."""
-    answers: tuple[Answer, ...]
-    hidden: int
-    """Number of characters of the call that are left out."""
-    caution: str
+    answers: Sequence[Answer]
+    caution: str = ""
     """The reason that only a whole word is a yes; empty if its letter is enough."""
 
     @property
@@ -106,9 +104,17 @@ class Prompt:
 
 
 def format_question(request: ApprovalRequest) -> Prompt:
-    """Formats the prompt for a call."""
+    """Formats the prompt for a call, or before the budget of the session is passed."""
     if request.raises:
-        return _format_budget(request)
+        text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
+        return Prompt(
+            text=text,
+            answers=[
+                Answer(choice="yes", about=f", raise it to {request.raises}"),
+                Answer(choice="no", about=", end the run with an error", takes_reason=True),
+                Answer(choice="stop", takes_reason=True),
+            ],
+        )
     arguments = dict(request.arguments)
     whole = arguments.pop(request.whole, None) if request.whole else None
     call, hidden = format_call(request.tool, arguments, whole)
@@ -124,18 +130,7 @@ def format_question(request: ApprovalRequest) -> Prompt:
     if hidden:
         caution = f"{hidden:,} characters are hidden"
     answers = _list_answers(show(request.always), show(request.host), caution)
-    return Prompt(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
-
-
-def _format_budget(request: ApprovalRequest) -> Prompt:
-    """The prompt before the budget of the session is passed."""
-    text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
-    answers = (
-        Answer(choice="yes", about=f", raise it to {request.raises}"),
-        Answer(choice="no", about=", end the run with an error", takes_reason=True),
-        Answer(choice="stop", takes_reason=True),
-    )
-    return Prompt(text=text, answers=answers, hidden=0, caution="")
+    return Prompt(text=text, answers=list(answers), caution=caution)
 
 
 def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
@@ -176,17 +171,13 @@ def show(text: str) -> str:
     def show_gap(gap: re.Match[str]) -> str:
         return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
 
-    return "\n".join(_collapse(BLANKS.sub(show_gap, reveal(text)).split("\n")))
-
-
-def _collapse(lines: Iterable[str]) -> Iterator[str]:
-    """Replaces blank lines by their number where many follow one another."""
+    shown: list[str] = []
+    lines = BLANKS.sub(show_gap, reveal(text)).split("\n")
     for is_text, run in groupby(lines, lambda line: bool(line.strip())):
         found = list(run)
-        if is_text or len(found) < BLANK_LINES:
-            yield from found
-        else:
-            yield f"⟨{len(found)} blank lines⟩"
+        is_gap = not is_text and len(found) >= BLANK_LINES
+        shown += [f"⟨{len(found)} blank lines⟩"] if is_gap else found
+    return "\n".join(shown)
 
 
 def _show_most(text: str, limit: int) -> tuple[str, int]:
@@ -229,14 +220,7 @@ class WrongInput(Exception):
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks for the arguments of a call.
-
-    Args:
-        schema: their JSON Schema; empty = they are not checked.
-
-    Raises:
-        WrongInput: they are not a JSON object, or do not fit the schema.
-    """
+    """Asks for the arguments of a call; an empty schema checks nothing."""
     arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -247,11 +231,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Returns the reply that a person typed: a text, or JSON with its text and calls.
-
-    Raises:
-        WrongInput: it begins with a brace, and is not JSON, or no reply.
-    """
+    """Returns the reply that a person typed: a text, or JSON with its text and calls."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(
@@ -312,12 +292,6 @@ NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
 
 STEP_LINES = 12
 """Lines shown of the latest message."""
-
-MAX_TEXT = 1000
-"""Characters of it."""
-
-MAX_BODY = 100_000
-"""Characters of the body of a request; of a longer one, its start and end."""
 
 
 def prompt_step(step: Step) -> Decision:
@@ -384,11 +358,11 @@ def format_step(step: Step) -> str:
 def format_whole(step: Step) -> str:
     """The complete request or arguments as JSON, without secrets."""
     whole = step.arguments if step.kind == "call" else step.body
-    return show(cut_middle(_dump(whole, indent=2), MAX_BODY)[0])
+    return show(cut_middle(_dump(whole, indent=2), MAX_WHOLE)[0])
 
 
 def _format_lines(about: str, text: str) -> str:
-    lines = show(cut_chars(text, MAX_TEXT, "…")).split("\n")
+    lines = show(cut_chars(text, MAX_SHOWN, "…")).split("\n")
     left = len(lines) - STEP_LINES
     shown = lines[:STEP_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
     return fold("\n".join([about, *(BAR + line for line in shown)]), WIDTH, GOES_ON)
@@ -464,10 +438,8 @@ def _summarize(question: ApprovalRequest) -> str:
     """The question about a call in a few words, with its first text; or that about the budget."""
     if question.raises:
         return f"may it spend up to {question.raises}?"
-    texts = (
-        value for value in question.arguments.values() if isinstance(value, str) and value.strip()
-    )
-    subject = one_line(show(redact(next(texts, ""))), SUBJECT)
+    texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
+    subject = one_line(show(redact(texts[0] if texts else "")), SUBJECT)
     return f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
 
 

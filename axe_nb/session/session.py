@@ -10,8 +10,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,8 @@ from axe_nb.recording.modes import is_test
 from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
-from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.prompts import describe
-from axe_nb.session.root_job import adapt, check_names, make_job
+from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
-    from axe_nb.session.fork_start import BeginningFork
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,51 +121,10 @@ class Session:
     """Tools that came with a job from another process; they take precedence by name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the whole state, for `restore`."""
-        tables = {name: table.copy() for name, table in self._get_tables().items()}
-        return {"last": self.last, "budget": self.budget.copy(), **tables}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restores a snapshot in place, so that other references to the tables see it too."""
-        self.last, self.budget = snapshot["last"], snapshot["budget"].copy()
-        for name, table in self._get_tables().items():
-            table.clear()
-            table.update(snapshot[name])
-
-    def clear(self) -> None:
-        """Removes all definitions and results."""
-        self.last, self.budget = None, Budget()
-        for table in self._get_tables().values():
-            table.clear()
-
-    def _get_tables(self) -> dict[str, dict[str, Any]]:
-        tables = {key.name: getattr(self, key.name) for key in fields(self)}
-        tables["tools"] = self.tools.tools
-        return {name: table for name, table in tables.items() if isinstance(table, dict)}
-
-    def overrides(self, given: Mapping[str, Any]) -> Overrides:
-        """The overrides given as keywords, on top of this session's defaults.
-
-        Raises:
-            ConfigError: an option is unknown, or its value is of the wrong type.
-        """
-        return Overrides.of(given, self.defaults)
-
-    def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
-        """Like `overrides`, without the defaults that change agents: a fork has its own.
-
-        Errors name the `others` as options too.
-        """
-        return Overrides.of(given, keep_for_tree(self.defaults), others)
-
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""
         if not isinstance(agent, Agent):
-            raise ConfigError(
-                f"define takes an Agent, not {shown_value(agent)}",
-                hint='for example axe_nb.define(axe_nb.Agent(name="lead", model="provider/model"))',
-            )
+            raise ConfigError(f"define takes an Agent, not {shown_value(agent)}")
         check_name(agent.name)
         self.agents[agent.name] = agent
         self.texts[agent.name] = text
@@ -179,11 +136,7 @@ class Session:
         self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
-        """The agent of that name, from this session or else from a file.
-
-        Raises:
-            ConfigError: no such agent exists, or its file is invalid.
-        """
+        """The agent of that name, from this session or else from a file."""
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
@@ -196,11 +149,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, which the environment may name; None = there is none.
-
-        Raises:
-            ConfigError: the one that was asked for cannot be opened.
-        """
+        """Returns the cassette in use, which the environment may name; None = there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
@@ -231,24 +180,22 @@ class Session:
             emit: receives the events.
             ask_person: asks the user; None = no one can be prompted.
             streams: True if replies are shown as they arrive.
-            traced_in: the context of its spans; None = it is not traced.
+            traced_in: the context of its spans.
             is_dry: True if nothing will be sent, so that no key is needed.
             on_claim: called when the run has its records in the cassette.
-
-        Raises:
-            ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
-        fork = self._begin_fork(request, snapshot)
+        find = partial(self.find, agents_dir=agents_dir)
+        fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
             agents=describe_agents(snapshot, request.overrides),
             defined=snapshot.defined, tools=self.handed,
-            emit=_record(recorder, _trace(emit, traced_in)),
+            emit=_extend(emit, recorder, traced_in),
             recorder=recorder,
             ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
@@ -281,11 +228,7 @@ class Session:
             add_spent(self.spent, result)
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """The agent's last run in this session; None = the last run without an agent.
-
-        Raises:
-            ConfigError: the agent has not run yet.
-        """
+        """The agent's last run in this session; None = the last run without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]
@@ -304,17 +247,7 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _begin_fork(self, request: RunRequest, snapshot: Snapshot) -> BeginningFork | None:
-        """The beginning of a fork; None if none is requested."""
-        if request.fork is None:
-            return None
-        from axe_nb.session.fork_start import begin_fork
-
-        find = partial(self.find, agents_dir=request.overrides.agents_dir)
-        return begin_fork(request, request.fork, find, snapshot)
-
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
-        """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
             return None
@@ -370,16 +303,12 @@ def find_context() -> Context | None:
     return context.get_current()
 
 
-def _trace(emit: Emit, context: Context | None) -> Emit:
-    if context is None:
-        return emit
-    from axe_nb.recording.traces import with_spans
+def _extend(emit: Emit, recorder: Recorder | None, traced_in: Context | None) -> Emit:
+    """Returns what passes events to the recorder and to traces, too."""
+    if traced_in is not None:
+        from axe_nb.recording.traces import with_spans
 
-    return with_spans(emit, context)
-
-
-def _record(recorder: Recorder | None, emit: Emit) -> Emit:
-    """Returns what passes events to a recorder too."""
+        emit = with_spans(emit, traced_in)
     if recorder is None:
         return emit
 

@@ -11,6 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import advise
 from axe_nb.agents.trust import remember_trust
 from axe_nb.cli import main
 from axe_nb.errors import AxeError
@@ -268,7 +269,7 @@ def test_names_of_files_that_ipython_would_run_are_not_offered_by_tab(
             f"script/{one}" for one in ("echo", "größe", "plain")
         ]
     finally:
-        shell.run_line_magic("unload_ext", "axe_nb")
+        advise()
 
 
 def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
@@ -284,8 +285,8 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
     monkeypatch.chdir(home / "evil")
     assert main(["agents", "list"]) == 0
     bad, evil = capsys.readouterr().out.splitlines()
-    assert bad.startswith("bad helper  Yours\ufffd[2J  (invalid agent name")
-    assert evil.endswith("  Kind.\ufffd[2J\ufffd Mode:  plan")
+    assert bad.startswith("bad helper  Yours\ufffd[2J  ")
+    assert "  Kind.\ufffd[2J\ufffd Mode:  plan" in evil
     assert main(["agents", "show", "evil"]) == 0
     shown = capsys.readouterr().out
     assert not set("\x1b\u202e") & set(shown)
@@ -304,7 +305,7 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
     try:
         shell.run_line_magic("axe", "list")
     finally:
-        shell.run_line_magic("unload_ext", "axe_nb")
+        advise()
     bad, evil = capsys.readouterr().out.splitlines()
     assert bad.startswith("bad helper  Yours\ufffd[2J  ")
     assert "Kind.\ufffd[2J\ufffd Mode:  plan" in evil

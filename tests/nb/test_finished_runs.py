@@ -105,17 +105,6 @@ def test_two_runs_are_compared_as_text_and_html_the_same_every_time(cells: Kerne
     assert text(cells.run("print(d.first, d.same_path, len(d.changes))")) == "0/1 False 3\n"
 
 
-def test_the_times_of_a_run_are_shown_with_bars_by_its_name_or_for_the_last_one(
-    cells: Kernel,
-) -> None:
-    [shown] = cells.run("%axe time first")
-    assert set(shown["data"]) == {"text/html", "text/plain"}
-    assert "= model  # tool" in shown["data"]["text/plain"]
-    assert shown["data"]["text/html"].count("linear-gradient") == 6
-    assert "helper" in head(cells, "%axe time first@0.2")
-    assert "lead" in head(cells, "%axe time")
-
-
 @pytest.mark.req("D-62")
 def test_the_request_at_a_place_is_shown_as_text_and_html(cells: Kernel) -> None:
     [shown] = cells.run("%axe request first@0.2/1")

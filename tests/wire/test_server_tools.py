@@ -21,7 +21,7 @@ from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
 from axe_nb.messages import Usage
-from axe_nb.notebook.complete import matcher
+from axe_nb.notebook.magics import matcher
 from axe_nb.providers.prices import Prices
 from axe_nb.recording.history_tree import RunSoFar
 from axe_nb.recording.recorder import find_writer, history_path
