@@ -32,7 +32,6 @@ from axe_nb.conversion.json_types import (
 from axe_nb.errors import ConfigError, words
 from axe_nb.results import RunStopped
 from axe_nb.threads import in_thread
-from axe_nb.tools.output import output_of
 from axe_nb.tools.tool import (
     Effect,
     PermissionDenied,
@@ -41,6 +40,7 @@ from axe_nb.tools.tool import (
     ToolError,
     ToolOutput,
     fault_text,
+    output_of,
 )
 
 MAX_PRINTED = 16384

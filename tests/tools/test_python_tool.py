@@ -18,9 +18,8 @@ import pytest
 from axe_nb.engine.toolbox import BUILT_IN, SESSION, tool
 from axe_nb.errors import ConfigError
 from axe_nb.results import RunStopped
-from axe_nb.tools.output import cut_output
 from axe_nb.tools.python_tool import tool_of
-from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput, cut_output
 from tests.calls import answer, context, failure, run
 
 
