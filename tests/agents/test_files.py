@@ -12,13 +12,6 @@ from axe_nb.errors import ConfigError
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
 
 
-def test_text_is_read_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    for encoding in ("utf-8", "utf-8-sig"):
-        path.write_bytes("é\r\nb".encode(encoding))
-        assert read_text(path) == "é\r\nb"
-
-
 def test_what_is_larger_than_a_megabyte_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x" * 1024 * 1024)
@@ -73,15 +66,6 @@ def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path: Path) -> None
     write_whole(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text("utf-8") == "new"
-
-
-@pytest.mark.parametrize("write", [write_whole, write_new])
-def test_a_file_where_a_folder_is_needed_is_told(write, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("kept", "utf-8")
-    with pytest.raises(ConfigError, match=r"^cannot write .*a\.toml: ") as caught:
-        write(tmp_path / "file" / "a.toml", "x")
-    assert caught.value.exit_code == 2
-    assert (tmp_path / "file").read_text("utf-8") == "kept"
 
 
 @pytest.mark.req("B-12")

@@ -105,15 +105,6 @@ def test_a_copy_of_the_caller_has_its_functions() -> None:
     assert heard(result.children[0])[0].content == "HEY"
 
 
-def test_a_file_has_the_names() -> None:
-    one = Agent("a", "script/a", tools=["grep", shout])  # type: ignore[list-item, arg-type]
-    assert 'tools = [\n    "grep",\n    "shout",\n]' in one.to_toml()
-    assert "own_tools" not in one.to_toml()
-    again = Agent.from_toml(one.to_toml())
-    assert again.tools == one.tools
-    assert not again.own_tools
-
-
 def twice() -> list[Any]:
     def shout() -> None: ...
 
@@ -135,14 +126,6 @@ def test_what_can_be_no_tool_is_refused_at_once_in_one_line(tools: Any, told: st
     with pytest.raises(ConfigError) as caught:
         Agent("a", "script/a", tools=tools)
     assert str(caught.value) == told
-
-
-@pytest.mark.parametrize("given", [print, int], ids=lambda given: given.__name__)
-def test_a_function_that_models_cannot_call_is_one_clear_line(given: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        play(made(tools=[given]))
-    assert given.__name__ in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 CALLABLES = [

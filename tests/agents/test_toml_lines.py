@@ -12,65 +12,6 @@ from axe_nb.scripting.rules import parse_script as parse
 
 pytestmark = pytest.mark.req("D-27")
 
-AGENT = '''\
-# a comment with [brackets] and """quotes"""
-name = "lead"
-model = "a/b" # [another]
-
-system_prompt = """
-first
-[not_a_table]
-name = "not a key" \\"""
-"""
-note = \'\'\'
-[[neither]]
-it's\'\'\'
-files = [
-    "a", # ]
-    "]b",
-]
-tools = ["[x", 'y]']
-
-[params]
-temperature = 0.2
-stop = { words = ["}"], last = true }
-
-[ sub_agents_config . "budget" ]
-"max_tokens" = 1
-
-[[rule]]
-text = "one"
-'''
-
-
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("name", 2),
-        ("model", 3),
-        ("system_prompt", 5),
-        ("note", 10),
-        ("files", 13),
-        ("tools", 17),
-        ("params", 19),
-        ("params.temperature", 20),
-        ("params.stop", 21),
-        ("params.stop.words", 21),
-        ("sub_agents_config", 23),
-        ("sub_agents_config.budget", 23),
-        ("sub_agents_config.budget.max_tokens", 24),
-        ("rule", 26),
-        ("rule.text", 27),
-        ("not_a_table", None),
-        ("neither", None),
-        ("params.name", None),
-        ("text", None),
-    ],
-)
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_key_is_found_where_it_is_written(path: str, line: int | None, end: str) -> None:
-    assert line_of(AGENT.replace("\n", end), tuple(path.split("."))) == line
-
 
 @pytest.mark.parametrize("quotes", ['"""', "'''"])
 @pytest.mark.parametrize("more", ["", "x", "{q}", "{q}{q}", "x{q}y{q}{q}z", "\n\n{q}\n"])

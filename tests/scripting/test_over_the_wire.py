@@ -16,7 +16,7 @@ import axe_nb
 from axe_nb import ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.config import Config
 from axe_nb.engine.make_provider import make
-from axe_nb.events import Event, RunFinished, RunStarted, TextDelta
+from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import (
     CallIds,
     Delta,
@@ -451,26 +451,3 @@ def test_a_retry_after_half_a_stream_begins_the_text_anew(protocol: Protocol) ->
     assert (result.text, attempts) == ("One two.", 2)
     assert joined(seen, "text", attempt=1) == "One "
     assert joined(seen, "text", attempt=2) == "One two."
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_children_stream_too(protocol: Protocol) -> None:
-    @axe_nb.script("talks")
-    def talks(request: Request) -> Any:
-        if request.turn == 1:
-            yield call("call_agent", agent="child", task="look")
-        else:
-            yield f"It said: {request.results[0].content}"
-
-    @axe_nb.script("child")
-    def child(request: Request) -> Any:
-        yield "A bird, "
-        yield "two."
-
-    axe_nb.define(axe_nb.Agent("child", f"{provider_of(protocol)}/child"))
-    with script_server(protocol):
-        one = axe_nb.Agent("lead", f"{provider_of(protocol)}/talks", sub_agents=("child",))
-        result, seen = watch(one)
-    assert result.text == "It said: A bird, two."
-    assert joined(seen, "text", run="0.1") == "A bird, two."
-    assert sum(isinstance(event, RunStarted) for event in seen) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import sys
 import threading
@@ -185,19 +184,6 @@ def test_a_function_may_have_the_context(tmp_path: Path) -> None:
 
     assert run(SESSION.tools["where"], tmp_path, name="x") == f"x in {tmp_path.name} for tester"
     assert list(SESSION.tools["where"].parameters) == ["name"]
-
-
-def test_a_wrapped_coroutine_function_is_awaited(tmp_path: Path) -> None:
-    async def slow(n: int) -> int:
-        await asyncio.sleep(0)
-        return n + 1
-
-    @tool
-    @functools.wraps(slow)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return slow(*args, **kwargs)
-
-    assert run(SESSION.tools["slow"], tmp_path, n=1) == "2"
 
 
 def test_eight_sleeping_functions_run_side_by_side_and_the_loop_goes_on(tmp_path: Path) -> None:
