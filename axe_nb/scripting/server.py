@@ -256,19 +256,10 @@ class _Connection(asyncio.Protocol):
         self._body = bytearray()
         self._task: asyncio.Task[None] | None = None
         """Answers the request that has arrived; None = the next one is awaited."""
-        self._may_write = asyncio.Event()
-        self._may_write.set()
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
-        self._transport.set_write_buffer_limits(0)  # a chunk has left before the next is made
         self._server._connections.add(self)
-
-    def pause_writing(self) -> None:
-        self._may_write.clear()
-
-    def resume_writing(self) -> None:
-        self._may_write.set()
 
     def connection_lost(self, problem: Exception | None) -> None:
         self._server._connections.discard(self)
@@ -320,7 +311,6 @@ class _Connection(asyncio.Protocol):
                 async with aclosing(reply.body) as chunks:
                     async for chunk in chunks:
                         self._write(h11.Data(data=chunk))
-                        await self._may_write.wait()
         except _Refused:
             self._task = None
             self._transport.close()
