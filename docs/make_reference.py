@@ -88,8 +88,7 @@ AT_A_LIMIT = """\
 An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
 
 Some limits are fixed. The agents that a tree reaches have at most 64 MB of texts. The globs of
-`files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, or
-128 MiB if it is streamed, in at most 100,000 pieces of a few bytes."""
+`files` look at no more than 100,000 files and folders. A server's reply has at most 64 MiB."""
 
 VARIABLES: Mapping[str, str] = {
     ", ".join(

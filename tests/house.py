@@ -43,7 +43,7 @@ what is kept for undo. Some are the names of older commits. Since 27 November 20
 `agents/names.py`, workdirs in `agents/prompt.py` and `.env` files in `agents/config.py`: about 220
 lines, not counted. Until then, `engine/questions.py` also held the pauses of stepping (about 150
 lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
-counted.
+counted; nor are the 55 of `engine/ask_person.py`, which are `RunScope.ask` now.
 What was `invisible.py` (77 lines) are now 40 lines of `text.py`, not counted either.
 """
 

@@ -17,7 +17,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.commands.actions import format_agent
 from axe_nb.commands.doctor import examine
-from axe_nb.messages.model_table import find_facts, suggest_model, suggest_small, tell_end
+from axe_nb.messages.model_table import SOON, find_facts, suggest_model, suggest_small, tell_end
 from axe_nb.session.session import Session
 
 ROOT = Path(__file__).parent.parent
@@ -79,7 +79,8 @@ def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     released, named = find_released(), list(find_named())
     assert len(named) > 10
     unknown = [f"{place}: {m}" for place, m in named if not find_facts("", m).is_known]
-    ending = [f"{place}: {m}" for place, m in named if find_facts("", m).retires_soon(released)]
+    soon = released + SOON
+    ending = [f"{at}: {m}" for at, m in named if (find_facts("", m).retires or date.max) <= soon]
     assert (unknown, ending) == ([], [])
     suggested = {model.partition("/")[2] for model in list_suggested()}
     other = [f"{place}: {m}" for place, m in named if m not in suggested]

@@ -105,9 +105,8 @@ class Agent:
     """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, `thinking` (off, low, medium, high, or a
-    number of tokens); other keys are passed on unchanged, except `prompt_cache`: false = no prompt
-    caching by Anthropic, and `server_tools`: further tools that the model's server runs, NAME =
-    { options }."""
+    number of tokens); other keys are passed on unchanged, except `server_tools`: further tools that
+    the model's server runs, NAME = { options }."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)

@@ -27,8 +27,6 @@ READ_SECONDS = 120.0
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 """Headers that say where a request ends: with wrong ones, its rest would be taken for the next."""
 
-PROMPT_CACHE = "prompt_cache"
-"""Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
 
 SERVER_TOOLS = "server_tools"
 """Key of `[params]` with tools that the model's server runs; they are sent among the tools."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.agents.provider_table import (
     NO_ADDRESS,
-    PROMPT_CACHE,
     SERVER_TOOLS,
     check_headers,
     is_address,
@@ -197,8 +196,6 @@ def check_params(params: Mapping[str, Any]) -> None:
         except (TypeError, ValueError, RecursionError):
             problem = "must be valid JSON: no dates, nan or inf"
             raise WrongValue(("params", name), problem) from None
-    if not isinstance(params.get(PROMPT_CACHE, True), bool):
-        raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
     is_count = isinstance(asked, int) and not isinstance(asked, bool) and asked > 0
     if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
-from axe_nb.agents.config import Config
 from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import Event
@@ -214,9 +213,6 @@ def check_end(result: RunResult, options: Options, name: str) -> None:
 def _check_status(result: RunResult, raises: str | None) -> None:
     error = result.cause
     if raises is None:
-        if isinstance(error, ProviderError) and error.status == 404:
-            provider, _, model = result.model.partition("/")
-            error.hint = run_and_wait(_find_hint(provider, model)) or error.hint
         result.raise_for_status()
         return
     if result.status != raises and not is_expected(error, raises):
@@ -224,19 +220,3 @@ def _check_status(result: RunResult, raises: str | None) -> None:
         failure = RunError(message, exit_code=1)
         failure.place = result.place
         raise failure
-
-
-async def _find_hint(provider: str, model: str) -> str:
-    """Returns the models that a server has instead of this one; empty if that is of no help."""
-    from axe_nb.engine.make_provider import server
-    from axe_nb.providers.listing import advice, has, models
-
-    try:
-        config = Config.load()
-        info = config.provider(provider)
-        names = await models(server(provider, config)) if info.has_server else ()
-    except ConfigError:
-        return ""
-    except AxeError:
-        names = ()
-    return "" if not info.has_server or has(model, names) else advice(info, model, names)

@@ -33,6 +33,7 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.key_command import fill_in_key
+from axe_nb.providers.secrets import without_login
 from axe_nb.recording.recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -86,7 +87,11 @@ async def examine(
     """Returns all findings in reading order; `defined` are the agents of this session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
-    used = _group_models(agents)
+    used: dict[str, Models] = {}
+    for agent in agents:
+        provider, _, model = agent.model.partition("/")
+        if model.strip():
+            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
     known = [info for info in config.known.values() if info.has_server]
     names = [
         info.name
@@ -100,7 +105,10 @@ async def examine(
     keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
     tried = await _try_servers(config, agents)
-    first = [_check_versions(), settings, await in_thread(_check_sandbox), _check_history()]
+    history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
+    if why := find_reason_against():
+        history = Finding("note", "history", f"off: {why}")
+    first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
 
 
@@ -192,15 +200,6 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
-    used: dict[str, Models] = {}
-    for agent in agents:
-        provider, _, model = agent.model.partition("/")
-        if model.strip():
-            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
-    return used
-
-
 def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
     """Returns the models that their vendors end soon."""
     findings = []
@@ -254,7 +253,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
             return [Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
-        at = "" if listing.root(asked) in message else f" ({where})"
+        at = "" if without_login(asked.base_url) in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
@@ -290,12 +289,6 @@ def _list_reach(agent: Agent) -> Iterator[str]:
     if agent.sub_agents and agent.sub_agents_config.ask == "person":
         key = 'sub_agents_config.ask = "person"'
         yield f"{key}: its sub-agents ask you, with their place in the tree"
-
-
-def _check_history() -> Finding:
-    if why := find_reason_against():
-        return Finding("note", "history", f"off: {why}")
-    return Finding("right", "history", f"runs are kept in {format_path(history_path())}")
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:

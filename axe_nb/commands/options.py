@@ -81,21 +81,27 @@ class Option:
         return name if self.required else f"[{name}]"
 
 
-def reader(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """Makes the reader of a value.
+def reads(wanted: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+    """Makes the reader of a value of what raises ValueError; its message has the value in words."""
 
-    Args:
-        convert: text → value. Raises ValueError.
-        wanted: the value in words, for the message.
-    """
+    def mark(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+        def read(text: str) -> Any:
+            try:
+                return convert(text)
+            except ValueError:
+                raise argparse.ArgumentTypeError(f"takes {wanted}, not {quote(text)}") from None
 
-    def read(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {quote(text)}") from None
+        return read
 
-    return read
+    return mark
+
+
+@reads("names without spaces, as in a,b")
+def names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(","))
+    if text.strip() and not all(found):
+        raise ValueError
+    return tuple(filter(None, found))
 
 
 def _to_positive(text: str) -> float:
@@ -111,14 +117,25 @@ def _to_whole(text: str) -> int:
     return int(text)
 
 
-def _to_names(text: str) -> tuple[str, ...]:
-    found = tuple(name.strip() for name in text.split(","))
-    if text.strip() and not all(found):
+seconds = reads("seconds, as in 120 or 0.5")(_to_positive)
+run_id = reads("the id of a run, as in 17")(_to_whole)
+whole = reads("a whole number, as in 2")(_to_whole)
+
+
+@reads("US dollars, as in 0.40")
+def dollars(text: str) -> float:
+    return _to_positive(text.removeprefix("$"))
+
+
+@reads("a Python name")
+def variable(word: str) -> str:
+    if not word.isidentifier() or keyword.iskeyword(word):
         raise ValueError
-    return tuple(filter(None, found))
+    return word
 
 
-def _to_parameter(word: str) -> tuple[str, Any]:
+@reads("KEY=VALUE, as in temperature=0.2")
+def parameter(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or len(key.split()) != 1:
         raise ValueError
@@ -128,25 +145,13 @@ def _to_parameter(word: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _to_prompt_variable(word: str) -> tuple[str, str]:
+@reads("NAME=VALUE, as in language=French")
+def prompt_variable(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or variable_problem(name.strip()):
         raise ValueError
     return name.strip(), value
 
-
-def _to_variable(word: str) -> str:
-    if not word.isidentifier() or keyword.iskeyword(word):
-        raise ValueError
-    return word
-
-
-names = reader(_to_names, "names without spaces, as in a,b")
-seconds = reader(_to_positive, "seconds, as in 120 or 0.5")
-run_id = reader(_to_whole, "the id of a run, as in 17")
-whole = reader(_to_whole, "a whole number, as in 2")
-dollars = reader(lambda text: _to_positive(text.removeprefix("$")), "US dollars, as in 0.40")
-variable = reader(_to_variable, "a Python name")
 
 AGENT = Option(
     (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -181,9 +186,9 @@ OPTIONS: tuple[Option, ...] = (
            "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
            "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
     Option(("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
-           read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL),
+           read=parameter, group=AGENT_AND_MODEL),
     Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-           repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
+           repeated=True, read=prompt_variable,
            group=AGENT_AND_MODEL),
     AGENTS_DIR,
     Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",

@@ -80,22 +80,18 @@ def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
         write("\nJupyterLab does not run as root by default. Open the notebook with:")
         write(f"  jupyter lab --allow-root {shlex.quote(notebook)}")
     elif opens:
-        return _run_lab(notebook)
+        # -P: a folder `jupyterlab` of this place is not what runs
+        command = [sys.executable, "-P", "-m", "jupyterlab", notebook]
+        with subprocess.Popen(command) as lab:
+            while True:
+                try:
+                    return 1 if lab.wait() else 0
+                except KeyboardInterrupt:  # JupyterLab has it too, and asks whether to stop
+                    continue
     else:
         write(f"\nOpen the notebook with:\n  jupyter lab {shlex.quote(notebook)}")
     write(f'\nOr ask the agent here:\n  axe-nb run {AGENT} "My name is Ada."')
     return 0
-
-
-def _run_lab(notebook: str) -> int:
-    # -P: a folder `jupyterlab` of this place is not what runs
-    command = [sys.executable, "-P", "-m", "jupyterlab", notebook]
-    with subprocess.Popen(command) as lab:
-        while True:
-            try:
-                return 1 if lab.wait() else 0
-            except KeyboardInterrupt:  # JupyterLab has it too, and asks whether to stop
-                continue
 
 
 READERS = {

@@ -24,7 +24,7 @@ from axe_nb.commands.options import (
     Option,
     dollars,
     names,
-    reader,
+    reads,
     run_id,
     seconds,
     variable,
@@ -94,7 +94,8 @@ OF_GRIDS = (
 """Options of a run that all runs of a grid have, or the grid as a whole."""
 
 
-def _to_budget(text: str) -> Any:
+@reads("US dollars or KEY=NUMBER, as in 0.40 or max_requests=100")
+def budget(text: str) -> Any:
     """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
     if "=" not in text:
         return dollars(text)
@@ -131,8 +132,7 @@ GRID = Command(
                "here)", "NAME", read=variable, offers="variables", group=LIMITS),
         Option(("--budget",), "budget",
                "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
-               read=reader(_to_budget, "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
-               group=LIMITS),
+               read=budget, group=LIMITS),
         Option(("--resume",), "resume",
                "file that keeps each result; with it, an interrupted grid continues", "PATH",
                offers="files", group=LIMITS),

@@ -25,6 +25,7 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
+from axe_nb.messages.answer_tool import OUTPUT
 from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
@@ -44,7 +45,6 @@ class Conversation:
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
         self._send = connect_model(plan, self._partial)
-        self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -114,7 +114,7 @@ class Conversation:
         scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
         before = len(partial.exchanges)
         try:
-            response = await self._send(self.make_request(tools, output=output))
+            response = await self._send(self.make_request(tools, output=output, asked=asked))
         except ProviderError as error:
             partial.failed = error.partial_text
             raise
@@ -179,15 +179,19 @@ class Conversation:
             return response
         return replace(response, tool_calls=calls)
 
-    def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
+    def make_request(
+        self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
+    ) -> Request:
         """Returns the request of the next turn."""
         plan, agent = self._plan, self._scope.agent
+        ignores_form = asked == "repair" and "{" not in self.text
         return Request(
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, encoded=self._encoded,
+            system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
+            refused=frozenset({OUTPUT} if ignores_form else ()),
         )  # fmt: skip
 
     def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:

@@ -2,7 +2,6 @@
 
 Offered, not forced, while the model has other tools to use. The rest of the program does not see
 it: its arguments become the text of the answer.
-Source: D-65.
 """
 
 from __future__ import annotations

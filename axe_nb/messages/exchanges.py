@@ -1,7 +1,6 @@
 """One exchange with a model: what it was asked, and what came back, as data; turns, their times.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
-Source: D-59, D-60.
 """
 
 from __future__ import annotations

@@ -121,34 +121,30 @@ def _run(
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
-    """A handle of the run, bound to `-o`."""
+    """Starts the run, and binds its handle to `-o`.
+
+    Returns once its view is in this cell or, without a live view, at the end. The view is driven
+    from a thread of its own, which first shows it while the cell still runs, so that it lies in
+    that cell on every kernel; later updates name the display or the widget.
+    """
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field, None) or getattr(options.overrides, field, None):
             raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
-    _run_in_background(shell, handle, f"{options.out}.result()" if options.out else "")
-    if options.out:
-        shell.user_ns[options.out] = handle
-    return handle
-
-
-def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) -> None:
-    """Starts the run; returns once its view is in this cell or, without a live view, at the end.
-
-    The view is driven from a thread of its own, which first shows it while the cell still runs, so
-    that it lies in that cell on every kernel; later updates name the display or the widget.
-    """
     remember(handle)
+    name = f"{options.out}.result()" if options.out else "axe_nb.last()"
     wanted = display_mode(shell)
     if wanted == "off":
         _start_in_thread(handle, NullView())
     elif is_live(wanted):
-        shown = CellDisplay(name or "axe_nb.last()", live=True, stop=handle.cancel)
-        _start_in_thread(handle, shown.add_run())
+        _start_in_thread(handle, CellDisplay(name, live=True, stop=handle.cancel).add_run())
     else:
         drive(handle, notebook_view(name))
     if handle.error is not None:
         raise handle.error
+    if options.out:
+        shell.user_ns[options.out] = handle
+    return handle
 
 
 def _start_in_thread(handle: RunHandle, shown: View) -> None:

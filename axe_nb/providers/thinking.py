@@ -2,7 +2,6 @@
 
 Each function takes the parameters of a request and returns those to send. A key in the vendor's own
 form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it is.
-Source: D-79.
 """
 
 from __future__ import annotations
@@ -74,19 +73,13 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
             f"params.{THINKING}: model {quote(model)} does not take {_format(asked)}",
             hint=f"choose one of: {choices}",
         )
-    if not counts or asked == "off":
-        return
     room = find_room(model, params)
-    if room <= LEAST_BUDGET:
+    tokens = asked if isinstance(asked, int) else LEAST_BUDGET
+    if counts and asked != "off" and not LEAST_BUDGET <= tokens < room:
         raise ConfigError(
-            f"params.max_tokens: {room} leaves no room for thinking",
-            hint=f"set it above {LEAST_BUDGET}, or params.{THINKING} to off",
-        )
-    if isinstance(asked, int) and not LEAST_BUDGET <= asked < room:
-        raise ConfigError(
-            f"params.{THINKING}: {asked} tokens are not between {LEAST_BUDGET} and the largest "
+            f"params.{THINKING}: {tokens} tokens are not between {LEAST_BUDGET} and the largest "
             f"answer, {room}",
-            hint="lower it, or raise params.max_tokens",
+            hint=f"change it, raise params.max_tokens, or set params.{THINKING} to off",
         )
 
 

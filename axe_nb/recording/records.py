@@ -303,7 +303,7 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
     if reply.is_stream:
         return None
     try:
-        parsed = json.loads(reply.body)
+        parsed = json.loads(b"".join(reply.pieces))
         check_nesting(parsed)
     except (ValueError, RecursionError):
         return None

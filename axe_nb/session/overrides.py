@@ -188,16 +188,6 @@ def _normalize(name: str, value: Any) -> Any:
     return value
 
 
-def _is_timeout(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | None):
-        return False
-    return value is None or (value >= 0 and math.isfinite(value))
-
-
-def _is_count(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-
-
 def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
 
@@ -209,8 +199,11 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "True or a function",
         lambda v: isinstance(v, bool | None) or callable(v),
     ),
-    "int | None": ("a whole number, as in 2", _is_count),
-    "float | None": ("seconds, as in 120 or 0.5", _is_timeout),
+    "int | None": ("a whole number, as in 2", lambda v: v is None or (type(v) is int and v >= 0)),
+    "float | None": (
+        "seconds, as in 120 or 0.5",
+        lambda v: v is None or (type(v) in (int, float) and 0 <= v < math.inf),
+    ),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (
         'a dict, as in {"temperature": 0.2}',

@@ -128,7 +128,7 @@ async def _shut_down() -> None:
         task.cancel()
     if left:
         await asyncio.wait(left, timeout=DRAIN)
-    # the connections are held in an async generator (providers/connections.py)
+    # the connections are held in an async generator (providers/http.py)
     closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=DRAIN)
     for task in {closing, *left}:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -129,21 +129,18 @@ def format_question(request: ApprovalRequest) -> Prompt:
     caution = f"there are {lines:,} lines above" if lines > MAX_LINES else ""
     if hidden:
         caution = f"{hidden:,} characters are hidden"
-    answers = _list_answers(show(request.always), show(request.host), caution)
-    return Prompt(text=text, answers=list(answers), caution=caution)
-
-
-def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
-    """Yields the possible answers, in order."""
-    about = f", {host} until the session ends" if host else ""
-    if caution:
-        about += f" (type the whole word: {caution})"
-    yield Answer(choice="yes", about=about, needs_word=bool(caution))
-    yield Answer(choice="no", takes_reason=True)
-    if always:
-        yield Answer(choice="always", about=f" for {always}", needs_word=bool(caution))
-    yield Answer(choice="edit", about=" the arguments")
-    yield Answer(choice="stop", takes_reason=True)
+    holds = f", {show(request.host)} until the session ends" if request.host else ""
+    whole_word = f" (type the whole word: {caution})" if caution else ""
+    answers = [
+        Answer(choice="yes", about=holds + whole_word, needs_word=bool(caution)),
+        Answer(choice="no", takes_reason=True),
+        Answer(choice="edit", about=" the arguments"),
+        Answer(choice="stop", takes_reason=True),
+    ]
+    if request.always:
+        about = f" for {show(request.always)}"
+        answers.insert(2, Answer(choice="always", about=about, needs_word=bool(caution)))
+    return Prompt(text=text, answers=answers, caution=caution)
 
 
 def format_model_question(request: ApprovalRequest) -> str:
@@ -308,7 +305,8 @@ def prompt_step(step: Step) -> Decision:
         try:
             if choice is not None:
                 return _read_decision(step, choice)
-            prompt = format_whole(step)
+            whole = step.arguments if step.kind == "call" else step.body
+            prompt = show(cut_middle(_dump(whole, indent=2), MAX_WHOLE)[0])
         except WrongInput as error:
             prompt = f"{error} Nothing has been done."
 
@@ -355,12 +353,6 @@ def format_step(step: Step) -> str:
     return _format_lines(about, step.text)
 
 
-def format_whole(step: Step) -> str:
-    """The complete request or arguments as JSON, without secrets."""
-    whole = step.arguments if step.kind == "call" else step.body
-    return show(cut_middle(_dump(whole, indent=2), MAX_WHOLE)[0])
-
-
 def _format_lines(about: str, text: str) -> str:
     lines = show(cut_chars(text, MAX_SHOWN, "…")).split("\n")
     left = len(lines) - STEP_LINES
@@ -395,7 +387,13 @@ SUBJECT = 60
 def describe(question: Question) -> PersonAsked:
     """Returns the event of a question, without secrets and bounded."""
     if isinstance(question, Step):
-        return _describe_step(question)
+        text = format_step(question)
+        about = PersonAsked("", question.call_id, "", _bound(text))
+        if question.kind == "reply":  # it is typed
+            return about
+        arguments = _dump_given(question.given) if question.kind == "call" else ""
+        about = replace(about, choices=STEP_NAMES, arguments=arguments)
+        return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
     if not question.tool and not question.raises:
         text = format_model_question(question)
         words = one_line(show(redact(question.detail)), SUBJECT)
@@ -415,16 +413,6 @@ def describe(question: Question) -> PersonAsked:
         ),
         f"\n{asked.text}\n{asked.choices}: ",
     )
-
-
-def _describe_step(step: Step) -> PersonAsked:
-    text = format_step(step)
-    about = PersonAsked("", step.call_id, "", _bound(text))
-    if step.kind == "reply":  # it is typed
-        return about
-    arguments = _dump_given(step.given) if step.kind == "call" else ""
-    about = replace(about, choices=STEP_NAMES, arguments=arguments)
-    return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
 
 
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:

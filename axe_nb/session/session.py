@@ -67,16 +67,6 @@ class Spent:
         return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
 
 
-def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
-    """Adds the usage of a finished tree to that of a session, by agent and model."""
-    for one in result.walk():
-        key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
-        asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
-        if len(asked) != len(one.log):  # what no model was asked for does not count
-            own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
-        spent[key] = spent.get(key, Spent()) + own
-
-
 CASSETTE = "AXE_CASSETTE"
 """Environment variable with the path of a cassette for the whole process."""
 
@@ -209,7 +199,8 @@ class Session:
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
-        env = replace(env.for_root(agent, streams=streams), workdir=workdir)
+        streams = streams and agent.stream
+        env = replace(env, workdir=workdir, streams=streams, wants_whole=not agent.stream)
         scope = RunScope.root(
             agent, job.limits, env, clock, has_mode=job.mode is not None, above=self.meter,
             in_flight=self.in_flight,
@@ -225,7 +216,12 @@ class Session:
         """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
             self.last = self.conversations[result.agent] = result
-            add_spent(self.spent, result)
+            for one in result.walk():
+                key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
+                asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
+                if len(asked) != len(one.log):  # what no model was asked for does not count
+                    own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+                self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session; None = the last run without an agent."""

@@ -68,7 +68,7 @@ class Snapshot:
         self._agents: dict[str, Agent | ConfigError] = {}
         self._contexts: dict[Key, Context | ConfigError] = {}
         self._size = 0
-        self._loaded: dict[str, Agent] = {}
+        self.loaded: dict[str, Agent] = {}
         """Name → agent that a run has looked up."""
         self._is_taken = False
         """True if no agent that has not been read can be started any more."""
@@ -114,7 +114,7 @@ class Snapshot:
         if not self.knows(name):
             raise self._explain_missing(name)
         found = self.defined.get(name) or self._agents.get(name) or self._read_agent(name)
-        self._loaded[name] = agent = _unwrap(found)
+        self.loaded[name] = agent = _unwrap(found)
         return agent
 
     def knows(self, name: str) -> bool:
@@ -126,12 +126,8 @@ class Snapshot:
     ) -> None:
         """Uses the agents of an earlier run, with their texts, instead of the current ones."""
         self.defined.update(agents)
-        self._loaded.update(agents)
+        self.loaded.update(agents)
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
-
-    def list_loaded(self) -> Mapping[str, Agent]:
-        """Returns name → agent that the tree could reach."""
-        return self._loaded
 
     def find_context(self, agent: Agent) -> Context | None:
         """Returns the texts of an agent; None if they have not been read."""
@@ -277,7 +273,7 @@ def describe_agents(
 
         made = Definitions(
             root=define(root),
-            agents={name: define(agent) for name, agent in snapshot.list_loaded().items()},
+            agents={name: define(agent) for name, agent in snapshot.loaded.items()},
             changed={id: define(one) for id, one in changed.items()},
             model_all=options.model_all or (forked.model_all if forked else ""),
             vars={**(forked.vars if forked else {}), **options.vars},

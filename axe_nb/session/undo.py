@@ -119,7 +119,13 @@ def _undo_file(
     names = locate(Path(first.root), first.path)
     if names.path != first.path:
         raise ToolError("a link has taken its place")
-    old = _read_old(run, file)
+    old = None  # there was no file
+    if first.mode is not None:
+        if not first.kept:
+            raise ToolError("its old content was not kept")
+        old = read_content(run, file)
+        if old is None:
+            raise ToolError("its kept content is damaged")
     done: Outcome = "removed" if old is None else "restored"
     is_shown = may_read(names)
     if not os.path.lexists(names.real) and (old is None or is_dry):
@@ -141,17 +147,6 @@ def _undo_file(
         elif old is not None and not is_dry:
             put(spot, old, mode=first.mode)
     return done, (now, old) if is_shown else None
-
-
-def _read_old(run: str, file: KeptFile) -> bytes | None:
-    if file.first.mode is None:
-        return None
-    if not file.first.kept:
-        raise ToolError("its old content was not kept")
-    old = read_content(run, file)
-    if old is None:
-        raise ToolError("its kept content is damaged")
-    return old
 
 
 def _format(path: str, difference: Difference) -> str:

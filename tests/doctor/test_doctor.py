@@ -112,7 +112,7 @@ def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
         (
             "wrong",
             'has no "qwen3", needed by agent d',
-            "`ollama pull qwen3`; it has llama3.2:latest",
+            "`ollama pull qwen3`",
         )
     ]
 

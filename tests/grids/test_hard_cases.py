@@ -66,23 +66,6 @@ def test_neither_a_task_nor_an_answer_can_set_marks_of_the_judge(said: str) -> N
     assert marks == ["<task>", "</task>", "<answer>", "</answer>"]
 
 
-@pytest.mark.req("E-6", "E-2")
-def test_a_budget_that_the_judge_uses_up_is_told() -> None:
-    grid = ask(agents=A, inputs=["x"], judge=JUDGE, budget={"max_requests": 1})
-    assert grid.runs[0].judgement is None
-    assert grid.note == "the budget of this grid was reached: max_requests = 1"
-
-
-def test_an_input_whose_text_fails_fails_its_own_squares() -> None:
-    class Odd:
-        def __str__(self) -> str:
-            raise LookupError("no text")
-
-    grid = ask(inputs=[{"n": 1, "x": "fine"}, {"n": 1, "x": Odd()}], prompt="{{ x }}")
-    assert grid.inputs == ("0", "1")
-    assert [run.result.ok for run in grid.runs] == [True, True, False, False]
-
-
 @pytest.mark.req("E-5")
 def test_a_frame_keeps_columns_of_the_inputs_that_have_the_names_of_its_own() -> None:
     rows = [{"text": "one", "score": 3, "q": 1}]
@@ -157,18 +140,6 @@ def test_grids_run_within_scores_templates_and_threads_of_others() -> None:
     assert grid.runs[0].result.text == "4"
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda _: len(ask(repeats=3)), range(3))) == [12] * 3
-
-
-@pytest.mark.req("E-3")
-def test_a_resume_file_of_another_grid_or_of_a_map_answers_nothing_here(tmp_path: Path) -> None:
-    asked: list[str] = []
-    axe_nb.script("noted")(lambda request: asked.append(request.last) or "x")
-    agent, path = Agent(name="n", model="script/noted"), tmp_path / "r.jsonl"
-    list(axe_nb.map(agent, ["P a"], resume=path))
-    ask(agents=agent, inputs=["a", "b"], resume=path)
-    assert asked == ["P a", "P b"], "the same question of the same agent is the same run"
-    ask(agents=agent, inputs=["a"], params={"top_k": 1}, resume=path)
-    assert len(asked) == 3
 
 
 def test_an_endless_input_or_one_that_fails_is_told() -> None:

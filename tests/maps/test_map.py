@@ -21,8 +21,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError
-from axe_nb.exploring.map_batch import Ended
-from axe_nb.exploring.run_map import in_order
 from axe_nb.session.session import session
 from tests.maps.conftest import Echo
 from tests.maps.test_progress import Terminal
@@ -106,21 +104,6 @@ def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
     results = list(axe_nb.map(agent, given(prompts), concurrency=2, keep=keep, timeout=60))
     assert set(statuses(results)) == {"completed"}
     assert texts(results) == prompts
-
-
-def test_the_results_that_wait_for_a_slow_run_are_bounded(echo: Echo) -> None:
-    result = axe_nb.run(echo.agent, "a")
-    received: list[int] = []
-    before_the_first: list[int] = []
-
-    def ended() -> Iterator[Ended]:
-        yield from (Ended(index, result) for index in range(1, 50))
-        before_the_first.append(len(received))
-        yield Ended(0, result)
-
-    found = list(in_order(ended(), lambda: received.append(1), 20))
-    assert before_the_first == [20]
-    assert len(found) == len(received) == 50
 
 
 @pytest.mark.parametrize("blocks", [True, False])

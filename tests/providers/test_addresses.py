@@ -105,7 +105,7 @@ def test_requests_and_listings_are_sent_there(
         ("openai", f"http://h:1?x={SECRET}&empty&y=", "http://h:1/v1?x=***&empty&y="),
         (
             "ollama",
-            "http://h:1?code=short&subscription-key=1",
+            "http://h:1?code=short-enough&subscription-key=0123456789",
             "http://h:1?code=***&subscription-key=***",
         ),
     ],

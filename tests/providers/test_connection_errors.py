@@ -134,30 +134,6 @@ def test_a_reply_that_is_no_http_is_told_in_one_sentence(sent: bytes) -> None:
     assert error.retryable
 
 
-@pytest.mark.req("B-4", "B-5")
-@pytest.mark.parametrize("via_proxy", [False, True])
-def test_a_handshake_without_an_answer_is_a_timeout(
-    via_proxy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer(peer: Peer) -> None:
-        if via_proxy:
-            peer.read_head()
-            peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        while peer.sock.recv(65536):
-            pass
-
-    monkeypatch.setattr("axe_nb.providers.connections.CONNECT_SECONDS", 0.3)
-    with raw_server(answer) as server:
-        where = server.url.replace("http:", "https:")
-        if via_proxy:
-            monkeypatch.setenv("HTTPS_PROXY", server.url)
-            where = "https://models.example"
-        through = f" through the proxy {server.url}" if via_proxy else ""
-        error = failure(where)
-    assert error.category == "timeout"
-    assert error.detail == f"no connection to {where}{through} within 10s"
-
-
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_AGAIN])
 def test_a_name_is_looked_up_again_only_if_the_name_server_says_so(number: int) -> None:
@@ -239,23 +215,6 @@ def refuse(status: str) -> Callable[[Peer], None]:
     return answer
 
 
-@pytest.mark.req("B-3", "B-5")
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_wants_a_login_is_final_and_named(
-    monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    with raw_server(refuse("407 Proxy Authentication Required")) as proxy:
-        url = proxy.url
-        monkeypatch.setenv("ALL_PROXY", url.replace("//", f"//{LOGIN}@"))
-        error = failure(f"{scheme}://models.example")
-    assert error.detail == (
-        f"no connection to {scheme}://models.example through the proxy {url}: "
-        "it returned 407 Proxy Authentication Required"
-    )
-    assert error.hint.startswith("check HTTPS_PROXY")
-    assert not error.retryable
-
-
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize(
     ("status", "is_final"),
@@ -269,28 +228,3 @@ def test_a_proxy_that_opens_no_tunnel_may_do_so_later(
         error = failure("https://models.example")
     assert error.detail.endswith(f"it returned {status}")
     assert error.retryable == (not is_final)
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
-def test_a_page_instead_of_an_answer_names_the_proxy_that_may_have_sent_it(
-    monkeypatch: pytest.MonkeyPatch, status: str
-) -> None:
-    with raw_server(refuse(status)) as proxy:
-        url = proxy.url
-        monkeypatch.setenv("HTTP_PROXY", url.replace("//", f"//{LOGIN}@"))
-        error = failure("http://models.example")
-    assert error.detail == f"{status} (through the proxy {url})"
-    assert error.hint.startswith("check HTTPS_PROXY")
-    assert (error.status, error.retryable) == (int(status[:3]), status.startswith("5"))
-
-
-@pytest.mark.req("B-5")
-def test_an_answer_in_json_is_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b'{"error": {"message": "no such model"}}'
-    said = reply(body, "content-type: application/json", status="404 Not Found")
-    with raw_server(always(said)) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        error = failure("http://models.example")
-    assert error.detail == "no such model"
-    assert error.hint.startswith("check the model name")

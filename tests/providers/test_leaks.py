@@ -159,7 +159,9 @@ def test_no_object_of_a_connection_shows_a_password() -> None:
         provider = OpenAI(url, KEY, PROVIDERS["openai"])
         with pytest.raises(ProviderError):
             await provider.send(Request("m", (Message("user", "x"),)))
-        mine = (o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb."))
+        mine = (
+            o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb.providers")
+        )
         return [
             shown for shown in map(repr, [*mine, provider]) if KEY in shown or PASSWORD in shown
         ]

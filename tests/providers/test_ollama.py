@@ -136,11 +136,6 @@ def test_an_empty_message_is_an_answer_later_on() -> None:
     assert answered("", ask(Message("user", "hi"), Message("assistant", "x"), result)) == ""
 
 
-@pytest.mark.req("D-31")
-def test_an_empty_message_that_a_limit_cut_is_cut() -> None:
-    assert answered("", ask(), done="length") == ""
-
-
 @pytest.mark.req("D-32")
 def test_thinking_goes_back_unchanged() -> None:
     calls = [{"id": "c", "function": {"name": "f", "arguments": {}}}]

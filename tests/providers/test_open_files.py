@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.providers.connections import MOST_IN_FLIGHT, most_in_flight
-
 resource = pytest.importorskip("resource")
 
 SERVE = """
@@ -121,15 +119,3 @@ def test_128_open_files_carry_100_requests_to_each_of_four_servers() -> None:
             [sys.executable, "-c", ASK_SEVERAL, *ports], capture_output=True, text=True, timeout=90
         )
     assert done.stdout.split() == ["100"] * 4, done.stderr
-
-
-def test_a_process_that_may_open_any_number_of_files_has_a_bound_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limits = {"soft": resource.RLIM_INFINITY}
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limits["soft"], limits["soft"]))
-    assert most_in_flight() == MOST_IN_FLIGHT
-    limits["soft"] = 2**40
-    assert most_in_flight() == MOST_IN_FLIGHT
-    limits["soft"] = 1
-    assert most_in_flight() == 1

@@ -12,7 +12,6 @@ import pytest
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import dump
-from axe_nb.providers.error_bodies import category
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import KEY, ask, secrets_of
 
@@ -59,7 +58,7 @@ def test_a_status_has_its_category_and_exit_code(
     status: int, expected: str, exit_code: int, retryable: bool
 ) -> None:
     error = failure(status, {"error": {"message": "no"}})
-    assert (category(status), error.category) == (expected, expected)
+    assert error.category == expected
     assert (error.status, error.exit_code, error.retryable) == (status, exit_code, retryable)
     assert str(error).startswith(f"{expected}: ")
 
@@ -135,7 +134,6 @@ def gemini_quota(id: str) -> dict[str, Any]:
         (429, {"error": "You exceeded your current quota, please check your plan."}, False),
         (429, {"error": "Insufficient balance or no resource package."}, False),
         (429, [gemini_quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")], True),
-        (429, [gemini_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")], False),
         (200, {"error": {"message": "no", "code": "insufficient_quota"}}, False),
     ],
 )
@@ -234,23 +232,10 @@ def test_a_code_that_says_more_than_the_message_is_shown_once(
     assert str(failure(status, {"error": error})) == expected
 
 
-def test_a_code_is_shown_after_a_message_that_is_cut() -> None:
-    error = failure(400, {"error": {"message": "no " * 1000, "code": "too_many"}})
-    assert str(error).endswith("… (too_many)")
-    assert len(str(error)) < 350
-
-
-def test_a_call_that_the_server_cannot_read_may_be_tried_again_and_is_shown() -> None:
-    error = failure(
-        400,
-        {"error": {"message": "Failed to call a function. Please adjust your prompt.",
-                   "type": "invalid_request_error", "code": "tool_use_failed",
-                   "failed_generation": "<function=grep{\n}"}},
-    )  # fmt: skip
-    assert str(error) == (
-        "bad_request: Failed to call a function. Please adjust your prompt. (tool_use_failed) "
-        "The model wrote: <function=grep{ }"
-    )
+def test_a_call_that_the_server_cannot_read_may_be_tried_again() -> None:
+    said = {"message": "Failed to call a function.", "code": "tool_use_failed"}
+    error = failure(400, {"error": said})
+    assert str(error) == "bad_request: Failed to call a function. (tool_use_failed)"
     assert error.retryable
     assert error.hint.startswith("try again, allow more retries with --retries")
 
@@ -337,17 +322,6 @@ def test_what_is_no_json_object_is_a_server_error_that_says_what_came(
         assert str(error) == expected
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"<!-- x --><html>login", b"\n<!--\n<x>\n-->\n<p>login", b"\xef\xbb\xbf<!DOCTYPE html>login"],
-)
-def test_a_page_is_known_whatever_type_the_server_gives_it(body: bytes) -> None:
-    error = failure(200, body)
-    assert str(error).startswith("server: the reply is not a JSON object but application/json: ")
-    assert not error.retryable
-    assert error.hint == "check base_url under [providers.openai] in config.toml"
-
-
 def test_odd_json_is_read_all_the_same() -> None:
     body = (
         b'\xef\xbb\xbf\n{"a": NaN, "b": [-Infinity, 1e999], '
@@ -382,12 +356,6 @@ def test_odd_json_is_read_all_the_same() -> None:
 )
 def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str) -> None:
     assert str(failure(200, {"error": error})) == expected
-
-
-@pytest.mark.req("B-5")
-def test_a_reply_that_names_no_error_is_none() -> None:
-    for nothing in (None, "", {}, False):
-        assert read_reply(PROVIDERS["openai"], 200, JSON, json.dumps({"error": nothing}).encode())
 
 
 def test_a_message_is_one_line_of_at_most_300_characters() -> None:
@@ -456,7 +424,6 @@ def test_a_key_in_an_answer_does_not_get_through() -> None:
         ("https://api.example.com/v1/messages?token=secret", "https://api.example.com/v1/messages"),
         ("https://me:secret@api.example.com/", "https://api.example.com/"),
         ("/login", "/login"),
-        ("http://[broken", "another URL"),
         ("", "another URL"),
     ],
 )
@@ -504,22 +471,6 @@ def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.Mo
     assert 25 < wait <= 30
 
 
-@pytest.mark.req("D-23")
-@pytest.mark.parametrize(
-    ("status", "headers", "hint"),
-    [
-        (501, {}, "check the model name, and base_url under [providers.openai] in config.toml"),
-        (500, {"x-should-retry": "false"}, "try again later"),
-        (429, {"x-should-retry": "false"}, "wait a moment"),
-    ],
-)
-def test_what_is_not_retried_is_not_told_to_be(
-    status: int, headers: dict[str, str], hint: str
-) -> None:
-    error = failure(status, {"error": "no"}, headers)
-    assert (error.hint, error.retryable) == (hint, False)
-
-
 @pytest.mark.parametrize(
     ("status", "provider", "expected"),
     [
@@ -532,17 +483,6 @@ def test_what_is_not_retried_is_not_told_to_be(
 )
 def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:
     assert expected in failure(status, {"error": "no"}, provider=provider).hint
-
-
-def test_a_script_model_is_not_told_to_check_keys() -> None:
-    assert failure(401, {"error": "no"}, provider="script").hint == ""
-
-
-@pytest.mark.req("D-45")
-def test_a_rate_limit_in_tokens_is_no_conversation_that_is_too_long() -> None:
-    error = failure(429, {"error": {"message": "too many tokens per minute"}})
-    assert error.retryable
-    assert error.hint == "wait a moment, or allow more retries with --retries"
 
 
 @pytest.mark.parametrize(

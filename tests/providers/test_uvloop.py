@@ -51,19 +51,6 @@ def test_requests_are_answered_and_share_a_kept_connection(context: object) -> N
         assert {asked.connection for asked in server.requests} == {0}
 
 
-def test_a_kept_connection_that_the_server_closed_is_replaced(context: object) -> None:
-    def answer(peer: Peer) -> None:
-        peer.read()
-        peer.send(reply())
-
-    async def two(url: str) -> list[str]:
-        return [await say(url), await say(url)]
-
-    with raw_server(answer, context) as server:
-        assert uvloop.run(two(server.url)) == ["hello", "hello"]
-        assert {asked.connection for asked in server.requests} == {0, 1}
-
-
 def test_a_reply_is_streamed(context: object) -> None:
     async def stream(url: str) -> tuple[str, str]:
         pieces: list[str] = []
