@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from playwright.sync_api import BrowserContext, Route, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.lab import Lab, server
 from tests.conftest import not_run
@@ -155,27 +155,6 @@ def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
         lab.page.keyboard.press("Enter")
         source = "() => jupyterapp.shell.currentWidget.content.activeCell.model.sharedModel.source"
         lab.page.wait_for_function(f"text => ({source})().endsWith(text)", arg=offered)
-
-
-def test_an_extension_that_fails_leaves_the_lab_as_it_is(new_lab: Lab) -> None:
-    lab = new_lab
-    told: list[str] = []
-
-    def break_it(route: Route) -> None:
-        text = route.fetch().text()
-        assert "parser.configure(" in text
-        broken = text.replace("parser.configure(", "parser.nowhere(")
-        route.fulfill(body=broken, content_type="text/javascript")
-
-    lab.page.on("console", lambda message: told.append(f"{message.type}: {message.text}"))
-    lab.page.route("**/axe-nb/static/remoteEntry.js*", break_it)
-    lab.open(code("# one\n'{{ topic }}'", PROMPT))
-    for index in (0, 1):
-        shows_in_cell(lab, index, "comment")
-    lab.command("notebook:run-cell")
-    lab.page.wait_for_selector(".jp-OutputArea-output >> text={{ topic }}")
-    [said] = [one for one in told if "axe-nb: " in one]
-    assert said.startswith("warning: axe-nb: cells keep the colours of Python")
 
 
 def runs_and_asks(lab: Lab, index: int) -> None:

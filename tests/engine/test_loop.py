@@ -11,7 +11,7 @@ from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunErro
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import (
     agent,
     check_events,

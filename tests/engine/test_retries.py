@@ -10,8 +10,7 @@ from axe_nb import Agent, ProviderError, Request
 from axe_nb.agents.tables import Retry
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnStarted
 from axe_nb.views.rows import facts_of, make_row
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node
+from axe_nb.views.transcript import Node, Transcript
 from tests.engine.in_process import Stage, agent, ask, lead, stage
 
 SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)

@@ -18,7 +18,7 @@ from axe_nb.messages import close_open_calls
 from axe_nb.scripting.server import ScriptServer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import (
     Stage,
     agent,

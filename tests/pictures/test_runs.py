@@ -24,7 +24,7 @@ from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
 from tests.protocols import PROTOCOLS, provider_of
 from tests.run_history.rows import read_text

@@ -24,7 +24,7 @@ from axe_nb.sandbox.find import PLAIN, find_sandbox
 from axe_nb.sandbox.process import Launch
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.calls import context
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told

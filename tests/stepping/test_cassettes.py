@@ -14,7 +14,7 @@ from axe_nb import CassetteMiss, ConfigError, RunResult, Step, call
 from axe_nb.engine.person import AskPerson, Decision, Question
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.overrides import Overrides
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import Stage, ask, ask_session, lead, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 

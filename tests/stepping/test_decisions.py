@@ -8,7 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb import RunResult, Step
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import heard, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 

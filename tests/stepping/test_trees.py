@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.views.rows import make_row
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import rows_of
+from axe_nb.views.transcript import Transcript, TreeNode, nodes_below
 from tests.engine.in_process import (
     Stage,
     agent,
@@ -162,9 +162,15 @@ def test_a_step_is_not_an_approval() -> None:
     assert "permission denied for measure by the user" in result.text
 
 
+def walk(thing: TreeNode) -> Iterator[TreeNode]:
+    yield thing
+    for inner in nodes_below(thing):
+        yield from walk(inner)
+
+
 def rows(transcript: Transcript) -> list[str]:
     assert transcript.root
-    made = map(make_row, rows_of(transcript.root))
+    made = map(make_row, walk(transcript.root))
     return [" · ".join(filter(None, (row.who, row.asked, row.cost))) for row in made]
 
 

@@ -22,7 +22,7 @@ from axe_nb.providers.prices import Prices
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import format_question
 from axe_nb.session.session import Session
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
 from tests.wire import search_server
