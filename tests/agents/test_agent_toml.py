@@ -171,7 +171,6 @@ max_tokens = 2048
 run_command = "deny"
 [limits]
 max_requests = 0
-max_total_tokens = 0
 [retry]
 max_retries = 0
 [sub_agents_config]
@@ -179,10 +178,6 @@ enabled = true
 max_depth = 3
 parallel = true
 timeout = 0
-max_concurrent = 0
-max_turns = 10
-output_limit = 4096
-inherit_mode = true
 [sub_agents_config.budget]
 max_tool_calls = 15
 max_tokens = 8192

@@ -375,8 +375,6 @@ Returns:
 NUMPY = """Adds two
 numbers.
 
-More that no model needs.
-
 Parameters
 ----------
 a : int
@@ -384,21 +382,13 @@ a : int
     from 0.
 b : int, optional
     The second: 1 to 7.
-
-Returns
--------
-int
-    The sum.
 """
 REST = """Adds two
 numbers.
 
-More that no model needs.
-
 :param a: The first,
     from 0.
 :param int b: The second: 1 to 7.
-:type a: int
 :returns: The sum.
 """
 
