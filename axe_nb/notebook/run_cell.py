@@ -101,8 +101,8 @@ def _run(
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
-        piped, status = bool(request.prompt.strip()), StatusLine(None)
-        view = TextView(handle, options, write, write, piped=piped, status=status)
+        piped = bool(request.prompt.strip())
+        view = TextView(handle, options, write, write, StatusLine(None), piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:

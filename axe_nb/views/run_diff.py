@@ -131,6 +131,9 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
     shown: list[Piece] = []
     left = 0
     for number, (kind, text) in enumerate(pieces):
+        if room <= 0:
+            left += len(text) if kind != "same" else 0
+            continue
         if kind == "same":
             head = CONTEXT if number else 0
             tail = CONTEXT if number < len(pieces) - 1 else 0
@@ -139,9 +142,6 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
         elif len(text) > (size := max(room // 2, LEAST // 2)) + POINTER:
             left += len(text) - size
             text = text[:size] + "…"
-        if room <= 0:
-            left += len(text) if kind != "same" else 0
-            continue
         shown.append(Piece(kind, text))
         room -= len(text)
     return shown, left

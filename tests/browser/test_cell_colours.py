@@ -120,24 +120,6 @@ def test_bodies_are_shown_as_what_they_are_from_the_opening_on(lab: Lab) -> None
     assert not any("axe" in str(cell.metadata) for cell in saved.cells)
 
 
-def test_colours_follow_what_is_typed_new_cells_and_a_restart(lab: Lab) -> None:
-    lab.open(code("# one", PROMPT))
-    shows(lab, "code", "prompt")
-    write(lab, 0, "%%axe lead\n# one")
-    shows(lab, "prompt", "prompt")
-    write(lab, 0, "%%axe_agent lead\n# one")
-    write(lab, 1, "# no magic any more")
-    shows(lab, "agent", "code")
-    lab.command("notebook:insert-cell-below")
-    expect(lab.page.locator(".jp-CodeCell")).to_have_count(3)
-    write(lab, 2, PROMPT)
-    shows(lab, "agent", "code", "prompt")
-    lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-    lab.command("notebook:run-all-cells")  # the kernel's language has been told by then
-    lab.page.wait_for_selector(".jp-OutputArea-output >> text=Cell magic")
-    shows(lab, "agent", "code", "prompt")
-
-
 def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
     lab.open(code("%load_ext axe_nb\ntopology = 1", ""))
     lab.command("notebook:run-cell")

@@ -99,33 +99,6 @@ def test_reasoning_stays_out_with_the_call_that_it_led_to() -> None:
     assert sent(ask(Message("user", "?"), alone.message(calls=False)))["input"][1:] == []
 
 
-@pytest.mark.any_body
-def test_items_of_a_type_that_nobody_knows_are_kept_and_do_no_harm() -> None:
-    odd = {"type": "crystal_ball_call", "id": "cb_1", "visions": [{"deep": [1, None]}]}
-    response = parse(odd, make_message("Yes."), {"type": 7}, {})
-    assert response.content == "Yes."
-    body = json.loads(MODULES["responses"].body(ask(Message("user", "?"), response.message())))
-    assert body["input"][1:] == [odd, make_message("Yes.")]
-
-
-def test_several_messages_are_one_text_whole_and_streamed() -> None:
-    items = [make_message("One."), SEARCH, make_message(""), make_message("Two.")]
-    assert parse(*items).content == "One.\n\nTwo."
-    events = [
-        event
-        for index, item in enumerate(items)
-        for event in (
-            {"type": "response.output_item.added", "output_index": index, "item": item},
-            *([{"type": "response.output_text.delta", "output_index": index,
-                "delta": item["content"][0]["text"]}] if item["type"] == "message" else []),
-        )
-    ]  # fmt: skip
-    end = {"type": "response.completed", "response": make_response(items, "stop")}
-    outcome = read_stream("responses", [sse(*events, end)])
-    assert outcome.response
-    assert outcome.joined("text") == outcome.response.content == "One.\n\nTwo."
-
-
 @pytest.mark.req("D-24")
 @pytest.mark.parametrize("has_pieces", [False, True])
 def test_a_stream_whose_last_event_lacks_the_output_has_that_of_its_items(has_pieces: bool) -> None:
@@ -179,17 +152,6 @@ def test_the_calls_of_a_reply_that_the_limit_cut_never_run(
         result = axe_nb.run(Agent("a", "openai/m", tools=("look",)), "hi", display=False)
     assert (result.status, result.text, ran) == ("max_tokens", "So f", [])
     assert "raise params.max_tokens" in str(result.error)
-
-
-@pytest.mark.req("D-31")
-@pytest.mark.parametrize("reason", ["content_filter", "max_messages", "steered", None])
-def test_a_reply_that_is_incomplete_for_another_reason_has_no_calls(reason: str | None) -> None:
-    items = make_message("Half"), make_call(0, "c", "look", '{"at":"a"}')
-    cut = {"status": "incomplete", "incomplete_details": {"reason": reason}}
-    response = parse(*items, **cut)
-    assert (response.content, response.tool_calls) == ("Half", ())
-    assert response.stop_reason == (reason or "incomplete")
-    assert response.is_withheld == (reason == "content_filter")
 
 
 @pytest.mark.req("B-5")

@@ -16,7 +16,6 @@ from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.text import clean
 from axe_nb.views.axe_text import (
     VerboseLines,
     dry_run,
@@ -212,13 +211,6 @@ def test_a_verbose_line_tells_how_a_sub_agent_failed() -> None:
         '[sub-agent] "other" failed: failed to load agent "other": agent config not found: other',
         '[sub-agent] "" failed: "agent" argument is required',
     ]
-
-
-def test_what_a_model_says_cannot_move_the_cursor() -> None:
-    hostile = "a\x1b[2Jb\x07\x9b31mc\rd"
-    lines = told(lead(ask("evil", hostile), then="x"), agent("evil", "y"))
-    assert lines[2] == '[sub-agent] Calling "evil" (depth 1) with task: a�[2Jb��31mc d'
-    assert clean("two\r\nlines\tstay\x00") == "two\nlines\tstay�"
 
 
 @pytest.mark.req("D-14")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from axe_nb.events import RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.outline import Outline
 from axe_nb.views.rows import draft_line, make_row
-from axe_nb.views.transcript import Draft, Growing, Node, Transcript, row_of
+from axe_nb.views.transcript import Draft, Node, Transcript, row_of
 from tests.views.runs import ONE_CHILD
 
 TALE = "Once upon a time " * 20
@@ -47,19 +46,6 @@ def below(*events: Any) -> Node:
 def row(transcript: Transcript) -> str:
     assert transcript.root
     return make_row(transcript.root.turns[-1]).asked
-
-
-def test_the_end_of_a_growing_text_is_that_of_the_joined_one() -> None:
-    chance = random.Random(1)
-    text = Growing()
-    whole = ""
-    for _ in range(200):
-        piece = "x" * chance.randrange(4) + str(chance.random())[: chance.randrange(9)]
-        text.add(piece)
-        whole += piece
-        size = chance.randrange(60)
-        assert text.show_end(size + 1) == whole[-size - 1 :]
-    assert (str(text), text.size) == (whole, len(whole))
 
 
 def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:

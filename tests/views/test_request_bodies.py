@@ -91,16 +91,6 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
         assert asked.context.is_estimate
 
 
-def test_a_script_has_the_body_that_a_server_would_get(project: Path) -> None:
-    define_tree("script")
-    result = run("lead", "Compare")
-    request = result.request("0/1")
-    assert request.protocol == "openai"
-    assert request.note == "as it would be sent over openai; a script model is sent no body"
-    assert request.body["messages"][1] == {"role": "user", "content": "Compare"}
-    assert "messages" in result.request("0/1", "anthropic").body
-
-
 def test_an_unknown_protocol_is_an_error(project: Path) -> None:
     define_tree("script")
     with pytest.raises(axe_nb.ConfigError) as error:

@@ -66,16 +66,6 @@ def test_changes_are_told_in_words(result: RunResult) -> None:
     )
 
 
-def test_a_continued_run_tells_how_much_it_continues(result: RunResult) -> None:
-    again = run("lead", "More?", continue_from=result).request(1)
-    count = len(result.messages)
-    assert again.changed == (
-        f"it continues a conversation of {count} messages", 'new prompt: "More?"',
-    )  # fmt: skip
-    assert again.context["prompt"] < again.context["history"]
-    assert again.context["results"] > 0
-
-
 def tell(usage: Usage, prompt: str = "Go", **fields: Any) -> SentRequest:
     """The second request of an agent whose replies say that they used so much."""
     axe_nb.define(Agent(name="a", model="script/a", tools=(look_up,), **fields))

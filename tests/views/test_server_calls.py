@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from axe_nb import RunResult
-from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.conversion.records import to_json
 from axe_nb.messages import Page, ServerCall, Usage
 from axe_nb.messages.exchanges import Turn
 from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
 from axe_nb.views.outline import as_text
-from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, done
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
@@ -83,16 +81,6 @@ def test_the_page_has_links_below_the_answer_and_in_the_fold_of_the_search() -> 
     assert bundle["text/plain"].endswith(
         "\n\nSources:\n1. Page 1 — https://p1.example.org/x?a=1&b=1"
     )
-
-
-def test_the_live_answer_ends_with_the_same_links() -> None:
-    root = Transcript.of(searched(SEARCH, sources=PAGES)).root
-    assert root is not None
-    live = LiveAnswer(root)
-    live.update(0.0, is_over=True)
-    html = "".join(live.blocks)
-    assert html in twin(searched(SEARCH, sources=PAGES))["text/html"]
-    assert len(Links(html).links) == 3
 
 
 HOSTILE = tuple(

@@ -15,7 +15,6 @@ from axe_nb.events import (
     Event,
     RunFinished,
     RunStarted,
-    TextDelta,
     ToolFinished,
     ToolStarted,
     TurnFinished,
@@ -254,16 +253,6 @@ def test_a_long_run_points_to_what_its_calls_gave_back_and_quotes_the_rest() -> 
     assert "    error: Error: gone" in shown
 
 
-HOSTILE = "a\x1b[31mred\x07 \u202eback\u202c \u2028 \x9b \ud800 \x00 end\r\nnext\rover"
-
-
-def test_what_could_harm_a_terminal_or_a_file_is_taken_out() -> None:
-    text = as_text(done(text=HOSTILE, agent=HOSTILE, error=HOSTILE, status="error"))
-    text.encode()
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e]", text)
-    assert "end\nnext�over" in text
-
-
 @pytest.mark.req("D-31")
 def test_warnings_stand_right_under_the_summary() -> None:
     many = tuple(f"context file {n} left out" for n in range(7))
@@ -290,28 +279,6 @@ def test_a_childs_metadata_and_files_are_shown() -> None:
     assert "noted: subagent_label scout · completion_status complete\n" in text
     assert "read: a.md, b.md\n" in text
     assert "changed: c.md\n" in text
-
-
-def test_a_huge_tree_is_drawn_up_to_a_limit() -> None:
-    calls = tuple(ToolCall(f"c{n}", "read_file", {"n": n}) for n in range(2000))
-    results = tuple(ToolResult(c.id, "fine") for c in calls)
-    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
-    assert text.count("read_file {") < 250
-    assert "1,752 more rows" in text
-    assert "calls read_file ×2000 in parallel" in text
-
-
-def test_a_piece_of_text_changes_one_turn_only(project: Path) -> None:
-    made = three()
-    made.play()
-    transcript = Transcript()
-    for event in made.events[:2]:
-        transcript.apply(event, 0.0)
-    changed = transcript.apply(TextDelta("0", 1, 1, "Hel"), 1.0)
-    assert transcript.root
-    assert changed == (transcript.root.turns[0],)
-    assert transcript.root.text == "Hel"
-    assert transcript.apply(TextDelta("no such run", 1, 1, "x"), 1.0) == ()
 
 
 def test_a_child_is_one_row_with_its_call(project: Path) -> None:
@@ -365,29 +332,6 @@ def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
     assert child.times.ended == root.times.ended
 
 
-def test_what_comes_after_the_end_of_a_run_changes_nothing() -> None:
-    events: list[Event] = [
-        *opened("0"),
-        TurnFinished("0", 1, "", ASK, "calls", Usage(), True),
-        ToolStarted("0", ASK[0]),
-        RunFinished("0", done(status="cancelled", error="cancelled")),
-    ]
-    transcript = Transcript()
-    for event in events:
-        transcript.apply(event, 0.0)
-    assert transcript.root
-    before = states(transcript.root)
-    late: list[Event] = [
-        *opened("0.1", "0", "c"),
-        TurnStarted("0", 2, 1, 1),
-        TextDelta("0", 1, 1, "more"),
-        ToolFinished("0", ToolResult("c", "late"), 1.0),
-        *opened("0"),
-    ]
-    assert [transcript.apply(event, 1.0) for event in late] == [()] * len(late)
-    assert states(transcript.root) == before
-
-
 def child_with(refused: ToolResult) -> RunResult:
     """A completed run whose child went on after a call that did not succeed."""
     write = ToolCall("w", "write_file", {"path": "a"})
@@ -408,10 +352,3 @@ def test_a_denied_or_failed_call_of_a_child_that_went_on_is_seen_without_a_click
     assert ("1 denied" if is_denied else "1 failed") in page
     before, _, _ = page.partition(">write_file")
     assert before.count("<details open") == 4, "root, turn, child and its turn"
-
-
-def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
-    calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
-    results = tuple(ToolResult(str(n), "no", is_error=n > 0) for n in range(3))
-    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
-    assert "3 tool calls (2 failed)" in text
