@@ -79,8 +79,10 @@ def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
 
 LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
-    "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",
-                                               "create it with `axe-nb agents init zzz`"]),
+    "no such agent, none near": (("zzz",), 2, [
+        "agent config not found: zzz",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
+    ]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',
         "for example anthropic/claude-sonnet-5-5, ollama/llama3.2 or script/lead"]),

@@ -158,7 +158,7 @@ def test_the_table_prices_the_models_of_those_who_sell_them() -> None:
         ('[prices."a/b"]\ninput = "x"\noutput = 1\n', "prices.a/b.input must be a number"),
         ('[prices."a/b"]\ninput = 1\noutput = 1\ncached = 1\n', 'unknown key "prices.a/b.cached"'),
         ("[prices.gpt]\ninput = 1\noutput = 1\n", "prices.gpt must be the price of a model"),
-        ("prices = 3\n", "prices must be a table"),
+        ("prices = 3\n", "prices must be tables"),
     ],
 )
 def test_a_wrong_price_is_an_error_that_names_its_key(text: str, told: str) -> None:

@@ -102,7 +102,7 @@ KNOWN = "must be anthropic, openai or ollama"
         ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
         (
             'protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings",
-            'write a table, as in headers = {name = "…"}',
+            "",
         ),
         ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a contains char", ""),
         (
