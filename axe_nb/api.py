@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.data_files import read_data
+from axe_nb.cell_display.front_end import find_approver, make_view
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
-from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult

@@ -136,9 +136,7 @@ def _run(options: Options) -> int:
             show_dry_run(request, options, write, _print_note, streams=streams)
             return 0
         handle = session.start(request)
-        view = TextView(
-            handle, options, _write_exactly, _print_note, piped=bool(piped), status=status
-        )
+        view = TextView(handle, options, _write_exactly, _print_note, status, bool(piped))
         result = drive(handle, view, _make_approver(status.clear))
     except AxeError as error:
         if not is_expected(error, options.raises):

@@ -31,8 +31,8 @@ from axe_nb.text import one_line, plural, printable, quote
 
 if TYPE_CHECKING:
     from axe_nb.session.undo import UndoneFiles
-    from axe_nb.views.diffs.run_diff import RunDiff
     from axe_nb.views.request import SentRequest
+    from axe_nb.views.run_diff import RunDiff
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -172,7 +172,7 @@ class RunResult:
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from axe_nb.front_end import is_notebook
+        from axe_nb.cell_display.front_end import is_notebook
         from axe_nb.views import html
 
         return {} if is_notebook() else html.twin(self)  # IPython has its own display of results
@@ -245,7 +245,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.views.diffs.run_diff import diff_runs
+        from axe_nb.views.run_diff import diff_runs
 
         return diff_runs(self, other)
 

@@ -14,7 +14,7 @@ import pytest
 import axe_nb
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.protocols import PROTOCOLS, provider_of
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"

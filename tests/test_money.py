@@ -23,8 +23,8 @@ from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
+from axe_nb.views.outline import as_text
 from axe_nb.views.rows import format_cost
-from axe_nb.views.text import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
 from tests.protocols import provider_of
 from tests.wire.replay import Replay

@@ -46,7 +46,7 @@ from types import SimpleNamespace
 import axe_nb
 from axe_nb.notebook.magics import matcher
 from axe_nb.views import agent_summary
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 
 print(axe_nb.__file__)
 

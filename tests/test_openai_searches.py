@@ -17,7 +17,7 @@ from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import ask_session
 from tests.providers.openai_2026 import CITED, SOURCE, OpenAI, at_own_address
 

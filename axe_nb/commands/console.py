@@ -9,7 +9,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import TextIO, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
@@ -58,58 +59,50 @@ def show_dry_run(
         note(f"warning: {warning}")
 
 
+@dataclass
 class TextView:
     """Shows a run in plain text: verbose lines or a status line, then the result."""
 
-    is_live = False
+    handle: RunHandle
+    options: Options
+    write: Write
+    note: Write
+    status: StatusLine
+    piped: bool
+    """True if there is a prompt, for the verbose lines (B-11)."""
+    is_live: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        handle: RunHandle,
-        options: Options,
-        write: Write,
-        note: Write,
-        *,
-        piped: bool,
-        status: StatusLine,
-    ) -> None:
-        """Creates a view; `piped` is True if there is a prompt, for the verbose lines (B-11)."""
-        self._handle = handle
-        self._options = options
-        self._write = write
-        self._note = note
-        self._piped = piped
-        self._status = status
-        self._verbose = axe_text.VerboseLines(note) if options.verbose else None
-        self.streams = status.streams and not options.verbose
+    def __post_init__(self) -> None:
+        self.streams = self.status.streams and not self.options.verbose
+        self._verbose = axe_text.VerboseLines(self.note) if self.options.verbose else None
         self._has_begun = False
 
     def event(self, event: Event) -> None:
-        if self._verbose:
-            if not self._has_begun and self._handle.plan:
-                self._has_begun = True
-                self._note(axe_text.verbose_header(self._handle.plan, piped=self._piped))
-            self._verbose.show(event)
-        else:
-            self._status.event(event)
+        if self._verbose is None:
+            self.status.event(event)
+            return
+        if not self._has_begun and self.handle.plan:
+            self._has_begun = True
+            self.note(axe_text.verbose_header(self.handle.plan, piped=self.piped))
+        self._verbose.show(event)
 
     def tick(self) -> None:
         if self._verbose is None:  # the line would cut verbose ones
-            self._status.tick()
+            self.status.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        self._status.clear()
+        self.status.clear()
         if result is None:
             return
         result = show_run(result, TreeFilter(find_filter()))
         if self._verbose:
-            self._note(axe_text.verbose_footer(result))
+            self.note(axe_text.verbose_footer(result))
         for warning in result.warnings:
-            self._note(f"warning: {warning}")
-        if self._options.json:
-            self._write(result.to_json())
+            self.note(f"warning: {warning}")
+        if self.options.json:
+            self.write(result.to_json())
         elif result.ok or result.text:
-            self._write(result.text)
+            self.write(result.text)
 
 
 class TerminalLine:

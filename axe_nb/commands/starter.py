@@ -26,7 +26,7 @@ from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import plural, quote
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 
 AGENT = "greeter"
 AGENT_FILE = Path("axe", "agents", f"{AGENT}.toml")

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import ChildBudget, Mode
 from axe_nb.delegation.child_copy import copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
@@ -27,7 +28,6 @@ from axe_nb.tools.tool import (
     ToolContext,
     ToolError,
     ToolOutput,
-    Wish,
     text_argument,
 )
 
@@ -262,27 +262,35 @@ def whole_number(value: object) -> int | None:
 TOOLS = {NAME: tool(ChildBudget())}
 
 
-async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
+async def delegate(
+    ctx: ToolContext,
+    task: str,
+    agent: Agent | str | None,
+    tools: Sequence[str] | None,
+    scope: str | None,
+    mode: Mode | None,
+    limits: Limits | None,
+    key: str | int | None,
+) -> RunResult:
     """Runs a child to its end, as documented at `ToolContext.delegate`."""
     if problem := too_deep(ctx):
         raise ToolError(problem)
     if not task.strip():
         raise ToolError("task is required: describe what the sub-agent should do")
-    scope, names = wish.scope or "", wish.tools
-    if wish.agent is None:
-        if names is not None:
-            names = tools_of_caller(ctx, names, "Unknown tool in tools: ")
-        limits = _merge_limits(wish.limits, granted_limits(ctx))
-        child = job(ctx, ctx.call.name, task, scope, limits, wish.mode, tools=names)
-    elif names is not None:
+    if agent is None:
+        if tools is not None:
+            tools = tools_of_caller(ctx, tools, "Unknown tool in tools: ")
+        limits = _merge_limits(limits, granted_limits(ctx))
+        child = job(ctx, ctx.call.name, task, scope or "", limits, mode, tools=tools)
+    elif tools is not None:
         raise ToolError("tools are for a copy of the caller; a named agent has its own")
     else:
         prompt = f"Task: {task}"
-        if scope.strip():
+        if scope and scope.strip():
             prompt += f"\n\nContext:\nFocus on: {scope}"
         own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-        child = Job(wish.agent, task, prompt, _merge_limits(wish.limits, own), mode=wish.mode)
-    return await ctx.start(replace(child, key=wish.key))
+        child = Job(agent, task, prompt, _merge_limits(limits, own), mode=mode)
+    return await ctx.start(replace(child, key=key))
 
 
 def _merge_limits(limits: Limits | None, default: Limits) -> Limits:

@@ -30,7 +30,7 @@ from axe_nb.results import RunResult, RunStopped, Status, make_metadata
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, WrongOutput
-from axe_nb.tools.tool import Job, ToolError
+from axe_nb.tools.tool import Job, Tool, ToolError
 
 MAX_ERROR = 2000
 """Maximum characters of a run's error, which models and people read."""
@@ -101,7 +101,8 @@ class Run:
         try:
             with inside_run():
                 async with scope.clock.timeout:
-                    await self._permit_server_tools()
+                    for tool in self.plan.to_permit:
+                        await self._permit_server_tool(tool)
                     stop = await self._run_turns()
                     if self.plan.job.closing:
                         await self.conversation.ask(self.plan.job.closing, closing=True)
@@ -137,13 +138,12 @@ class Run:
             log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
         return status, one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
 
-    async def _permit_server_tools(self) -> None:
-        """Withholds the tools of the model's server that are not permitted, with a warning."""
-        talk = self.conversation
-        for tool in self.plan.to_permit:
-            if reason := await self.dispatch.permit_server_tool(tool):
-                self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
-                talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
+    async def _permit_server_tool(self, tool: Tool) -> None:
+        """Withholds a tool of the model's server that is not permitted, with a warning."""
+        if reason := await self.dispatch.permit_server_tool(tool):
+            talk = self.conversation
+            self.warnings.append(f"{tool.name} was not offered to the model: {reason}")
+            talk.tools = tuple(spec for spec in talk.tools if spec.name != tool.name)
 
     async def _run_turns(self) -> RunStopped | None:
         """Runs turns until a reply without calls: request, response, tool calls (A-8.1).

@@ -6,6 +6,7 @@ Source: B-2, B-3, D-25, D-33.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from importlib import import_module
@@ -113,7 +114,10 @@ def provider_for(
         made["script", ""] = ScriptProvider(scripts or None, sent)
 
     def find(name: str, model: str) -> Provider:
-        key = name, _find_api(name, config, model)
+        api = ""
+        with suppress(ConfigError, ValueError):  # which `make` reports, if it matters
+            api = config.provider(name).choose_api(config.base_url(name), model).module
+        key = name, api
         if key not in made:
             made[key] = make(name, config, scripts, model=model, needs=needs)
         provider = made[key]
@@ -124,16 +128,19 @@ def provider_for(
     return find
 
 
-def _find_api(name: str, config: Config, model: str) -> str:
-    """Returns the module of the API that a model gets; empty for scripts and wrong settings."""
-    try:
-        return config.provider(name).choose_api(config.base_url(name), model).module
-    except (ConfigError, ValueError):  # which `make` reports, if it matters
-        return ""
-
-
 def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
-    url = _check_base_url(info, config)
+    url = config.base_url(info.name)
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
+    except ValueError:
+        is_whole = False
+    if not is_whole or not url.isprintable() or " " in url:
+        raise ConfigError(
+            f"base URL of provider {quote(info.name)} is not a valid URL",
+            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
+            "config.toml, to something like http://localhost:8000",
+        )
     info = info.choose_api(url, model)
     base_url, info = info.locate(url)
     if any(info.certificates):
@@ -142,19 +149,3 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     if not key:
         info = replace(info, key_command=config.key_commands.get(info.name))
     return import_module(info.module).PROVIDER(base_url, key, info)
-
-
-def _check_base_url(info: ProviderInfo, config: Config) -> str:
-    base_url = config.base_url(info.name)
-    try:
-        parts = urlsplit(base_url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
-    except ValueError:
-        is_whole = False
-    if not is_whole or not base_url.isprintable() or " " in base_url:
-        raise ConfigError(
-            f"base URL of provider {quote(info.name)} is not a valid URL",
-            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
-            "config.toml, to something like http://localhost:8000",
-        )
-    return base_url

@@ -65,7 +65,19 @@ class UsageMeter:
         left are those of children that have already been started.
         """
         for meter in self._walk_up():
-            meter._check(meter.expected if is_child else 0)
+            caps, expected = meter.limits, meter.expected if is_child else 0
+            if caps.max_requests and meter.requests + expected >= caps.max_requests:
+                raise meter._make_stop("error", "max_requests", caps.max_requests, "requests")
+            if caps.max_total_tokens and meter.tokens >= caps.max_total_tokens:
+                most = caps.max_total_tokens
+                raise meter._make_stop("max_tokens", "max_total_tokens", most, "tokens")
+            if caps.max_cost and meter.dollars >= caps.max_cost:
+                cost = format_dollars(caps.max_cost)
+                raise meter._make_stop("error", "max_cost", cost, "dollars")
+            if caps.max_cost and meter.unpriced:
+                problem = f"the price of a reply to {meter.unpriced} is unknown"
+                why = f"limits.max_cost of {meter.agent} cannot be enforced: {problem}"
+                raise RunStopped("error", why)
 
     def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
         """The meter of a child, which will send at least one request."""
@@ -82,7 +94,12 @@ class UsageMeter:
 
     def has_cap(self, cap: str) -> bool:
         """True if that cap, in words, applies to this run."""
-        return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
+        return any(
+            cap == meter._format_key(key, format_dollars(most) if key == "max_cost" else most)
+            for meter in self._walk_up()
+            for key in ("max_requests", "max_total_tokens", "max_cost")
+            for most in [getattr(meter.limits, key)]
+        )
 
     def request(self, agent: str) -> None:
         """Counts a request that is about to be sent."""
@@ -115,22 +132,6 @@ class UsageMeter:
             yield meter
             meter = meter.above
 
-    def _check(self, expected: int) -> None:
-        most = self.limits.max_requests
-        if most and self.requests + expected >= most:
-            raise self._make_stop("error", "max_requests", most, "requests")
-        most = self.limits.max_total_tokens
-        if most and self.tokens >= most:
-            raise self._make_stop("max_tokens", "max_total_tokens", most, "tokens")
-        dollars = self.limits.max_cost
-        if dollars and self.dollars >= dollars:
-            raise self._make_stop("error", "max_cost", format_dollars(dollars), "dollars")
-        if dollars and self.unpriced:
-            problem = f"the price of a reply to {self.unpriced} is unknown"
-            raise RunStopped(
-                "error", f"limits.max_cost of {self.agent} cannot be enforced: {problem}"
-            )
-
     def describe_overshoots(self) -> Iterator[str]:
         """Yields a line for each cap of this run that its last replies passed."""
         tokens, dollars = self.limits.max_total_tokens, self.limits.max_cost
@@ -143,11 +144,6 @@ class UsageMeter:
     def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
         late = "what a request takes is known only when it is answered"
         return f"limits.{key} ({most}) of {self.agent} exceeded: {used}; {late}"
-
-    def _list_caps(self) -> Iterator[str]:
-        for key in ("max_requests", "max_total_tokens"):
-            yield self._format_key(key, getattr(self.limits, key))
-        yield self._format_key("max_cost", format_dollars(self.limits.max_cost))
 
     def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
         """Returns the error for a reached cap, with the usage of each agent."""

@@ -101,9 +101,6 @@ class AskedPlace:
 Asked: TypeAlias = AskedTurn | AskedCall | AskedPlace | Question
 
 
-async def _wait_for_nothing(run: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
     """The attempts of a turn, in order; the last one brought the answer or the final error."""
@@ -111,7 +108,7 @@ class KeptTurn:
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
     """The cap that refused the attempt after them."""
-    wait_until_quiet: Callable[[str], Awaitable[None]] = _wait_for_nothing
+    wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
     """Waits until a run and those below it have asked for all that is recorded of them; awaited
     before the last attempt is cut."""
 

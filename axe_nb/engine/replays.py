@@ -117,17 +117,19 @@ class CassetteReplay:
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt as it was ended by the run's time, or by a person."""
-        clock, halt = self.scope.clock, self.scope.env.halt
+        clock, halt, wait = self.scope.clock, self.scope.env.halt, turn.wait_until_quiet
         if cut == "timeout":
             if clock.deadline is None:
                 raise RunStopped("timeout", "timeout, as recorded")
             if self.is_virtual or clock.deadline.run == self.scope.id:
                 clock.forward(clock.ahead + (clock.left or 0.0))
             else:  # the time of a run above ends all that is below it at once
-                await turn.wait_until_quiet(clock.deadline.run)
+                if wait is not None:
+                    await wait(clock.deadline.run)
                 clock.deadline.expire()
         if cut == "cancelled":
-            await turn.wait_until_quiet("0")
+            if wait is not None:
+                await wait("0")
             halt.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
 

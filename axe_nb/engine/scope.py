@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.definitions import Definitions
-from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.agents.prompt import Briefing
 from axe_nb.agents.servers import McpServer
 from axe_nb.engine.clock import Clock
 from axe_nb.engine.meter import Budget, InFlight, UsageMeter
@@ -29,7 +29,6 @@ from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, RunStopped, Status, name_run
-from axe_nb.threads import in_thread
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Limits, Tool
 
@@ -53,15 +52,6 @@ class DepthLimit:
     def of(self, tool: Tool) -> int:
         """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
         return min(self.root or tool.default_depth, self.lowest)
-
-
-async def brief_now(agent: Agent) -> Briefing:
-    """Reads the agent's own context from disk.
-
-    Raises:
-        ConfigError: as for `brief`.
-    """
-    return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
 
 
 class Recorder(Protocol):
@@ -111,7 +101,7 @@ class AgentSource:
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     knows: Callable[[str], bool] = lambda name: True
     """False if there is no agent of that name, without a search for the reason."""
-    brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
+    brief: Callable[[Agent], Awaitable[Briefing]]
     """Agent → its own context. Raises ConfigError."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
     """Root → the agents of the tree, to be kept."""
@@ -221,10 +211,6 @@ class Env:
                 agents = (self.as_child(self.agents.load(name)), *above)
                 waiting += [(below, agents) for below in agents[0].sub_agents]
                 yield agents
-
-    def for_root(self, agent: Agent, *, streams: bool) -> Env:
-        """Returns these for the tree of an agent, which may be shown as its replies arrive."""
-        return replace(self, streams=streams and agent.stream, wants_whole=not agent.stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,13 +116,13 @@ def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> 
     return error
 
 
-@dataclass
+@dataclass(eq=False)
 class Servers:
     """The servers that a session has started."""
 
     _connections: dict[str, Connection] = field(default_factory=dict)
     """Key of name, table and workdir → connection."""
-    _thread: LoopThread = field(init=False)
+    _thread: LoopThread = field(init=False, repr=False)
     _owner: int = 0
     """The process whose thread serves them; 0 if there is none."""
 

@@ -93,13 +93,7 @@ class Exchange:
     source: Source = ""
 
     def request(self, messages: Sequence[Message], agent: str, run: str) -> Request:
-        """Returns the request, as it was sent.
-
-        Args:
-            messages: those of the run.
-            agent: the name of its agent.
-            run: its id.
-        """
+        """Returns the request as it was sent, given the messages, agent and id of its run."""
         request = Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,

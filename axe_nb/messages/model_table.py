@@ -91,11 +91,7 @@ def suggest_model(provider: str) -> str:
 
 
 def thinks(model: str, params: Mapping[str, Any]) -> bool:
-    """True if a model thinks before it answers: it is asked to, or does so by default.
-
-    Args:
-        params: the `[params]` of its agent, with `thinking` or keys in the vendor's own form.
-    """
+    """True if a model thinks before it answers: `[params]` ask it to, or it does so by default."""
     facts = find_facts("", model)
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)

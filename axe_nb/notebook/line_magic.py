@@ -44,9 +44,9 @@ from axe_nb.session.undo import undo
 from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.diffs.run_diff import diff_runs
 from axe_nb.views.request import find_request
 from axe_nb.views.rows import format_cost
+from axe_nb.views.run_diff import diff_runs
 from axe_nb.views.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
             return Timeline(find_tree(shell, chosen.run or "0"))
         case "doctor":
             first, *rest = actions.diagnose(chosen.agents_dir)
-            display = Finding("note", "display", describe_display(shell))
+            display = Finding("note", "display", describe_display())
             return "\n".join(map(str, [first, display, *rest]))
         case "expect":
             return _expect(shell, chosen)

@@ -15,13 +15,13 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import (
-    ShownOnce,
+    RunView,
     display_mode,
     install,
     notebook_view,
     remember,
 )
-from axe_nb.cell_display.view import CellDisplay, is_live
+from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands.console import (
     StatusLine,
     TextView,
@@ -34,7 +34,6 @@ from axe_nb.commands.parser import Options, UsageError
 from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
-from axe_nb.front_end import find_approver
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
@@ -63,9 +62,8 @@ def run_cell(
     install(shell)
     try:
         if options.dry_run:
-            mode = display_mode(shell)
-            shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
-            streams = shows_tree and is_live(mode)
+            is_text = options.json or options.verbose or options.quiet
+            streams = not is_text and display_mode() == "live"
             show_dry_run(request_of(options, *prompt()), options, write, write, streams=streams)
             return None
         request = _make_request(shell, options, prompt())
@@ -103,8 +101,8 @@ def _run(
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
-        piped, status = bool(request.prompt.strip()), StatusLine(None)
-        view = ShownOnce(TextView(handle, options, write, write, piped=piped, status=status))
+        piped = bool(request.prompt.strip())
+        view = TextView(handle, options, write, write, StatusLine(None), piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:
@@ -114,7 +112,9 @@ def _run(
             raise interrupted(f"stopped; {options.out} has the partial result") from None
         raise
     finally:
-        if options.out and handle.finished:
+        if handle.finished and (options.json or options.verbose):
+            remember(handle.finished)  # its text is shown
+        if handle.finished and options.out:
             shell.user_ns[options.out] = handle.finished
 
 
@@ -132,14 +132,14 @@ def _start_in_background(
             raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
     remember(handle)
+    mode = display_mode()
     name = f"{options.out}.result()" if options.out else "axe_nb.last()"
-    wanted = display_mode(shell)
-    if wanted == "off":
-        _start_in_thread(handle, NullView())
-    elif is_live(wanted):
-        _start_in_thread(handle, CellDisplay(name, live=True, stop=handle.cancel).add_run())
-    else:
+    if mode == "static":
         drive(handle, notebook_view(name))
+    else:
+        is_live = mode == "live"
+        view = RunView(name, live=True, stop=handle.cancel) if is_live else NullView()
+        _start_in_thread(handle, view)
     if handle.error is not None:
         raise handle.error
     if options.out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -142,19 +142,15 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
         words_of = _FIELDS
     elif error.status == 500:  # some crash on a schema instead of refusing it
         words_of[OUTPUT] = _FIELDS[OUTPUT]
-    sent = _list_fields(asked, fields)
-    found = (field for field, words in words_of.items() if words.search(error.detail))
-    return next((field for field in found if field in sent), "")
-
-
-def _list_fields(asked: Request, fields: Mapping[str, Any]) -> Set[str]:
-    has = {
+    sent = {
+        **dict.fromkeys(fields, True),
         OUTPUT: asked.output is not None,
         FORCED: bool(asked.must_call),
         INCLUDE: INCLUDE not in asked.refused,
         SUMMARY: SUMMARY not in asked.refused and asks_for_summary(asked.params),
     }
-    return fields.keys() | {name for name, is_sent in has.items() if is_sent}
+    found = (field for field, words in words_of.items() if words.search(error.detail))
+    return next((field for field in found if sent.get(field)), "")
 
 
 def encode_messages(
@@ -162,9 +158,8 @@ def encode_messages(
 ) -> list[dict[str, Any]]:
     """Encodes the messages of a request, without parts that are not for its server (D-78).
 
-    Args:
-        before: what stands before the messages, if the server refuses its own parts behind another
-            beginning than that which they followed.
+    Some servers refuse their own parts behind another beginning than that which they followed:
+    `before` is what stands before the messages.
     """
     is_bound = any(PREFIX in message.echo for message in request.messages)
     return _encode(request, encode, _begin(before) if is_bound and before is not None else None)

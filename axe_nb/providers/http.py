@@ -90,30 +90,22 @@ async def _ask(
     on_delta: OnDelta | None,
 ) -> dict[str, Any]:
     log = (request.log if request else None) or WireLog()
+
+    async def receive(server: Server) -> tuple[int, Headers, bytes]:
+        find_secrets(server)
+        async with _open(server, path, body, log) as (status, headers, pieces):
+            return status, headers, await _read(pieces, status, protocol, on_delta)
+
     if not log.recorded:
         lock = (await find_loop()).key_lock
         server = await fill_in_key(server, lock)
-    received = await _receive(server, path, body, log, protocol, on_delta)
+    received = await receive(server)
     if received[0] == 401 and server.info.key_command and not log.recorded:
         refused, server = server.key, await fill_in_key(forget_key(server), lock)
         if server.key != refused:
-            received = await _receive(server, path, body, log, protocol, on_delta)
+            received = await receive(server)
     status, headers, reply = received
     return read_reply(server.info, status, headers, reply, find_secrets(server), request)
-
-
-async def _receive(
-    server: Server,
-    path: str,
-    body: bytes,
-    log: WireLog,
-    protocol: WireProtocol | None,
-    on_delta: OnDelta | None,
-) -> tuple[int, Headers, bytes]:
-    """Returns the status, the headers and the body that a whole reply has."""
-    find_secrets(server)
-    async with _open(server, path, body, log) as (status, headers, pieces):
-        return status, headers, await _read(pieces, status, protocol, on_delta)
 
 
 @asynccontextmanager

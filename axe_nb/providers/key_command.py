@@ -41,10 +41,8 @@ _keys: dict[KeyCommand, _Key] = {}
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
     """Returns the server with the key that its command prints; as it is if it has no command.
 
-    Raises ProviderError if the command fails, takes too long or prints no key.
-
-    Args:
-        lock: held by requests of one event loop, so that those in parallel run the command once.
+    Raises ProviderError if the command fails, takes too long or prints no key. Requests in parallel
+    hold the `lock` of their event loop, and so run the command once.
     """
     command = server.info.key_command
     if command is None or server.key:
@@ -88,10 +86,7 @@ async def _run(command: KeyCommand) -> str:
 def _read_key(command: KeyCommand) -> str:
     """Returns the first line that a command prints.
 
-    Raises:
-        OSError: the command cannot be started.
-        TimeoutExpired: it takes too long.
-        ValueError: it fails, or what it prints cannot be a key; the message does not quote it.
+    Raises ValueError if it fails, or that cannot be a key; the message does not quote it.
     """
     ended = subprocess.run(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

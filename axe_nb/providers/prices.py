@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,9 +19,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
-
-EXTRA = "axe-nb[prices]"
-"""Installs the table."""
 
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
 """Tools of a model's server that cost nothing but tokens, or are counted in `Usage`."""
@@ -115,18 +113,9 @@ def _look_up(name: str, address: str, usage: Usage) -> float | None:
 
 def make_price_error(model: str, problem: str) -> ConfigError:
     """Returns the error for a model whose price has to be known and is not."""
-    step = "" if find_table_version() else f", or install a price table: pip install '{EXTRA}'"
+    step = ", or install a price table: pip install 'axe-nb[prices]'"
     return ConfigError(
         f"{problem}: the price of the model {quote(model)} is unknown",
-        hint=f'add [prices."{model}"] with input and output to config.toml{step}',
+        hint=f'add [prices."{model}"] with input and output to config.toml'
+        + ("" if find_spec("genai_prices") else step),
     )
-
-
-def find_table_version() -> str:
-    """Returns the name and version of the table's package; empty if it is not installed."""
-    from importlib import metadata
-
-    try:
-        return f"genai-prices {metadata.version('genai-prices')}"
-    except metadata.PackageNotFoundError:
-        return ""

@@ -334,7 +334,12 @@ class StreamedReply:
             value = None
         if isinstance(value, dict):
             self._raw = None
-            self._add_object(name, value)
+            if value.get("error"):
+                raise error_in_reply(value)
+            if name == "error" or "error" in (value.get("type"), value.get("object")):
+                raise error_in_reply({"error": value})
+            self._last = value
+            self._assembly.add(name, value)
         elif name == "error":
             raise ProviderError("server", masked_line(data))
         elif JSON_START.match(data) is None:
@@ -344,14 +349,6 @@ class StreamedReply:
         elif not self._assembly.is_complete:
             words = masked_line(data, 60)
             raise ProviderError("server", f"an event of the stream is not a JSON object: {words}")
-
-    def _add_object(self, name: str, data: dict[str, Any]) -> None:
-        if data.get("error"):
-            raise error_in_reply(data)
-        if name == "error" or "error" in (data.get("type"), data.get("object")):
-            raise error_in_reply({"error": data})
-        self._last = data
-        self._assembly.add(name, data)
 
     def _finish(self) -> bytes:
         if self._raw is not None:

@@ -196,11 +196,8 @@ def read_variables() -> tuple[str | None, ...]:
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment names now.
 
-    Raises SetupError if the proxy or the certificates cannot be used.
-
-    Args:
-        certificates: its `ca_file` and `client_cert`.
-        most: number of idle connections that are kept.
+    Raises SetupError if the proxy or the certificates (`ca_file`, `client_cert`) cannot be used.
+    `most` is the number of idle connections that are kept.
     """
     proxy = find_proxy(url)
     trusted = read_variables()[: len(CERTIFICATES)]
@@ -256,12 +253,9 @@ def make_context(
 ) -> ssl.SSLContext:
     """Returns an SSL context with the certificates that the environment names, else certifi's.
 
-    One costs 20 ms: there is one for all servers without certificates of their own. Raises
-    SetupError if the certificates cannot be read.
-
-    Args:
-        trusted: what the environment says of the certificates to trust.
-        certificates: the `ca_file` to trust instead, and the `client_cert` to present.
+    One costs 20 ms: there is one for all servers without certificates of their own, which are the
+    `ca_file` to trust instead and the `client_cert` to present. Raises SetupError if they cannot be
+    read.
     """
     ca_file, client_cert = certificates
     try:

@@ -199,7 +199,8 @@ class Session:
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
-        env = replace(env.for_root(agent, streams=streams), workdir=workdir)
+        streams = streams and agent.stream
+        env = replace(env, workdir=workdir, streams=streams, wants_whole=not agent.stream)
         scope = RunScope.root(
             agent, job.limits, env, clock, has_mode=job.mode is not None, above=self.meter,
             in_flight=self.in_flight,

@@ -194,20 +194,8 @@ class FileLog:
     """Warnings about other files, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """Arguments of `ToolContext.delegate`, documented there."""
-
-    agent: Agent | str | None = None
-    tools: Sequence[str] | None = None
-    scope: str | None = None
-    mode: Mode | None = None
-    limits: Limits | None = None
-    key: str | int | None = None
-
-
-Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]]"
-"""(context, task, wish) -> the child's result."""
+Delegation: TypeAlias = Callable[..., Awaitable[RunResult]]
+"""(context, then the arguments of `ToolContext.delegate`) → the child's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +266,7 @@ class ToolContext:
         """
         if self.delegation is None:
             raise ToolError("sub-agents cannot be started from here")
-        wish = Wish(agent, tools, scope, mode, limits, key)
-        return await self.delegation(self, task, wish)
+        return await self.delegation(self, task, agent, tools, scope, mode, limits, key)
 
 
 Describe: TypeAlias = Callable[[str], str]

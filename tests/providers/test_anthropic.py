@@ -79,22 +79,6 @@ def test_an_empty_content_is_an_answer_only_at_the_end_of_a_turn() -> None:
         parse({"stop_reason": "end_turn"})
 
 
-@pytest.mark.parametrize(
-    ("stop", "hint"),
-    [
-        ("max_tokens", "raise params.max_tokens of the agent"),
-        ("model_context_window_exceeded", "the conversation exceeds the model's context"),
-    ],
-)
-def test_a_limit_that_leaves_no_room_for_content_is_no_failure_that_passes(
-    stop: str, hint: str
-) -> None:
-    with pytest.raises(ProviderError, match="no content") as raised:
-        parse(reply(stop=stop))
-    assert not raised.value.retryable
-    assert raised.value.hint.startswith(hint)
-
-
 @pytest.mark.req("A-8.8", "D-18")
 def test_tokens_from_the_cache_are_input_too() -> None:
     data = reply(text("hi"))
@@ -126,15 +110,6 @@ def test_thinking_goes_back_also_when_the_calls_are_dropped() -> None:
     sent = messages(Message("user", "hi"), response.message(calls=False), Message("user", "more"))
     # the API refuses a turn that ends in thinking
     assert sent[1] == {"role": "assistant", "content": [THOUGHT, text("So far.")]}
-
-
-@pytest.mark.req("D-32", "D-28")
-def test_settled_ids_stand_where_the_calls_stood() -> None:
-    response = parse(reply(use(""), THOUGHT, use("a")))
-    settled = (ToolCall("anthropic_7", "f", {"n": 1}), ToolCall("a", "f", {"n": 1}))
-    message = Message("assistant", "", settled, echo=response.echo)
-    (sent,) = messages(message)
-    assert sent["content"] == [use("anthropic_7"), THOUGHT, use("a")]
 
 
 @pytest.mark.parametrize(

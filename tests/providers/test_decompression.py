@@ -14,7 +14,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.providers.decompression import MAX_PIECE, DecompressionError, decompress
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import KEY, ask
-from tests.providers.raw_server import HELLO, always, raw_server, reply
+from tests.providers.raw_server import always, raw_server, reply
 
 BODY = b'{"text": "hello"}' * 500
 
@@ -82,19 +82,6 @@ def find_error(data: bytes, coding: str, status: str = "200 OK") -> ProviderErro
         with pytest.raises(ProviderError) as caught:
             asyncio.run(OpenAI(server.url, KEY).send(ask()))
         return caught.value
-
-
-@pytest.mark.parametrize(
-    ("coding", "data"),
-    [
-        ("gzip", in_two(HELLO)),
-        ("Deflate", zlib.compress(HELLO)),
-        ("identity", HELLO),
-    ],
-)
-def test_answers_of_models_are_decompressed(coding: str, data: bytes) -> None:
-    with raw_server(always(reply(data, f"Content-Encoding: {coding}"))) as server:
-        assert asyncio.run(OpenAI(server.url, KEY).send(ask())).content == "hello"
 
 
 @pytest.mark.req("B-5")

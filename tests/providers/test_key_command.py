@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -273,19 +270,3 @@ def test_a_replay_runs_no_command(vertex: Vertex, tmp_path: Path) -> None:
     with axe_nb.cassette(tmp_path / "one.axe", mode="replay"):
         assert run().text == "your key is ***"
     assert vertex.runs == 1
-
-
-def test_a_worker_without_the_command_says_what_it_lacks(vertex: Vertex, tmp_path: Path) -> None:
-    vertex.settings()
-    (tmp_path / "elsewhere").mkdir()
-    context = get_context("spawn")
-    with (
-        ProcessPoolExecutor(1, context, _move_config, (str(tmp_path / "elsewhere"),)) as pool,
-        pytest.raises(ConfigError, match="key_command of provider vertex is secret and is not set"),
-    ):
-        axe_nb.map(Agent(name="a", model="vertex/gemini"), ["one"], executor=pool)
-    assert vertex.runs == 0
-
-
-def _move_config(folder: str) -> None:
-    os.environ["XDG_CONFIG_HOME"] = folder

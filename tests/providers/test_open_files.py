@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,18 +33,6 @@ with script_server("openai") as server:
     print(server.base_url, flush=True)
     sys.stdin.read()
 """
-
-ASK = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-import axe_nb
-
-axe_nb.define(axe_nb.Agent(name="child", model="openai/child"))
-lead = axe_nb.Agent(name="lead", model="openai/lead", sub_agents=["child"])
-result = axe_nb.run(lead, "go", timeout=60)
-print(result.text, result.error, {child.status for child in result.children})
-"""
-
 
 SEVERAL = """
 import asyncio, sys
@@ -102,14 +89,6 @@ def process(script: str) -> Iterator[list[str]]:
 def base_url(project: Path) -> Iterator[str]:
     with process(SERVE) as words:
         yield words[0]
-
-
-def test_256_open_files_carry_400_children(base_url: str, project: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=90, cwd=project,
-        env=os.environ | {"AXE_OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"},
-    )  # fmt: skip
-    assert done.stdout == "400 done None {'completed'}\n", done.stderr
 
 
 @pytest.mark.req("D-51")

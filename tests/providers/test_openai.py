@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -48,14 +47,6 @@ def test_the_key_is_a_bearer_token() -> None:
     assert "x-api-key" not in asked.headers
 
 
-@pytest.mark.req("B-4")
-def test_the_system_prompt_is_the_first_message() -> None:
-    assert messages(Message("user", "hi"), system="You lead.") == [
-        {"role": "system", "content": "You lead."},
-        {"role": "user", "content": "hi"},
-    ]
-
-
 @pytest.mark.req("B-4", "D-49")
 def test_max_tokens_is_sent_only_where_it_is_set() -> None:
     assert json.loads(body(ask())).keys() == {"model", "messages"}
@@ -89,13 +80,6 @@ def test_each_result_is_a_message_without_an_error_mark() -> None:
 
 
 @pytest.mark.req("D-11")
-def test_arguments_may_come_as_an_object() -> None:
-    function = {"name": "f", "arguments": {"n": [1]}}
-    response = parse(reply(tool_calls=[call(function=function)]))
-    assert response.tool_calls == (ToolCall("c", "f", {"n": [1]}),)
-
-
-@pytest.mark.req("D-11")
 @pytest.mark.parametrize(
     "arguments",
     ['{"n": NaN}', "[" * 500, '{"n": ' + "9" * 5000 + "}", '{"n":' * 150 + "1" + "}" * 150],
@@ -104,21 +88,6 @@ def test_arguments_that_could_not_go_back_are_kept_for_display_only(arguments: s
     function = {"name": "f", "arguments": arguments}
     response = parse(reply(tool_calls=[call(function=function)]))
     assert response.tool_calls == (ToolCall("c", "f", {}, arguments),)
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (
-            [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"text": "b"}],
-            "ab",
-        ),
-        ([], ""),
-        (False, ""),
-    ],
-)
-def test_content_may_come_in_parts(content: Any, expected: str) -> None:
-    assert parse(reply(content=content)).content == expected
 
 
 def test_a_refusal_without_text_is_an_error_of_its_own() -> None:
@@ -147,22 +116,6 @@ def test_an_answer_that_ends_in_a_failure_is_an_error_that_keeps_the_text() -> N
     )
     assert raised.value.retryable
     assert raised.value.partial_text == "The answer is"
-
-
-def test_a_reply_without_choices_gives_the_servers_reason() -> None:
-    with pytest.raises(ProviderError) as raised:
-        parse({"choices": None, "message": "the model is not loaded"})
-    assert str(raised.value) == "server: response contains no choices: the model is not loaded"
-
-
-@pytest.mark.req("D-32")
-@pytest.mark.parametrize("name", ["", "functions.f", "say hello!", "f" * 200, " f\n"])
-def test_a_called_name_that_the_api_refuses_is_cleaned_in_history(name: str) -> None:
-    function = {"name": name, "arguments": "{}"}
-    response = parse(reply(tool_calls=[call(function=function)]))
-    assert response.tool_calls[0].name == name.strip()
-    (sent,) = messages(response.message())
-    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", sent["tool_calls"][0]["function"]["name"])
 
 
 @pytest.mark.req("D-32")
@@ -226,13 +179,6 @@ def test_a_choice_that_reports_an_error_is_one() -> None:
 )  # fmt: skip
 def test_cached_and_reasoning_tokens_are_counted_apart(usage: Any, expected: Usage) -> None:
     assert parse({**reply(content="hi"), "usage": usage}).usage == expected
-
-
-@pytest.mark.req("D-31")
-def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
-    response = parse(reply(content="Part.", refusal="I cannot.", tool_calls=[call()]))
-    assert (response.stop_reason, response.tool_calls) == ("refusal", ())
-    assert response.is_withheld
 
 
 @pytest.mark.parametrize(

@@ -84,18 +84,6 @@ def test_the_message_is_the_servers_own_in_whatever_shape(body: Any) -> None:
 
 
 @pytest.mark.req("B-5")
-def test_the_places_of_a_list_of_problems_are_named() -> None:
-    """FastAPI's: vLLM, LiteLLM, many gateways."""
-    problems = [
-        {"loc": ["body", "messages", 0, "role"], "msg": "field required", "type": "missing"},
-        {"loc": ["body", "model"], "msg": "no such model", "type": "value_error"},
-    ]
-    assert str(failure(422, {"detail": problems})) == (
-        "bad_request: body.messages.0.role: field required; body.model: no such model"
-    )
-
-
-@pytest.mark.req("B-5")
 @pytest.mark.parametrize("raw", ['{"error": {"message": "slow down"}}', "slow down"])
 @pytest.mark.parametrize("status", [200, 429])
 def test_the_error_of_the_server_behind_a_router_is_told(raw: str, status: int) -> None:
@@ -149,21 +137,6 @@ def test_a_used_up_quota_is_no_rate_limit_that_passes(
 def test_the_wait_may_stand_in_the_body() -> None:
     assert failure(429, gemini_quota("PerMinute")).retry_after == 34.5
     assert failure(429, gemini_quota("PerMinute"), {"retry-after": "7"}).retry_after == 7
-
-
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        (400, "Your credit balance is too low to access the Anthropic API."),
-        (402, "Insufficient credits. Add more using https://openrouter.ai/credits"),
-        (402, "Insufficient Balance"),
-        (402, "You have exceeded your monthly included credits for Inference Providers."),
-    ],
-)
-def test_an_account_without_credit_is_told_to_look_there(status: int, said: str) -> None:
-    error = failure(status, {"error": {"message": said, "code": status}})
-    assert (error.category, error.retryable) == ("bad_request", False)
-    assert "check the plan and billing" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -249,13 +222,6 @@ def test_a_server_that_says_if_to_retry_is_believed(
     status: int, said: str, retryable: bool
 ) -> None:
     assert failure(status, {"error": "no"}, {"x-should-retry": said}).retryable == retryable
-
-
-@pytest.mark.req("D-23")
-def test_the_wait_may_be_in_milliseconds() -> None:
-    assert failure(429, b"", {"retry-after-ms": "120000"}).retry_after == 120
-    assert failure(429, b"", {"retry-after-ms": "250", "retry-after": "1"}).retry_after == 0.25
-    assert failure(429, b"", {"retry-after-ms": "soon", "retry-after": "1"}).retry_after == 1
 
 
 @pytest.mark.req("B-5")
@@ -358,14 +324,6 @@ def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str
     assert str(failure(200, {"error": error})) == expected
 
 
-def test_a_message_is_one_line_of_at_most_300_characters() -> None:
-    hostile = "first\x1b[31m\r\nsecond\u202e\u2028third\x00 " + "x" * 10_000
-    message = failure(400, {"error": hostile}).detail
-    assert message.startswith("first�[31m second� third� xxx")
-    assert len(message) == 300
-    assert message.isprintable()
-
-
 @pytest.mark.req("B-3")
 @pytest.mark.parametrize("status", [200, 400, 401, 502])
 def test_the_key_is_taken_out_wherever_the_server_repeats_it(status: int) -> None:
@@ -383,38 +341,6 @@ def test_the_key_is_taken_out_wherever_the_server_repeats_it(status: int) -> Non
         assert "canary" not in shown
     where = f"https://x.invalid/{KEY}?{KEY}"
     assert KEY not in str(failure(307, b"", {"location": where}))
-
-
-def test_a_key_that_is_half_masked_is_masked_whole() -> None:
-    error = failure(401, {"error": {"message": "Incorrect API key provided: sk-te****key."}})
-    assert str(error) == "auth: Incorrect API key provided: ***"
-
-
-def test_a_short_stand_in_for_a_key_does_not_eat_words() -> None:
-    said = {"choices": [], "note": "lm-studio runs"}
-    assert (
-        read_reply(
-            PROVIDERS["openai"],
-            200,
-            {},
-            json.dumps(said).encode(),
-            secrets_of("openai", "lm-studio"),
-        )
-        == said
-    )
-    with pytest.raises(ProviderError, match="server: all nonexistent"):
-        read_reply(
-            PROVIDERS["openai"],
-            500,
-            {},
-            b'{"error": "all nonexistent"}',
-            secrets_of("openai", "none"),
-        )
-
-
-def test_a_key_in_an_answer_does_not_get_through() -> None:
-    data = read_reply(PROVIDERS["openai"], 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), SECRETS)
-    assert data == {"text": "it is ***"}
 
 
 @pytest.mark.req("B-4", "B-5")

@@ -99,33 +99,6 @@ def test_reasoning_stays_out_with_the_call_that_it_led_to() -> None:
     assert sent(ask(Message("user", "?"), alone.message(calls=False)))["input"][1:] == []
 
 
-@pytest.mark.any_body
-def test_items_of_a_type_that_nobody_knows_are_kept_and_do_no_harm() -> None:
-    odd = {"type": "crystal_ball_call", "id": "cb_1", "visions": [{"deep": [1, None]}]}
-    response = parse(odd, make_message("Yes."), {"type": 7}, {})
-    assert response.content == "Yes."
-    body = json.loads(MODULES["responses"].body(ask(Message("user", "?"), response.message())))
-    assert body["input"][1:] == [odd, make_message("Yes.")]
-
-
-def test_several_messages_are_one_text_whole_and_streamed() -> None:
-    items = [make_message("One."), SEARCH, make_message(""), make_message("Two.")]
-    assert parse(*items).content == "One.\n\nTwo."
-    events = [
-        event
-        for index, item in enumerate(items)
-        for event in (
-            {"type": "response.output_item.added", "output_index": index, "item": item},
-            *([{"type": "response.output_text.delta", "output_index": index,
-                "delta": item["content"][0]["text"]}] if item["type"] == "message" else []),
-        )
-    ]  # fmt: skip
-    end = {"type": "response.completed", "response": make_response(items, "stop")}
-    outcome = read_stream("responses", [sse(*events, end)])
-    assert outcome.response
-    assert outcome.joined("text") == outcome.response.content == "One.\n\nTwo."
-
-
 @pytest.mark.req("D-24")
 @pytest.mark.parametrize("has_pieces", [False, True])
 def test_a_stream_whose_last_event_lacks_the_output_has_that_of_its_items(has_pieces: bool) -> None:
@@ -179,17 +152,6 @@ def test_the_calls_of_a_reply_that_the_limit_cut_never_run(
         result = axe_nb.run(Agent("a", "openai/m", tools=("look",)), "hi", display=False)
     assert (result.status, result.text, ran) == ("max_tokens", "So f", [])
     assert "raise params.max_tokens" in str(result.error)
-
-
-@pytest.mark.req("D-31")
-@pytest.mark.parametrize("reason", ["content_filter", "max_messages", "steered", None])
-def test_a_reply_that_is_incomplete_for_another_reason_has_no_calls(reason: str | None) -> None:
-    items = make_message("Half"), make_call(0, "c", "look", '{"at":"a"}')
-    cut = {"status": "incomplete", "incomplete_details": {"reason": reason}}
-    response = parse(*items, **cut)
-    assert (response.content, response.tool_calls) == ("Half", ())
-    assert response.stop_reason == (reason or "incomplete")
-    assert response.is_withheld == (reason == "content_filter")
 
 
 @pytest.mark.req("B-5")
@@ -248,34 +210,6 @@ def test_params_of_chat_completions_mean_the_same_over_this_api() -> None:
     assert both["reasoning"]["effort"] == "high", "the key in the vendor's own form is as it is"
     own = {"reasoning": {"effort": "high"}, "text": {"verbosity": "high"}, "max_output_tokens": 5}
     assert sent(ask(params={**params, **own})).items() >= own.items()
-
-
-@pytest.mark.req("D-49")
-def test_params_pass_as_they_are_except_what_the_api_calls_otherwise() -> None:
-    params = {
-        "max_tokens": 7, "temperature": 0, "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["web_search_call.action.sources"], "text": {"verbosity": "low"},
-        "stream_options": {"include_obfuscation": False}, "input": "x", "instructions": "x",
-        "parallel_tool_calls": False,
-    }  # fmt: skip
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    body = sent(ask(system="Be brief.", params=params, output=schema))
-    assert "max_tokens" not in body
-    assert "stream_options" not in body
-    assert "parallel_tool_calls" not in body, "there are no tools"
-    assert (body["max_output_tokens"], body["temperature"], body["store"]) == (7, 0, False)
-    assert body["reasoning"] == {"effort": "low", "summary": "auto"}
-    assert body["include"] == ["web_search_call.action.sources", "reasoning.encrypted_content"]
-    assert body["text"] == {
-        "verbosity": "low",
-        "format": {
-            "type": "json_schema", "name": "answer", "strict": True,
-            "schema": {**schema, "additionalProperties": False},
-        },
-    }  # fmt: skip
-    assert (body["instructions"], body["input"]) == (
-        "Be brief.", [{"type": "message", "role": "user", "content": "hi"}],
-    )  # fmt: skip
 
 
 def test_a_server_that_refuses_encrypted_reasoning_is_asked_without_it() -> None:

@@ -225,21 +225,6 @@ def test_a_whole_reply_to_a_request_for_a_stream_is_an_answer(dialect: Dialect) 
             assert outcome == read_whole(dialect.name, reply)
 
 
-@each
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"<!doctype html>\n<title>data: none</title>", b"", b"{", b"[]", b"null", b"upstream gone",
-        b'{"error": {"message": "broken"}}', b": ping\n\n", b"data: [DONE]\n\n", b"event: a\n\n",
-    ],
-)  # fmt: skip
-def test_what_is_no_answer_at_all_is_an_error(dialect: Dialect, body: bytes) -> None:
-    outcome = read_stream(dialect.name, single_bytes(body))
-    assert outcome.error
-    assert outcome.error.category == "server"
-    assert outcome.deltas == []
-
-
 @pytest.mark.parametrize(
     ("deltas", "arguments"),
     [
@@ -300,24 +285,6 @@ def test_openai_calls_are_told_apart(
 
 
 @pytest.mark.parametrize(
-    ("chunks", "usage"),
-    [
-        ([chunk(finish_reason="stop"), {"choices": [], "usage": {"prompt_tokens": 3}}], 3),
-        ([chunk(finish_reason="stop"), {"usage": {"prompt_tokens": 3}}], 3),
-        ([chunk(finish_reason="stop", usage={"prompt_tokens": 3})], 3),
-        ([chunk(finish_reason="stop") | {"x_groq": {"usage": {"prompt_tokens": 3}}}], 3),
-        ([{"usage": {"prompt_tokens": 1}, "choices": []}, {"usage": {"prompt_tokens": 3}},
-          chunk(finish_reason="stop") | {"usage": None}], 3),
-        ([chunk(finish_reason="stop")], 0),
-    ],
-)  # fmt: skip
-def test_openai_usage_is_found_wherever_it_is(chunks: list[Any], usage: int) -> None:
-    outcome = read_stream("openai", [sse(chunk({"content": "hi"}), *chunks, "[DONE]")])
-    assert outcome.response
-    assert outcome.response.usage.input_tokens == usage
-
-
-@pytest.mark.parametrize(
     ("deltas", "shown", "echoed"),
     [
         ([{"reasoning_content": "a"}, {"reasoning_content": "b"}], "ab",
@@ -344,24 +311,6 @@ def test_openai_reasoning_is_shown_once_and_echoed(
     assert outcome.response
     assert outcome.joined("reasoning") == shown
     assert outcome.response.echo["openai"].items() >= echoed.items()
-
-
-def test_gemini_signatures_of_calls_are_kept() -> None:
-    signed = {"extra_content": {"google": {"thought_signature": "s"}}}
-    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}, **signed}
-    outcome = read_stream("openai", [sse(chunk({"tool_calls": [call]}, finish_reason="stop"))])
-    assert outcome.response
-    assert outcome.response.echo == {"openai": {"extra_content": [signed["extra_content"]]}}
-
-
-def test_openai_text_may_come_in_parts() -> None:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    contents = [[thought], [thought], "a", [{"type": "text", "text": "b"}], "c"]
-    chunks = [chunk({"content": content}) for content in contents]
-    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"))])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "abc"
-    assert outcome.joined("reasoning") == "hmhm"
 
 
 def anthropic(*events: Mapping[str, Any], stop: str = "end_turn") -> Outcome:
@@ -410,30 +359,6 @@ def test_anthropic_blocks_go_back_as_they_came() -> None:
     assert [json.loads(outcome.joined("arguments", n) or "{}") for n in range(3)] == [
         {"a": 1}, {"b": 2}, {},
     ]  # fmt: skip
-
-
-def test_anthropic_arguments_that_are_cut_stay_for_display() -> None:
-    outcome = anthropic(
-        begin(0, type="tool_use", id="t", name="f", input={}),
-        more(0, "input_json", partial_json='{"a": "b'),
-        stop="max_tokens",
-    )
-    assert outcome.response
-    assert outcome.response.tool_calls == (ToolCall("t", "f", {}, '{"a": "b'),)
-    assert outcome.response.is_cut
-
-
-def test_anthropic_events_may_be_incomplete() -> None:
-    """No start of the message or the block, no index, types by name only; unknown events."""
-    stream = (
-        b'event: what\ndata: {"type": "what"}\n\n'
-        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "a"}}\n\n'
-        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "b"}}\n\n'
-        b'event: message_delta\ndata: {"delta": {"stop_reason": "end_turn"}}\n\n'
-    )
-    outcome = read_stream("anthropic", [stream])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "ab"
 
 
 def test_ollama_calls_may_come_in_any_line() -> None:

@@ -219,18 +219,3 @@ def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
         plain = ask(make_agent(tools=[]), stream=False)
     streamed = [one.response for one in result.exchanges]
     assert streamed == [one.response for one in plain.exchanges]
-
-
-def test_the_read_timeout_is_between_the_pieces_of_a_stream(
-    monkeypatch: pytest.MonkeyPatch, project: Path
-) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text("[providers.anthropic]\nread_timeout = 0.4\n", "utf-8")
-    with StrictAnthropic(silence=1.5) as strict:
-        point_to(strict, monkeypatch)
-        ask(make_agent(tools=[]), retries=0)
-        whole = axe_nb.run(
-            make_agent(tools=[]), "How many?", stream=False, retries=0, display=False
-        )
-    assert whole.error is not None
-    assert "within 0.4s" in whole.error

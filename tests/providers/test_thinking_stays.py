@@ -85,31 +85,6 @@ def last_body(server: Replay, place: str = "here") -> dict[str, Any]:
 
 
 @every_protocol
-def test_another_server_is_not(
-    protocol: Protocol, agent: Agent, server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = ask(agent, "How many?")
-    move_to("there", protocol, server, monkeypatch)
-    second = ask(agent, "Sure?", continue_from=first)
-    sent = last_body(server, "there")
-    assert THOUGHT not in str(sent)
-    assert "Three." in str(sent)
-    assert second.request().body == sent
-    assert RunResult.from_dict(second.to_dict(full=True)).request().body == sent
-
-
-@every_protocol
-def test_another_model_of_the_server_is_not(
-    protocol: Protocol, agent: Agent, server: Replay
-) -> None:
-    first = ask(agent, "How many?")
-    ask(agent, "Sure?", continue_from=first, model=f"{provider_of(protocol)}/other")
-    assert THOUGHT not in str(last_body(server))
-    ask(agent, "Sure?", continue_from=first)
-    assert THOUGHT in str(last_body(server))
-
-
-@every_protocol
 def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     protocol: Protocol, agent: Agent, server: Replay, tmp_path: Path
 ) -> None:

@@ -20,17 +20,17 @@ from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import find, full, landlock, process
-from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
+from axe_nb.sandbox.find import PLAIN, find_sandbox
 from axe_nb.sandbox.process import Launch
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.calls import context
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent, ask_session, stage
-from tests.sandbox.cages import METHODS, find_method
+from tests.sandbox.cages import find_method
 
 pytestmark = pytest.mark.req("D-82")
 
@@ -458,20 +458,3 @@ def test_a_process_that_is_forked_while_a_command_runs_blocks_no_other(workdir: 
     os.close(writer)
     os.waitpid(child, 0)
     os.close(reader)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_commands_run_side_by_side(name: str, workdir: Path) -> None:
-    method = find_method(name)
-    sandbox = Sandbox(method, make_view(workdir))
-    mine, theirs = "touch one; sleep 2; ls two; rm one", "touch two; sleep 2; ls one; rm two"
-    readable, writable = os.pipe()
-    both = [
-        sandbox.start(["/bin/sh", "-c", line], {"PATH": "/usr/bin:/bin"}, (-3, out, out))
-        for line, out in ((mine, os.dup(writable)), (theirs, os.dup(writable)))
-    ]
-    os.close(writable)
-    assert all(one.wait(60) for one in both)
-    with os.fdopen(readable) as output:
-        seen = [line for line in output if line in ("one\n", "two\n")]
-    assert seen

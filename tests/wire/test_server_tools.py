@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,21 +12,17 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.cli import main
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.providers.prices import Prices
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.prompts import format_question
 from axe_nb.session.session import Session
-from axe_nb.views.text import as_text
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
-from tests.wire import search_server
 from tests.wire.replay import Replay
-from tests.wire.search_server import ANSWER, SearchServer, found, page, reply, text, use
+from tests.wire.search_server import ANSWER, SearchServer, reply, text, use
 
 each = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
 
@@ -119,20 +114,6 @@ def test_a_call_of_the_server_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -
     assert (result.turns, result.tool_calls, result.log[0].calls) == (1, 0, ())
     (finished,) = (event for event in events if isinstance(event, TurnFinished))
     assert (finished.calls, len(finished.server_calls)) == ((), 1)
-
-
-@each
-@pytest.mark.req("D-32")
-def test_a_paused_search_goes_on(monkeypatch: pytest.MonkeyPatch, is_streamed: bool) -> None:
-    paused = reply(use("a"), stop="pause_turn")
-    ends = reply(found(page("A", "https://a.example.org/")), text("42"))
-    with serve(monkeypatch, paused, ends) as server:
-        result = run(searcher(), streams=is_streamed)
-    assert (result.text, result.turns, server.refused) == ("42", 2, [])
-    calls = [call for turn in result.log for call in turn.server_calls]
-    assert [(c.name, dict(c.arguments), len(c.sources)) for c in calls] == [
-        ("web_search", {"query": "a"}, 0), ("web_search", {}, 1),
-    ]  # fmt: skip
 
 
 @each
@@ -299,21 +280,6 @@ def test_a_search_is_paid_for(model: str, more: float) -> None:
     assert whole - tokens == pytest.approx(more)
 
 
-def test_without_a_price_of_searches_the_cost_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    own = '[prices."anthropic/claude-sonnet-4-5"]\ninput = 1\noutput = 10\n'
-    with serve(monkeypatch, reply(*ANSWER)):
-        config.write_text(own)
-        assert run(searcher()).cost is None
-        with pytest.raises(ConfigError, match="cannot be enforced with web_search"):
-            run(searcher(limits={"max_cost": 1}))
-        config.write_text(f"{own}search = 10\n")
-        assert run(searcher(limits={"max_cost": 1})).cost == pytest.approx(0.012)
-
-
 SEARCHES_AND_CALLS = reply(
     *ANSWER[:3],
     {"type": "tool_use", "id": "toolu_1", "name": "list_dir", "input": {"path": "."}},
@@ -361,35 +327,6 @@ def test_a_cassette_plays_it_without_the_server(
         assert axe_nb.run("scout", "How high?").sources == first.sources
 
 
-def test_the_prompt_says_who_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[ApprovalRequest] = []
-    with serve(monkeypatch, reply(*ANSWER)):
-        run(searcher(mode="ask"), answers=[Decision("yes")], asked=asked)
-    question = format_question(asked[0])
-    assert question.text == (
-        "scout wants to call web_search({})\n"
-        "The model's server runs it, as often as the model wants, and asks no one."
-    )
-    assert question.choices.startswith(
-        "[y]es, any host through web_search until the session ends  [n]o"
-    )
-
-
-@each
-@pytest.mark.req("D-32")
-def test_megabytes_of_encrypted_content_go_back_whole_and_are_shown_nowhere(
-    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
-) -> None:
-    monkeypatch.setattr(search_server, "SECRET", "x" * 3_000_000)
-    sent = reply(use("a"), found(page("A", "https://a.org/")), text("ok"))
-    with serve(monkeypatch, sent, reply(text("Yes."), searches=0)) as server:
-        first = run(searcher(), streams=is_streamed)
-        second = asyncio.run(ask_session(Session(), searcher(), "Sure?", continue_from=first))
-    assert (second.text, server.refused) == ("Yes.", [])
-    assert len(as_text(first)) < 1000
-    assert len(repr(first.log)) < 1000
-
-
 @pytest.mark.any_body  # of another server than OpenAI's own
 @each
 def test_a_search_over_chat_completions(
@@ -422,29 +359,3 @@ def test_a_search_over_chat_completions(
     assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
     assert [call.name for call in result.log[0].server_calls] == ["web_search"]
     assert (result.usage.searches, result.cost) == (1, None)
-
-
-@pytest.mark.any_body  # of other servers than OpenAI's own
-@pytest.mark.parametrize(
-    ("name", "url", "kind"),
-    [
-        ("router", "https://openrouter.ai/api/v1", "openrouter:web_search"),
-        ("groq", "https://api.groq.com/openai/v1", "browser_search"),
-    ],
-)
-def test_the_address_of_an_endpoint_decides_which_search_it_has(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    url: str,
-    kind: str,
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    table = f'protocol = "openai"\nbase_url = "{url}"\napi_key_env = "NO_SUCH_KEY"'
-    config.write_text(f"[providers.{name}]\n{table}\n")
-    options = ["-p", "hi", "-m", f"{name}/m", "--tools", "web_search", "--mode", "auto"]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
-    main(["run", *options, "--dry-run", "--full"])
-    assert f'"type": "{kind}"' in capsys.readouterr().out

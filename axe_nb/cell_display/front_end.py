@@ -47,11 +47,7 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns what shows a thing while it is made: its table in a notebook, else a line.
-
-    `draw` makes the bundle of the table for a progress, or of the one that is kept; `list_parts`
-    the HTML of its parts, of which only those that change are sent.
-    """
+    """Returns what shows a thing while it is made: its table in a notebook, else a line."""
     if not display or is_inside() or not is_notebook():
         return make_line(display)
     from axe_nb.cell_display.table import find_table
@@ -60,7 +56,7 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the name of the variable of a thing, or of the value of a function in this cell."""
+    """Returns the user's variable that holds a thing, or will hold the value of the function."""
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target
