@@ -133,11 +133,11 @@ class Store:
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
             self._connection.execute("PRAGMA synchronous = normal")
+            self.has_tables = self._check_version()
+            """False if the file is empty: another process is about to make its tables."""
             if writes and not _is_on_network(path):
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
-            self.has_tables = self._check_version()
-            """False if the file is empty: another process is about to make its tables."""
             if writes and not self.has_tables:
                 with self._transaction():
                     if not self._check_version():  # another process may have been first

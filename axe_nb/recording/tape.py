@@ -283,8 +283,9 @@ class RootTape:
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
-        if not isinstance(question, Step):
-            _remember(self.cassette.path, question, said)
+        if not isinstance(question, Step) and said["choice"] in APPROVING:
+            with contextlib.suppress(ConfigError):  # then the person is asked again
+                remember_trust(_compute_fingerprint(self.cassette.path, question, said))
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
         """Returns the recorded output of a call of a tool that is recorded."""
@@ -445,13 +446,6 @@ def _counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -
     if decision.get("choice") not in APPROVING or trusts_all() or is_test():
         return True
     return _compute_fingerprint(path, request, decision) in load_trusted()
-
-
-def _remember(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> None:
-    """Remembers an approval that the person has given here, for later replays."""
-    if decision.get("choice") in APPROVING:
-        with contextlib.suppress(ConfigError):  # then the person is asked again
-            remember_trust(_compute_fingerprint(path, request, decision))
 
 
 def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:

@@ -190,6 +190,20 @@ def test_messages_of_one_role_in_a_row_become_one() -> None:
     ]
 
 
+@pytest.mark.req("D-28", "D-32")
+@pytest.mark.parametrize("id", ["call:1", "ünï", "x" * 65, "functions.f:0", "a b", "\ud800"])
+def test_an_id_that_the_api_refuses_is_sent_as_another_both_times(id: str) -> None:
+    call, other = ToolCall(id, "f"), ToolCall(f"{id}.", "f")
+    answers = tuple(ToolResult(c.id, "1") for c in (call, other))
+    said = (Message("assistant", "", (call, other)), Message("tool", tool_results=answers))
+    uses, back = messages(*said)
+    ids = [block["id"] for block in uses["content"]]
+    assert [block["tool_use_id"] for block in back["content"]] == ids
+    assert len(set(ids)) == 2
+    assert all(i.isascii() and i.replace("_", "").isalnum() and len(i) <= 64 for i in ids)
+    assert json.loads(body(ask(*said)))["messages"] == [uses, back], "the same in every request"
+
+
 def asked_again(**more: Any) -> dict[str, Any]:
     """The body of a request without tools after a call."""
     call = ToolCall("a", "look.up", {"n": 1})

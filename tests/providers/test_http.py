@@ -85,19 +85,6 @@ def test_providers_of_one_base_url_share_a_connection(server: Replay) -> None:
     assert [asked.connection for asked in server.log("hello")] == [0, 0, 0]
 
 
-@pytest.mark.req("D-25")
-def test_every_base_url_and_every_loop_has_connections_of_its_own(server: Replay) -> None:
-    async def turns() -> None:
-        for name in ("hello", "again", "hello", "again"):
-            await OpenAI(server.url(name), KEY).send(ask())
-
-    asyncio.run(turns())
-    assert [asked.connection for asked in server.log("hello")] == [0, 0]
-    assert [asked.connection for asked in server.log("again")] == [1, 1]
-    OPENAI.send(server.url("hello"))
-    assert server.log("hello")[-1].connection == 2
-
-
 @pytest.mark.req("D-25", "D-8")
 def test_connections_close_when_the_loop_ends(server: Replay) -> None:
     async def turn() -> bool:
@@ -157,14 +144,6 @@ def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
     assert str(raised.value) == expected
     assert (raised.value.exit_code, raised.value.retryable) == (3, True)
     assert "start it" in raised.value.hint
-
-
-@pytest.mark.req("B-5")
-def test_a_server_that_does_not_run_is_a_server_error_with_its_address() -> None:
-    url = f"http://127.0.0.1:{free_port()}/proxy"
-    error = failure(url)
-    expected = f"server: connection refused: is the server running? (expected at {url})"
-    assert str(error) == expected
 
 
 @pytest.mark.req("B-4", "B-5")

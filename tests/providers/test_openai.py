@@ -90,21 +90,6 @@ def test_arguments_that_could_not_go_back_are_kept_for_display_only(arguments: s
     assert response.tool_calls == (ToolCall("c", "f", {}, arguments),)
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (
-            [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"text": "b"}],
-            "ab",
-        ),
-        ([], ""),
-        (False, ""),
-    ],
-)
-def test_content_may_come_in_parts(content: Any, expected: str) -> None:
-    assert parse(reply(content=content)).content == expected
-
-
 def test_a_refusal_without_text_is_an_error_of_its_own() -> None:
     with pytest.raises(ProviderError) as raised:
         parse(reply(content=None, refusal="I cannot."))
@@ -194,13 +179,6 @@ def test_a_choice_that_reports_an_error_is_one() -> None:
 )  # fmt: skip
 def test_cached_and_reasoning_tokens_are_counted_apart(usage: Any, expected: Usage) -> None:
     assert parse({**reply(content="hi"), "usage": usage}).usage == expected
-
-
-@pytest.mark.req("D-31")
-def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
-    response = parse(reply(content="Part.", refusal="I cannot.", tool_calls=[call()]))
-    assert (response.stop_reason, response.tool_calls) == ("refusal", ())
-    assert response.is_withheld
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import select
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
 from contextlib import suppress
 
 import httpx
@@ -27,7 +26,6 @@ if has_ipv6:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         has_ipv6 = False
-needs_ipv6 = pytest.mark.skipif(not has_ipv6, reason="there is no IPv6 loopback")
 
 
 @pytest.fixture(autouse=True)
@@ -124,15 +122,6 @@ def test_a_proxy_may_itself_be_reached_by_https(
         assert proxy.heads[0].startswith("CONNECT ")
 
 
-@needs_ipv6
-@pytest.mark.parametrize("is_secret", [False, True], ids=["http", "https"])
-def test_ipv6_addresses(own_ca: OwnCA, is_secret: bool) -> None:
-    context = own_ca.server() if is_secret else None
-    with raw_server(always(reply()), context, socket.AF_INET6) as server:
-        assert send(server.url) == ["hello"]
-        assert server.requests[0].header("host") == f"[::1]:{server.port}"
-
-
 @pytest.mark.parametrize("no", ["127.0.0.1", "example.org, 127.0.0.1", "*", "127.0.0.1:{port}"])
 def test_no_proxy_names_hosts_that_are_reached_directly(
     monkeypatch: pytest.MonkeyPatch, no: str
@@ -142,32 +131,6 @@ def test_no_proxy_names_hosts_that_are_reached_directly(
         monkeypatch.setenv("NO_PROXY", no.format(port=server.port))
         assert send(server.url) == ["hello"]
         assert proxy.heads == []
-
-
-def test_proxies_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def turns(url: str, *changes: Callable[[], object]) -> list[int]:
-        counts = []
-        for change in changes:
-            change()
-            await OpenAI(url, KEY).send(ask())
-            counts.append(len(one.heads) + 10 * len(two.heads))
-        return counts
-
-    with (
-        raw_server(always(reply())) as server,
-        raw_server(tunnel) as one,
-        raw_server(tunnel) as two,
-    ):
-        found = asyncio.run(
-            turns(
-                server.url,
-                lambda: None,
-                lambda: monkeypatch.setenv("HTTP_PROXY", one.url),
-                lambda: monkeypatch.setenv("HTTP_PROXY", two.url),
-                lambda: monkeypatch.delenv("HTTP_PROXY"),
-            )
-        )
-        assert found == [0, 1, 11, 11]
 
 
 def leave(peer: Peer) -> None:

@@ -84,18 +84,6 @@ def test_the_message_is_the_servers_own_in_whatever_shape(body: Any) -> None:
 
 
 @pytest.mark.req("B-5")
-def test_the_places_of_a_list_of_problems_are_named() -> None:
-    """FastAPI's: vLLM, LiteLLM, many gateways."""
-    problems = [
-        {"loc": ["body", "messages", 0, "role"], "msg": "field required", "type": "missing"},
-        {"loc": ["body", "model"], "msg": "no such model", "type": "value_error"},
-    ]
-    assert str(failure(422, {"detail": problems})) == (
-        "bad_request: body.messages.0.role: field required; body.model: no such model"
-    )
-
-
-@pytest.mark.req("B-5")
 @pytest.mark.parametrize("raw", ['{"error": {"message": "slow down"}}', "slow down"])
 @pytest.mark.parametrize("status", [200, 429])
 def test_the_error_of_the_server_behind_a_router_is_told(raw: str, status: int) -> None:
@@ -334,14 +322,6 @@ def test_odd_json_is_read_all_the_same() -> None:
 )
 def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str) -> None:
     assert str(failure(200, {"error": error})) == expected
-
-
-def test_a_message_is_one_line_of_at_most_300_characters() -> None:
-    hostile = "first\x1b[31m\r\nsecond\u202e\u2028third\x00 " + "x" * 10_000
-    message = failure(400, {"error": hostile}).detail
-    assert message.startswith("first�[31m second� third� xxx")
-    assert len(message) == 300
-    assert message.isprintable()
 
 
 @pytest.mark.req("B-3")

@@ -212,34 +212,6 @@ def test_params_of_chat_completions_mean_the_same_over_this_api() -> None:
     assert sent(ask(params={**params, **own})).items() >= own.items()
 
 
-@pytest.mark.req("D-49")
-def test_params_pass_as_they_are_except_what_the_api_calls_otherwise() -> None:
-    params = {
-        "max_tokens": 7, "temperature": 0, "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["web_search_call.action.sources"], "text": {"verbosity": "low"},
-        "stream_options": {"include_obfuscation": False}, "input": "x", "instructions": "x",
-        "parallel_tool_calls": False,
-    }  # fmt: skip
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    body = sent(ask(system="Be brief.", params=params, output=schema))
-    assert "max_tokens" not in body
-    assert "stream_options" not in body
-    assert "parallel_tool_calls" not in body, "there are no tools"
-    assert (body["max_output_tokens"], body["temperature"], body["store"]) == (7, 0, False)
-    assert body["reasoning"] == {"effort": "low", "summary": "auto"}
-    assert body["include"] == ["web_search_call.action.sources", "reasoning.encrypted_content"]
-    assert body["text"] == {
-        "verbosity": "low",
-        "format": {
-            "type": "json_schema", "name": "answer", "strict": True,
-            "schema": {**schema, "additionalProperties": False},
-        },
-    }  # fmt: skip
-    assert (body["instructions"], body["input"]) == (
-        "Be brief.", [{"type": "message", "role": "user", "content": "hi"}],
-    )  # fmt: skip
-
-
 def test_a_server_that_refuses_encrypted_reasoning_is_asked_without_it() -> None:
     refused = {"error": {"message": "Encrypted content is not supported with this model.",
                          "type": "invalid_request_error", "param": "include"}}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, get_args
 
@@ -17,7 +16,6 @@ from axe_nb.providers.server_tools import (
     make_entry,
     read_responses,
 )
-from tests.providers.streams import read_stream
 
 HERE = "https://api.example.org"
 
@@ -159,23 +157,6 @@ def test_what_groq_has_executed_is_read() -> None:
     (call,) = response.server_calls
     assert (call.name, call.arguments) == ("browser_search", {"query": "towers"})
     assert call.sources == (Page("A", "https://a.org/1"),)
-
-
-def test_a_stream_of_chat_completions_brings_them_piece_by_piece() -> None:
-    begun = {**EXECUTED, "output": None, "search_results": None}
-    deltas: list[dict[str, Any]] = [
-        {"content": "It "},
-        {"annotations": ANNOTATIONS[:1], "executed_tools": [begun]},
-        {"content": "is.", "annotations": ANNOTATIONS[1:], "executed_tools": [EXECUTED]},
-    ]
-    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-    ends = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in (*chunks, ends)]
-    outcome = read_stream("openai", [*events, b"data: [DONE]\n\n"])
-    assert outcome.response is not None
-    assert [page.title for page in outcome.response.sources] == ["A", "B"]
-    (call,) = outcome.response.server_calls
-    assert len(call.sources) == 1
 
 
 @pytest.mark.req("D-76")

@@ -92,15 +92,6 @@ def test_a_stream_that_was_not_asked_for_and_breaks_off_keeps_its_text(
     assert raised.value.partial_text == "one two "
 
 
-def test_own_stream_options_are_sent_with_streams_only(server: Replay) -> None:
-    dialect = BY_NAME["openai"]
-    params = {"stream_options": {"x": 1}, "stream": False}
-    send(server, dialect, streamed(dialect), params=params)
-    server.replies = {"x": whole(dialect)}
-    dialect.send(server.url("x"), ask(params=params))
-    assert forms(server) == [(True, USAGE | {"x": 1}), (None, None)]
-
-
 @each
 @pytest.mark.parametrize(
     ("message", "status"),
@@ -176,13 +167,6 @@ def test_a_connection_that_breaks_after_the_answer_does_not_matter(
 
 
 @each
-@pytest.mark.req("D-25")
-def test_the_connection_of_a_stream_is_used_again(server: Replay, dialect: Dialect) -> None:
-    send(server, dialect, streamed(dialect), 3)
-    assert {asked.connection for asked in server.log("x")} == {0}
-
-
-@each
 @pytest.mark.req("D-8")
 def test_cancelling_a_stream_closes_its_connection_at_once(
     server: Replay, dialect: Dialect
@@ -210,16 +194,3 @@ def test_a_server_that_never_ends_its_reply_does_not_hold_up_the_answer(server: 
     started = time.monotonic()
     assert send(server, dialect, reply)[0].content == "one two"
     assert time.monotonic() - started < 25  # sent whole, it takes 50 s at least
-
-
-@each
-def test_a_fault_of_what_takes_the_pieces_is_no_failure_of_the_connection(
-    server: Replay, dialect: Dialect
-) -> None:
-    server.replies = {"x": streamed(dialect)}
-
-    def fail(_: Delta) -> None:
-        raise ZeroDivisionError("a fault")
-
-    with pytest.raises(ZeroDivisionError, match="a fault"):
-        asyncio.run(dialect.make(server.url("x"), KEY).send(ask(), fail))

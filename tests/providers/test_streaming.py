@@ -313,16 +313,6 @@ def test_openai_reasoning_is_shown_once_and_echoed(
     assert outcome.response.echo["openai"].items() >= echoed.items()
 
 
-def test_openai_text_may_come_in_parts() -> None:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    contents = [[thought], [thought], "a", [{"type": "text", "text": "b"}], "c"]
-    chunks = [chunk({"content": content}) for content in contents]
-    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"))])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "abc"
-    assert outcome.joined("reasoning") == "hmhm"
-
-
 def anthropic(*events: Mapping[str, Any], stop: str = "end_turn") -> Outcome:
     start = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}
     end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 7}}
@@ -369,17 +359,6 @@ def test_anthropic_blocks_go_back_as_they_came() -> None:
     assert [json.loads(outcome.joined("arguments", n) or "{}") for n in range(3)] == [
         {"a": 1}, {"b": 2}, {},
     ]  # fmt: skip
-
-
-def test_anthropic_arguments_that_are_cut_stay_for_display() -> None:
-    outcome = anthropic(
-        begin(0, type="tool_use", id="t", name="f", input={}),
-        more(0, "input_json", partial_json='{"a": "b'),
-        stop="max_tokens",
-    )
-    assert outcome.response
-    assert outcome.response.tool_calls == (ToolCall("t", "f", {}, '{"a": "b'),)
-    assert outcome.response.is_cut
 
 
 def test_ollama_calls_may_come_in_any_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -109,27 +108,6 @@ def test_anthropic_is_asked_in_the_form_of_the_model(
     assert send(server, f"anthropic/{model}", **params) == sent
 
 
-def test_a_word_is_a_budget_below_the_largest_answer(server: Replay) -> None:
-    sent = send(server, "anthropic/claude-haiku-4-5", thinking="high", max_tokens=4000)
-    assert sent == {
-        "max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000},
-    }  # fmt: skip
-
-
-def test_effort_and_form_of_the_answer_are_sent_together(server: Replay) -> None:
-    body = {**REPLIES["anthropic"], "content": [{"type": "text", "text": '{"n": 3}'}]}
-    server.replies["anthropic"] = {"status": 200, "body": body}
-    schema = {
-        "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
-        "additionalProperties": False,
-    }  # fmt: skip
-    agent = Agent("a", "anthropic/claude-sonnet-5-5", params={"thinking": "high"}, output=schema)
-    assert axe_nb.run(agent, "How many?", display=False).data == {"n": 3}
-    sent = server.log("anthropic")[-1].body["output_config"]
-    assert sent["effort"] == "high"
-    assert sent["format"]["schema"]["properties"] == {"n": {"type": "integer"}}
-
-
 @pytest.mark.parametrize(
     ("model", "params", "sent"),
     [
@@ -218,16 +196,3 @@ def test_a_value_that_the_model_does_not_take_is_an_error_before_anything_is_sen
         axe_nb.run(Agent("a", model, params=params), "How many?", display=False)
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert not any(server.log(name) for name in REPLIES)
-
-
-def test_a_tool_for_the_answer_is_never_forced_on_a_model_that_thinks_by_default(
-    server: Replay,
-) -> None:
-    answer = {"type": "tool_use", "id": "t", "name": "give_answer", "input": {"n": 3}}
-    body = {**REPLIES["anthropic"], "content": [answer], "stop_reason": "tool_use"}
-    server.replies["anthropic"] = {"status": 200, "body": body}
-    schema = {"type": "object", "properties": {"n": {}}, "additionalProperties": True}
-    agent = Agent("a", "anthropic/claude-sonnet-5-5", output=schema)
-    assert axe_nb.run(agent, "How many?", display=False).data == {"n": 3}
-    sent = server.log("anthropic")[-1].body
-    assert "tool_choice" not in sent, json.dumps(sent)

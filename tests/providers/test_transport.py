@@ -115,18 +115,6 @@ def test_a_request_is_sent_once_more_but_not_twice() -> None:
         assert [asked.connection for asked in server.requests] == [0, 0, 1]
 
 
-@pytest.mark.req("D-23")
-def test_silence_on_a_kept_connection_is_no_reason_to_send_again() -> None:
-    async def turns(url: str) -> None:
-        await send(url)
-        with pytest.raises(ProviderError, match="no data from"):
-            await send(url, read_timeout=0.2)
-
-    with raw_server(first_then(lambda peer: void(peer.wait_until_closed()))) as server:
-        asyncio.run(turns(server.url))
-        assert len(server.requests) == 2
-
-
 @pytest.mark.req("D-23", "D-25")
 def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used() -> None:
     """A long cell: what the server did meanwhile lies in the socket, unread by the loop."""
