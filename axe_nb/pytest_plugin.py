@@ -156,10 +156,10 @@ def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
 
 
 def _read_rules(name: str, rules: Rules) -> Any:
-    from axe_nb.scripting.rule_file import parse
+    from axe_nb.scripting.rules import parse_script
 
     if not isinstance(rules, str):
         import tomli_w
 
         rules = tomli_w.dumps({"rule": list(rules)})
-    return parse(rules, f"the rules of {name}")
+    return parse_script(rules, f"the rules of {name}")

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.agents.data_files import write_data
-from axe_nb.agents.definitions import Definitions
+from axe_nb.agents.prompt import Definitions
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import AxeError, RunError

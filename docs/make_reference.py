@@ -19,7 +19,7 @@ from axe_nb.agents import agent, config
 from axe_nb.agents.config import UNSET, PriceTable
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
-from axe_nb.agents.servers import McpServer
+from axe_nb.agents.tables import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name

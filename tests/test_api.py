@@ -73,27 +73,6 @@ def test_failed_runs_are_returned_and_mistakes_are_raised() -> None:
     assert axe_nb.last() is result
 
 
-@pytest.mark.req("D-8")
-def test_arun_that_is_cancelled_is_kept() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        async def model(request: Request) -> str:
-            begun.set()
-            return await for_ever(request)
-
-        running = asyncio.create_task(axe_nb.arun(agent("hangs", model), "go"))
-        await begun.wait()
-        running.cancel()
-        await running
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main())
-    last = axe_nb.last()
-    assert last
-    assert (last.status, last.error) == ("cancelled", "cancelled")
-
-
 def test_stream_yields_the_seven_events_in_order_and_the_last_carries_the_result() -> None:
     tree()
 

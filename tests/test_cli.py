@@ -147,7 +147,7 @@ def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
         'warning: sub-agent "helpr" cannot be called: agent config not found: helpr; '
         'did you mean "helper"?',
         'warning: sub-agent "zzz" cannot be called: agent config not found: zzz; '
-        "create it with `axe-nb agents init zzz`",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
         'warning: sub-agent "broken" cannot be called: agent config missing required field: model; '
         'add model = "…"',
         'warning: sub-agent "echo.toml" cannot be called: agent config not found: echo.toml; '

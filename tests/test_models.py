@@ -96,19 +96,6 @@ def test_a_model_that_ends_is_told_with_its_date_and_the_next_step() -> None:
     assert told == ("its vendor ended this model on 2027-01-22", "use a newer model")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "claude-sonnet-5-5", "claude-sonnet-5-5-20260928", "anthropic/claude-sonnet-5.5",
-        "us.anthropic.claude-sonnet-5-5-20260928-v1:0", "anthropic.claude-sonnet-5-5-v1",
-        "claude-sonnet-5-5@20260928",
-    ],
-)  # fmt: skip
-def test_a_model_is_known_by_the_names_that_gateways_and_clouds_give_it(name: str) -> None:
-    assert find_facts("", name) == find_facts("anthropic", "claude-sonnet-5-5")
-    assert find_facts("", name).off == "between_tools"
-
-
 def test_doctor_and_show_say_that_a_model_is_about_to_end(project: Path) -> None:
     agent = Agent("a", "openai/gpt-3.5-turbo")
     session = Session()

@@ -95,19 +95,6 @@ def test_the_source_archive_holds_the_files_of_the_repository_and_makes_the_same
     assert again == first
 
 
-def test_the_wheel_holds_every_file_of_the_package(built: Path) -> None:
-    [wheel] = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if name.startswith("axe_nb/")}
-    here = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "axe_nb").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert packed == here
-    assert "axe_nb/py.typed" in packed
-
-
 def test_the_wheel_holds_the_extension_of_jupyterlab_where_a_server_looks(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -186,35 +184,6 @@ def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path:
 def test_an_id_from_a_foreign_file_reaches_no_other_folder(undo_id: str) -> None:
     result = RunResult(status="completed", text="", agent="", model="", undo_id=undo_id)
     assert result.undo().restored == ()
-
-
-DIES = """
-import os, axe_nb
-
-@axe_nb.script("writer")
-def writer(request):
-    if request.turn == 1:
-        return axe_nb.call("write_file", path="a.txt", content="new")
-    axe_nb.history()  # waits until the history has what happened so far
-    os._exit(7)
-
-agent = axe_nb.Agent(name="writer", model="script/writer", tools=["write_file"], mode="auto")
-axe_nb.run(agent, "Write", display=False)
-"""
-
-
-def test_a_run_whose_process_died_can_be_undone_by_its_id(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    (folder / "a.txt").write_text("old")
-    died = subprocess.run([sys.executable, "-c", DIES], cwd=folder, check=False)
-    assert died.returncode == 7
-    assert (folder / "a.txt").read_text() == "new"
-    loaded = axe_nb.load(1)
-    assert loaded.status == "cancelled"
-    assert loaded.undo().restored == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "old"
 
 
 def test_a_fork_undoes_what_it_changed_itself(do: Callable[..., RunResult], folder: Path) -> None:

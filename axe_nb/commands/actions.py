@@ -19,9 +19,8 @@ from axe_nb.agents.config import (
     is_own,
 )
 from axe_nb.agents.files import display_path, expand_home
-from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.prompt import all_warnings, find_workdir
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
-from axe_nb.agents.workdir import find_workdir
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history import delete_run, list_history

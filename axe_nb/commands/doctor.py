@@ -21,11 +21,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.hosts import ANY
+from axe_nb.agents.names import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.agents.servers import McpServer, parse_servers
-from axe_nb.agents.tables import DEFAULT_LIMITS
+from axe_nb.agents.tables import DEFAULT_LIMITS, McpServer, parse_servers
 from axe_nb.commands.agent_problems import problems
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server

@@ -198,8 +198,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
            value=False, group=SHOWN),
     Option(("--output",), "output",
-           "require structured output: a file with a JSON Schema, or in a notebook a type, "
-           "list[TYPE] or dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+           "require structured output: a file with a JSON Schema, or in a notebook a type "
+           "or a dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
     Option(("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
            "EXPRS", group=ANSWER),
     Option(("--step",), "step",

@@ -286,9 +286,7 @@ def parse_run(
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
     if "output" in given:
-        from axe_nb.tools.output_form import find_named
-
-        given["output"] = find_named(given["output"], names)
+        given["output"] = names.get(given["output"], given["output"])
     if "full" in given and "dry_run" not in given:
         parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given

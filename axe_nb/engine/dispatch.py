@@ -23,7 +23,6 @@ from axe_nb.messages import ToolCall, ToolResult, dump
 from axe_nb.results import RunResult, RunStopped
 from axe_nb.text import cut_bytes, quote
 from axe_nb.threads import without_group
-from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,
     Job,
@@ -33,6 +32,8 @@ from axe_nb.tools.tool import (
     ToolError,
     ToolOutput,
     fault_text,
+    limit_output,
+    output_of,
 )
 
 MAX_EDIT = 4096

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.workdir import check_confined, confine
+from axe_nb.agents.prompt import check_confined, confine
 from axe_nb.engine.call import PendingCall, inside_run
 from axe_nb.engine.clock import TimeIsUp
 from axe_nb.engine.conversation import Conversation

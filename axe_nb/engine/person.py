@@ -23,8 +23,7 @@ from axe_nb.scripting.rules import stop_reason
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import quote, suggestion
 from axe_nb.threads import in_thread
-from axe_nb.tools.output import output_of
-from axe_nb.tools.tool import fault_text
+from axe_nb.tools.tool import fault_text, output_of
 
 Plain = Literal["go", "skip", "end", "stop"]
 """Decisions that a step function may return as text."""

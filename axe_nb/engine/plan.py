@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.context import Context
-from axe_nb.agents.hosts import ANY, is_address
-from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
+from axe_nb.agents.names import ANY, is_address, parse_model
+from axe_nb.agents.prompt import (
+    NO_PROMPT,
+    Briefing,
+    Context,
+    add_files,
+    brief,
+    confine,
+    fill_in,
+    find_workdir,
+)
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
-from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.make_provider import Keyless
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
@@ -129,7 +135,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     if scope.env.requires_sandbox:
         await _require_sandboxes(scope, briefing.workdir)
     offered = await _open_servers(scope, briefing)
-    briefing = add_files(briefing, agent, offered.files, offered.warnings)
+    briefing = add_files(briefing, offered.files, offered.warnings)
     toolset, to_permit = _make_toolset(scope, provider, offered.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,

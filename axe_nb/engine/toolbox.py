@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.provider_table import SERVER_TOOLS
-from axe_nb.agents.servers import names_of_servers
+from axe_nb.agents.tables import names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.builtin.table import make_server_tool
 from axe_nb.delegation import SOURCE as DELEGATION

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from axe_nb.agents import agent_files
-from axe_nb.agents.config import Config, format_path_or_name
-from axe_nb.agents.env_files import load_env
+from axe_nb.agents.config import Config, format_path_or_name, load_env
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.api import load

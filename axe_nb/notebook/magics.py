@@ -205,9 +205,6 @@ def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
-    from axe_nb.agents.agent_files import advise
-
-    advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
     if shell.Completer is not None and matcher not in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.append(matcher)

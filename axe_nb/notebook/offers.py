@@ -14,7 +14,7 @@ from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.servers import McpServer
+from axe_nb.agents.tables import McpServer
 from axe_nb.commands.options import Option
 from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
 from axe_nb.conversion.interpolation import LONGEST_EXPRESSION

@@ -36,8 +36,7 @@ from axe_nb.recording.same_request import Describer, Description, digest, is_sam
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import cut_chars, list_some, quote
-from axe_nb.tools.output import cut_output, output_of
-from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, fault_text
+from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, fault_text, output_of
 
 
 class RecordedRun:

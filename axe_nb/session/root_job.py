@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from axe_nb.agents.agent import Agent, NoAgent
 from axe_nb.agents.agent_files import has_file
-from axe_nb.agents.prompt import find_names, set_declared
-from axe_nb.agents.workdir import confine
+from axe_nb.agents.prompt import confine, find_names, set_declared
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError

@@ -19,7 +19,7 @@ from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
-from axe_nb.agents.workdir import find_workdir
+from axe_nb.agents.prompt import find_workdir
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.clock import Clock
 from axe_nb.engine.make_provider import Needed, provider_for

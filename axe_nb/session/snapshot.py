@@ -17,10 +17,8 @@ from typing import TypeAlias, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file, has_file, list_agents
-from axe_nb.agents.context import Context, read_context
-from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.agents.prompt import Briefing, Context, Definition, Definitions, brief, read_context
 from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.errors import ConfigError

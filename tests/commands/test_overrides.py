@@ -84,16 +84,6 @@ def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     assert caught.value.lines() == ['unknown option "agent_dir"', 'did you mean "agents_dir"?']
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_defaults_of_the_session_count_where_a_call_says_nothing(face: str, echo: Agent) -> None:
-    session.defaults["model"] = "script/other"
-    assert FACES[face]("echo", "a").model == "script/other"
-    assert FACES[face]("echo", "a", model="script/echo").model == "script/echo"
-    assert FACES[face]("echo", "a", model=None).model == "script/other"
-    del session.defaults["model"]
-    assert FACES[face]("echo", "a").model == "script/echo"
-
-
 def test_each_option_is_one_row_and_a_field_of_each_of_two_classes() -> None:
     told = {option.keyword for option in OPTIONS if "python" in option.faces}
     assert told == {field.name for field in fields(Overrides)} == set(RunOptions.__annotations__)

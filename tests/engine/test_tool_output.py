@@ -10,8 +10,7 @@ import pytest
 import axe_nb
 from axe_nb import RunResult, call
 from axe_nb.messages import ToolCall
-from axe_nb.tools.output import MAX_OUTPUT
-from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import MAX_OUTPUT, Effect, Tool, ToolContext, ToolError, ToolOutput
 from tests.engine.in_process import agent, heard, lead, play
 
 LONG = "ü" * 5_000_000

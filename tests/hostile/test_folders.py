@@ -11,7 +11,6 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import advise
 from axe_nb.agents.trust import remember_trust
 from axe_nb.cli import main
 from axe_nb.errors import AxeError
@@ -262,14 +261,9 @@ def test_names_of_files_that_ipython_would_run_are_not_offered_by_tab(
             found = [one.text for one in shell.Completer.completions(line, len(line))]
         return [one for one in found if one not in ("script/", "ollama/", "openai/", "anthropic/")]
 
-    try:
-        for line in ("%%axe ", "%axe show ", "%axe edit ", "%axe run "):
-            assert complete(line) == ["größe", "plain"], line
-        assert complete("%%axe plain -m ") == [
-            f"script/{one}" for one in ("echo", "größe", "plain")
-        ]
-    finally:
-        advise()
+    for line in ("%%axe ", "%axe show ", "%axe edit ", "%axe run "):
+        assert complete(line) == ["größe", "plain"], line
+    assert complete("%%axe plain -m ") == [f"script/{one}" for one in ("echo", "größe", "plain")]
 
 
 def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
@@ -302,10 +296,7 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
         assert not [line for line in shown.splitlines() if line.startswith("helper")]
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "axe_nb")
-    try:
-        shell.run_line_magic("axe", "list")
-    finally:
-        advise()
+    shell.run_line_magic("axe", "list")
     bad, evil = capsys.readouterr().out.splitlines()
     assert bad.startswith("bad helper  Yours\ufffd[2J  ")
     assert "Kind.\ufffd[2J\ufffd Mode:  plan" in evil

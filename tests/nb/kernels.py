@@ -146,9 +146,7 @@ if _magics is not None:
     for _kind in ("line", "cell"):
         for _name in ("axe", "axe_agent", "axe_grid"):
             _shell.magics_manager.magics[_kind].pop(_name, None)
-    from axe_nb.agents.agent_files import advise
     from axe_nb.session.session import session
-    advise()
     session.keeps_history = True
 _shell.extension_manager.loaded.discard("axe_nb")
 _shell.config.pop("AxeMagics", None)

@@ -50,27 +50,11 @@ def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> N
     assert text(cells.run("print(r.data)")) == "Town(name='<b>Ulm</b>', people=3)\n"
     cells.run("%%axe guide -q --output SCHEMA -o r\nhi")
     assert text(cells.run("print(r.data['people'])")) == "3\n"
+    [error] = cells.run("%%axe guide --output list[print(1)]\nhi")
+    assert "cannot be used: No such file" in error["evalue"], "nothing is evaluated"
     (project / "town.json").write_text(json.dumps({"type": "object"}))
     cells.run("%axe run guide -q --output town.json -p hi -o r")
     assert text(cells.run("print(sorted(r.data))")) == "['name', 'people']\n"
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("list[Twon]", 'no variable "Twon" for --output list[Twon]'),
-        ("list[print(1)]", 'JSON Schema file not found: "list[print(1)]"'),
-        ("list[Town.__init__]", 'JSON Schema file not found: "list[Town.__init__]"'),
-        ("list[axe_nb]", "output"),
-    ],
-)
-def test_what_is_within_a_list_is_a_name_and_never_evaluated(
-    word: str, told: str, cells: Kernel
-) -> None:
-    [error] = cells.run(f"%%axe guide --output {word}\nhi")
-    assert told in error["evalue"]
-    if word == "list[Twon]":
-        assert 'did you mean "Town"?' in "\n".join(error["traceback"])
 
 
 def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:

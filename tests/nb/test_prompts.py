@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,20 +54,3 @@ def test_prompts_full_of_braces_reach_the_server_unchanged(
         for name, prompt in UNKNOWN.items():
             cells.run(f"%%axe echo -q --raw\n{prompt[0]}")
             assert reached(server) == prompt[0].removeprefix("# NBVAL_SKIP\n"), name
-
-
-def test_a_valid_expression_with_an_unknown_name_is_an_error_with_the_editors_line(
-    project: Path, kernel_python: Path, kernels: Kernels
-) -> None:
-    with cells_and_server(project, kernel_python, kernels) as (cells, server):
-        for name, (prompt, unknown, line) in UNKNOWN.items():
-            [error] = cells.run(f"%%axe echo\n{prompt}")
-            assert error["ename"] == "ConfigError", name
-            assert error["evalue"].startswith(f"unknown name {json.dumps(unknown)} in "), name
-            assert f"(line {line})" in error["evalue"], name
-            assert r"write \{{ for a literal brace, or use --raw" in "\n".join(error["traceback"])
-        [error] = cells.run("\n\n%%axe echo\n{{ nobody }}")
-        assert "(line 4)" in error["evalue"], "blank lines above count, as in the editor"
-        *_, error = cells.run("%%time\n%%axe echo\n{{ nobody }}")
-        assert "(line 3)" in error["evalue"], "other magics above count too"
-        assert server.requests == [], "nothing was sent"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from axe_nb.scripting.server import script_server
-from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels, text
-from tests.protocols import PROTOCOLS, provider_of
-from tests.providers import sdk
 
 SCRIPT = '[[rule]]\ntext = "Heard: {last}"\nusage = { input_tokens = 10, output_tokens = 2 }\n'
 
@@ -24,31 +19,6 @@ def cells(project: Path, kernels: Kernels) -> Kernel:
     running = kernels.at(Path(sys.executable), project)
     assert running.run("%load_ext axe_nb") == []
     return running
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_without_an_agent(
-    project: Path, protocol: Protocol, kernels: Kernels
-) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "echo.toml").write_text(SCRIPT, "utf-8")
-    with script_server(protocol) as server:
-        cells = kernels.at(Path(sys.executable), project)
-        cells.run("%load_ext axe_nb\nwho = 'you'")
-        assert text(
-            cells.run(f"%%axe -m {provider_of(protocol)}/echo -o r -q\nHello {{{{ who }}}}")
-        ) == ("Heard: Hello you")
-        assert (
-            text(cells.run(f"%%axe -c -m {provider_of(protocol)}/echo -q\nand then?"))
-            == "Heard: and then?"
-        )
-        assert text(cells.run("%%axe -c -q\nonce more")) == "Heard: once more"
-        assert text(cells.run("print(repr(r.agent))")).strip() == "''"
-    bodies = json.loads(json.dumps(server.requests))
-    for body in bodies:
-        sdk.takes(protocol, body)
-        assert not {"system", "instructions", "tools"} & body.keys()
-    assert [len(body.get("messages") or body["input"]) for body in bodies] == [1, 3, 5]
 
 
 def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:

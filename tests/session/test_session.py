@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,35 +110,3 @@ def test_nobody_waits_for_a_handle_that_is_cancelled_before_anyone_runs_it() -> 
     for waiting in (lambda: handle.result(5), lambda: asyncio.run(wait())):
         with pytest.raises(axe_nb.AxeError, match="cancelled before it began"):
             waiting()
-
-
-@pytest.mark.req("D-8")
-def test_many_threads_and_loops_may_wait_for_one_handle() -> None:
-    def model(_: Request) -> str:
-        begun.wait(20)
-        return "hi"
-
-    begun = threading.Event()
-    handle = Session().start(RunRequest(agent=agent("one", model)))
-    results: list[axe_nb.RunResult] = []
-
-    async def wait() -> axe_nb.RunResult:
-        return await handle
-
-    async def leave_early() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(wait(), 0.05)
-
-    threads = [threading.Thread(target=lambda: results.append(handle.result())) for _ in range(8)]
-    threads += [threading.Thread(target=lambda: results.append(asyncio.run(wait()))) for _ in "ab"]
-    for thread in threads:
-        thread.start()
-    running = threading.Thread(target=drive, args=(handle, NullView()))
-    running.start()
-    asyncio.run(leave_early())
-    assert not handle.done, "one that stops waiting stops nothing"
-    begun.set()
-    for thread in (*threads, running):
-        thread.join(20)
-    assert len(results) == 10
-    assert all(result is handle.finished for result in results)

@@ -21,7 +21,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.events import RunFinished
-from axe_nb.session.drive import NullView, drive
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
@@ -160,23 +159,6 @@ def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_
         assert eventually(lambda: not old.is_alive(), 20), "the thread of the replaced loop"
         assert eventually(loop.is_closed, 20), "the replaced loop"
         assert eventually(lambda: open_files() <= before, 20), "the sockets of the replaced loop"
-
-
-def test_a_tool_that_blocks_the_loop_does_not_defeat_cancel(let_go: threading.Event) -> None:
-    blocking(let_go)
-    handle = Session().start(RunRequest(agent=boss("block")))
-    results: list[axe_nb.RunResult] = []
-    driving = threading.Thread(target=lambda: results.append(drive(handle, NullView())))
-    began = time.monotonic()
-    driving.start()
-    time.sleep(0.3)
-    handle.cancel()
-    result = handle.result(LONG - 2)
-    driving.join(20)
-    assert time.monotonic() - began < LONG - 1
-    assert results == [result]
-    assert result.status == "cancelled"
-    assert str(result.error).startswith('cancelled; tool "block" of agent "boss" blocked')
 
 
 def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> None:

@@ -80,8 +80,9 @@ There are **27** keys.
 
 ✓ lead · script/lead · completed · 2 turns · 2 sub-agents (1 timeout) · \
 1 tool call (1 failed) · N tokens · 1 warning
-! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
-`axe-nb agents init ghost`
+! warning:
+  sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
+`axe-nb agents init ghost`, in a notebook `%axe init ghost`
   ✓ turn 1 · asks reader, ghost, sleeper in parallel · N tokens
     ✓ reader · → 27 keys · 1 turn · N tokens
       was told: Task: List every TOML key that the loader accepts
