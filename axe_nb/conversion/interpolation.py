@@ -44,8 +44,7 @@ def prompt_of(
         raw: if True, `{{ … }}` is left unchanged.
         first_line: line number of the body in its editor, for messages; the magic is line 1 (D-41).
 
-    Raises:
-        ConfigError: an expression uses an unknown name or fails; the message has its line.
+    Raises ConfigError: an expression uses an unknown name or fails; the message has its line.
     """
     body = body.removesuffix("\n")  # some front ends add one, some do not
     if raw:

@@ -75,8 +75,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     Args:
         where: what the schema is, for the error: `[output]`.
 
-    Raises:
-        ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place.
+    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place.
     """
     schema = {key: value for key, value in given.items() if key not in AT_ROOT}
     if not all(isinstance(key, str) for key in schema):
@@ -231,11 +230,7 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """True if a pattern matches somewhere in a text.
-
-    Raises:
-        TooSlow: it takes too long.
-    """
+    """True if a pattern matches somewhere in a text. Raises TooSlow: it takes too long."""
     try:
         return compile_pattern(pattern).search(text, timeout=MAX_PATTERN_SECONDS) is not None
     except TimeoutError:

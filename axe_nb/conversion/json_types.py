@@ -152,8 +152,7 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
         where: what has this type, for the error.
         inside: the types that are being described already.
 
-    Raises:
-        ConfigError: JSON has no such type.
+    Raises ConfigError: JSON has no such type.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]

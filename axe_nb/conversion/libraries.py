@@ -45,8 +45,7 @@ def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any
         rows: column → value.
         columns: names in their order.
 
-    Raises:
-        ConfigError: pandas is not installed.
+    Raises ConfigError: pandas is not installed.
     """
     try:
         from pandas import DataFrame  # type: ignore[import-untyped]

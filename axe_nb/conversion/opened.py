@@ -93,11 +93,7 @@ def key_of(member: Enum) -> str:
 
 
 def open_value(value: Any) -> Opened:
-    """Returns the parts of a value.
-
-    Raises:
-        Exception: whatever the value's own methods raise.
-    """
+    """Returns the parts of a value. Raises Exception: whatever the value's own methods raise."""
     if isinstance(value, Items | Table):
         return value
     if type(value) not in (str, int, float, bool, NoneType):

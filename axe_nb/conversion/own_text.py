@@ -37,8 +37,7 @@ def type_name(value: object) -> str:
 def own_text(value: object) -> str:
     """The text that an object has of itself, without addresses; else its description.
 
-    Raises:
-        Exception: whatever the object's own method raises.
+    Raises Exception: whatever the object's own method raises.
     """
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__

@@ -54,8 +54,7 @@ _PLAIN = re.compile(
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
     """Compiles a pattern, within a few milliseconds and megabytes.
 
-    Raises:
-        ConfigError: it is invalid, too long, or repeats too much; does not name the pattern.
+    Raises ConfigError: it is invalid, too long, or repeats too much; does not name the pattern.
     """
     import regex
 

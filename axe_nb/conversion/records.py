@@ -176,8 +176,7 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
         clean: applied to the texts and keys that come from people, models and tools.
         parts: those that the file has already; None = it has none.
 
-    Raises:
-        ConfigError: it is nested too deeply.
+    Raises ConfigError: it is nested too deeply.
     """
     parts = Parts() if parts is None else parts
     parts.begin()
@@ -196,8 +195,7 @@ def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     Args:
         parts: those of the file that were read before the data; its own are added.
 
-    Raises:
-        ConfigError: a value is missing or wrong, or nested too deeply; names its place.
+    Raises ConfigError: a value is missing or wrong, or nested too deeply; names its place.
     """
     parts = Parts() if parts is None else parts
     try:

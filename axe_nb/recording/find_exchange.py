@@ -48,8 +48,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
         place: `0.2/3` or `@0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of the
             result itself; None = the last.
 
-    Raises:
-        ConfigError: there is none.
+    Raises ConfigError: there is none.
     """
     run, number, turn = find_turn(result, place)
     turns = {exchange.turn: exchange for exchange in run.exchanges}
@@ -62,8 +61,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
     """Finds the run of a place; returns it with the turn, as a number and as it was written.
 
-    Raises:
-        ConfigError: the place is invalid, there is no such run, or it has sent no request.
+    Raises ConfigError: the place is invalid, there is no such run, or it has sent no request.
     """
     if not isinstance(place, str | int | None):
         raise ConfigError(
@@ -92,8 +90,7 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 def find_run(result: RunResult, id: str) -> RunResult:
     """Returns the run with an id in the tree below a result; without an id, the result.
 
-    Raises:
-        ConfigError: there is none.
+    Raises ConfigError: there is none.
     """
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:

@@ -196,8 +196,7 @@ def make_point(
         reply: in place of the model's at the turn: a text, calls or a `Response`.
         results: id or number of a call of the turn → what its tool returns instead, or raises.
 
-    Raises:
-        ConfigError: there is no such place, call or turn to go on from; names what there is.
+    Raises ConfigError: there is no such place, call or turn to go on from; names what there is.
     """
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'

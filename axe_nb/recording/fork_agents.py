@@ -50,8 +50,7 @@ class RestoredAgents:
 def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
     """Returns the agents that a tree was made of.
 
-    Raises:
-        ConfigError: they were not kept, and the root's is gone; or they are damaged.
+    Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """
     kept = result.definitions
     if kept is None:  # of a run whose process died

@@ -119,8 +119,7 @@ def list_history(agent: str | None = None, limit: int = 100) -> History:
         agent: name of the root's agent; None = all.
         limit: maximum number of runs.
 
-    Raises:
-        ConfigError: the history cannot be read.
+    Raises ConfigError: the history cannot be read.
     """
     return History(_read(lambda store: _make_rows(store, store.list_rows(agent, limit))) or ())
 
@@ -130,8 +129,7 @@ def load_run(number: int) -> RunResult:
 
     An unfinished run, or one whose process died, is `cancelled`; its error says which.
 
-    Raises:
-        ConfigError: there is no such run, or it is damaged.
+    Raises ConfigError: there is no such run, or it is damaged.
     """
 
     def look(store: Store) -> tuple[Row | None, list[bytes], bool]:
@@ -156,8 +154,7 @@ def load_run(number: int) -> RunResult:
 def delete_run(number: int) -> None:
     """Removes a run from the history, with its texts and the files kept for undoing it.
 
-    Raises:
-        ConfigError: there is no such run, it has not ended, or the history cannot be written.
+    Raises ConfigError: there is no such run, it has not ended, or the history cannot be written.
     """
     found = _read(lambda store: (store.find_row(number), store.is_running(number)))
     row, is_running = found or (None, False)

@@ -222,8 +222,7 @@ class Tree:
     def read(self, rows: Iterable[bytes]) -> None:
         """Adds the events in rows of the history.
 
-        Raises:
-            ConfigError: they are damaged, or of another major version.
+        Raises ConfigError: they are damaged, or of another major version.
         """
         try:
             for row in rows:
@@ -240,8 +239,7 @@ class Tree:
     def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
         """Returns the result of a run with its children.
 
-        Raises:
-            ConfigError: its start is missing.
+        Raises ConfigError: its start is missing.
         """
         if run not in self.runs:
             raise ConfigError("part of it is missing")

@@ -32,8 +32,7 @@ def is_test() -> bool:
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
     """Returns the mode in effect; by default, tests and batch jobs never call a model.
 
-    Raises:
-        ConfigError: the environment names a mode that does not exist.
+    Raises ConfigError: the environment names a mode that does not exist.
     """
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)
@@ -43,8 +42,7 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
 def check_sending() -> None:
     """Rejects a request to a server where no cassette is in use and the environment says `replay`.
 
-    Raises:
-        ConfigError: says how to open a cassette.
+    Raises ConfigError: says how to open a cassette.
     """
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
@@ -62,11 +60,7 @@ def name_command(path: str) -> str:
 
 
 def check_mode(mode: str) -> Mode:
-    """Returns the mode.
-
-    Raises:
-        ConfigError: it does not exist.
-    """
+    """Returns the mode. Raises ConfigError: it does not exist."""
     for known in MODES:
         if known == mode:
             return known

@@ -120,8 +120,7 @@ def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
 def from_data(data: Any) -> list[Root]:
     """Reverses `to_data`; returns the roots, of which several may have the same number in the data.
 
-    Raises:
-        ConfigError: the data is wrong; the message names the record.
+    Raises ConfigError: the data is wrong; the message names the record.
     """
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
@@ -271,8 +270,7 @@ def decode(
     Args:
         clean: puts the paths of this machine back; None = they stay marks.
 
-    Raises:
-        ConfigError: it was made by something else.
+    Raises ConfigError: it was made by something else.
     """
     kept = clean.restore(dict(kept)) if clean else kept
     reply = kept.get("reply")

@@ -440,8 +440,7 @@ def _counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -
         request: the question, with its secrets: with a mask for one, it is another.
         decision: the answer, with the paths of this machine.
 
-    Raises:
-        ConfigError: the list of what the person trusts cannot be read.
+    Raises ConfigError: the list of what the person trusts cannot be read.
     """
     if decision.get("choice") not in APPROVING or trusts_all() or is_test():
         return True

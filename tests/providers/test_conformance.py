@@ -334,3 +334,18 @@ def test_usage_that_is_missing_or_nonsense_is_zero(dialect: Dialect) -> None:
     for nonsense in (None, "many", [1], {}, -1, True, float("nan"), 1e300, {"input_tokens": "5"}):
         broken = {**body, "usage": nonsense, "eval_count": nonsense, "prompt_eval_count": nonsense}
         assert answer(dialect, broken).usage == Usage(0, 0)
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+def test_a_conversation_is_the_same_whether_it_grew_or_not(dialect: Dialect) -> None:
+    """The requests of a conversation share what is encoded, which none of them may change."""
+    body, encoded = MODULES[dialect.name].body, dict[object, Any]()
+    call = ToolCall("c", "f", {"n": 1})
+    turn = (
+        Message("user", "hi " * 2000), Message("user", "more"), Message("assistant", "x", (call,)),
+        Message("tool", tool_results=(ToolResult("c", "1", name="f"),)),
+    )  # fmt: skip
+    for count in range(1, 9):
+        grown = ask(*(turn * 2)[:count], tools=(CALL_AGENT,), encoded=encoded)
+        assert body(grown) == body(replace(grown, encoded={}))

@@ -13,8 +13,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, SubAgentsConfig, call, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.protocols import provider_of
-from tests.recording.test_cassettes import every_protocol, without_times
+from tests.protocols import PROTOCOLS, provider_of
+from tests.recording.test_cassettes import without_times
 
 pytestmark = pytest.mark.req("D-10", "D-59")
 
@@ -38,6 +38,9 @@ TREES = {
     "a plan in parallel": (a_plan, SubAgentsConfig(max_concurrent=3)),
     "two levels": (a_group, SubAgentsConfig(max_concurrent=3)),
 }
+
+
+OTHERS = [one for one in PROTOCOLS if one != "openai"]
 
 
 def define_tree(calls: Any, config: SubAgentsConfig, protocol: str) -> None:
@@ -76,8 +79,10 @@ def shown(result: RunResult, after: str) -> str:
     return json.dumps(without_times(result)).replace(f"timeout after {after}", "timeout")
 
 
-@every_protocol
-@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize(
+    ("kind", "protocol"),
+    [*((kind, "openai") for kind in TREES), *(("in parallel", one) for one in OTHERS)],
+)
 def test_a_tree_that_ran_into_the_time_of_its_root_is_replayed_as_it_was(
     kind: str, protocol: Protocol, project: Path
 ) -> None:
