@@ -23,11 +23,7 @@ MAX_PATTERN = 1000
 
 
 def check_glob(pattern: str) -> None:
-    """Checks that a glob is valid (B-6, D-42).
-
-    Raises ConfigError if it is blank or too long, has an unclosed bracket or a brace, or leads
-    out of its folder.
-    """
+    """Checks that a glob is valid (B-6, D-42). Raises ConfigError with the problem if not."""
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern[:MAX_PATTERN])
     problem = (
         "blank"
@@ -131,11 +127,7 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 def _advance(
     name: str, reached: set[int], parts: Sequence[str], *, in_folders: bool = True
 ) -> set[int]:
-    """The positions that are reachable after one more name.
-
-    Args:
-        in_folders: if true, the name may be one of the folders that `**` stands for.
-    """
+    """The positions that are reachable after one more name, which may be a folder of `**`."""
     further = {i for i in reached if in_folders and i < len(parts) and parts[i] == "**"}
     further |= {
         i + 1

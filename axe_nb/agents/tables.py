@@ -186,10 +186,7 @@ class Retry:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Rejects parameters that cannot be sent.
-
-    Raises WrongValue: names the key.
-    """
+    """Rejects parameters that cannot be sent: raises WrongValue, which names the key."""
     for name, value in params.items():
         try:
             json.dumps(value, allow_nan=False)

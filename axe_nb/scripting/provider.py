@@ -164,11 +164,7 @@ async def _play_parts(
 
 
 def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
-    """Makes the error that a real provider raises for this failure.
-
-    Args:
-        has_begun: True if a part of the reply had arrived.
-    """
+    """Makes the error that a real provider raises, before or after a part of the reply."""
     if fault.status:
         body = dump({"error": {"message": fault.message}}) if fault.message else b""
         try:

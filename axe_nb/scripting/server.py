@@ -211,13 +211,9 @@ def _make_fault(error: ProviderError) -> Fault:
 async def _encode(
     wire: Wire, first: Played, pieces: AsyncGenerator[Played, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the chunks of a streamed reply, up to its end or its failure.
+    """Yields the chunks of a streamed reply, whose first piece was played, to its end or failure.
 
     Raises _Refused if the connection is to be closed in the middle.
-
-    Args:
-        first: the piece that has been played already.
-        pieces: the other ones.
     """
     for event in wire.begin():
         yield wire.encode(event)

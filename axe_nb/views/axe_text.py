@@ -206,7 +206,9 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
             agent, task = quote(about.agent), preview(about.task)
             yield f"[sub-agent] Calling {agent} (depth {about.depth}) with task: {task}"
         case RunFinished(), Node(result=RunResult() as result) if about.depth:
-            yield f"[sub-agent] {quote(about.agent)} {_format_run_end(result)}"
+            took = f"completed in {result.duration_ms}ms ({len(result.text)} chars returned)"
+            end = took if result.ok else f"failed: {result.error}"
+            yield f"[sub-agent] {quote(about.agent)} {end}"
         case TurnStarted(), TurnNode() if not about.run.depth:
             yield (
                 f"[turn {about.number}] Sending request "
@@ -226,28 +228,16 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
                 given = preview(dump(dict(result.edited)).decode())
                 yield f"[tool] {result.name} edited by the user: {given}"
             if not about.call.traits.calls_sub_agents:
-                yield f"[tool] {result.name} {_format_tool_end(result, about.seconds)}"
+                size, ms = len(result.content), round(about.seconds * 1000)
+                end = f"completed in {ms}ms ({size} chars returned)"
+                end = f"failed: {preview(result.content)}" if result.is_error else end
+                yield f"[tool] {result.name} {end}"
             elif not about.children:
                 asked = quote(str(about.call.arguments.get("agent", "")))
-                yield f"[sub-agent] {asked} failed: {_extract_reason(asked, result.content)}"
-
-
-def _format_tool_end(result: ToolResult, seconds: float) -> str:
-    if result.is_error:
-        return f"failed: {preview(result.content)}"
-    return f"completed in {round(seconds * 1000)}ms ({len(result.content)} chars returned)"
-
-
-def _format_run_end(result: RunResult) -> str:
-    if not result.ok:
-        return f"failed: {result.error}"
-    return f"completed in {result.duration_ms}ms ({len(result.text)} chars returned)"
-
-
-def _extract_reason(agent: str, sentence: str) -> str:
-    """The cause of a failure, taken from the sentence that the parent's model received."""
-    return (
-        sentence.removeprefix(f"Error: sub-agent {agent} failed - ")
-        .removeprefix("call_agent error: ")
-        .removesuffix(". You may retry or proceed without this result.")
-    )
+                # the cause, taken from the sentence that the parent's model received
+                cause = (
+                    result.content.removeprefix(f"Error: sub-agent {asked} failed - ")
+                    .removeprefix("call_agent error: ")
+                    .removesuffix(". You may retry or proceed without this result.")
+                )
+                yield f"[sub-agent] {asked} failed: {cause}"

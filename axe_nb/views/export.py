@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
@@ -21,7 +21,7 @@ from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
-from axe_nb.messages import Page, ToolCall, ToolResult
+from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import RunResult, Turn
 from axe_nb.secrets import find_filter
 from axe_nb.text import clean, list_choices, one_line, quote
@@ -89,7 +89,10 @@ def write_markdown(result: RunResult) -> str:
     answer = outline.answer().text
     lines += ["## Answer", "", *(_fence(answer, "") if answer else ["(none)"]), ""]
     if pages := outline.sources().links:
-        lines += ["## Sources", "", *_list_links(pages), ""]
+        lines += ["## Sources", ""]
+        for number, page in enumerate(pages[:MAX_LISTED], 1):  # titles have no meaning in Markdown
+            lines.append(f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>")
+        lines += ["", count_more(pages), ""]
     for warning in outline.warnings(root):
         lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
     lines += ["## Tree", "", *_list_inside(top, "")]
@@ -115,14 +118,6 @@ def _format_block(block: Block, indent: str) -> Iterator[str]:
     yield from _fence(block.text, indent + "  ")
     if block.rest:
         yield f"{indent}  … {_escape(block.rest)}"
-
-
-def _list_links(pages: Sequence[Page]) -> Iterator[str]:
-    """Yields the pages that an answer cites as links, whose titles have no meaning in Markdown."""
-    for number, page in enumerate(pages[:MAX_LISTED], 1):
-        yield f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>"
-    if more := count_more(pages):
-        yield f"\n{more}"
 
 
 def _fence(text: str, indent: str) -> Iterator[str]:

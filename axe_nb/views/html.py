@@ -16,7 +16,6 @@ from itertools import groupby
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
-from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural
@@ -246,15 +245,14 @@ def _format_sign(row: Row, *, is_live: bool = False) -> str:
 
 def _format_facts(facts: Sequence[Fact]) -> str:
     """Facts in one line; parts that need a look have their colour."""
-    return " · ".join(map(_format_fact, facts))
-
-
-def _format_fact(fact: Fact) -> str:
-    marks = ", ".join(
-        f"<span style='{MARK} {COLOURS[tone]}'>{safe(words)}</span>" for words, tone in fact.marks
-    )
-    text = safe(fact.text)
-    return f"{text} ({marks})" if text and marks else text or marks
+    shown = []
+    for fact in facts:
+        marks = ", ".join(
+            f"<span style='{MARK} {COLOURS[tone]}'>{safe(text)}</span>" for text, tone in fact.marks
+        )
+        text = safe(fact.text)
+        shown.append(f"{text} ({marks})" if text and marks else text or marks)
+    return " · ".join(shown)
 
 
 def _format_strip(states: Sequence[State]) -> str:
@@ -293,14 +291,11 @@ class Drawing:
             shown = _format_fold(block)
         elif block.text:
             shown = _format_block(block)
-        urls = map(self._find_thumbnail, block.pictures)
+        # a saved page has each picture once; there may be no room for it
+        new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
+        urls = map(self._thumbnails.find, new)
         images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
         return f"{shown}<div>{images}</div>" if images else shown
-
-    def _find_thumbnail(self, picture: Picture) -> str:
-        """The URL of a picture's thumbnail; empty if there is no room, or it is saved above."""
-        is_above = picture in self._thumbnails and not self._is_live
-        return "" if is_above else self._thumbnails.find(picture)
 
 
 def _format_fold(block: Block) -> str:
@@ -358,10 +353,11 @@ def _format_link(page: Page) -> str:
 
 def format_question(asked: PersonAsked) -> str:
     """An open question of a live row, with its diff and a button for each answer."""
-    lines = "".join(
-        f"<div dir=auto class='{_find_class(line)}'>{safe(line) or ' '}</div>"
-        for line in clean(asked.diff).splitlines()
-    )
+    lines = ""
+    for line in clean(asked.diff).splitlines():
+        kind = {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")
+        kind = "" if line.startswith(("+++", "---")) else kind
+        lines += f"<div dir=auto class='{kind}'>{safe(line) or ' '}</div>"
     buttons = "".join(
         f"<button type=button class=axe-nb-answer value='{escape(letter)}'>"
         f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"
@@ -372,13 +368,6 @@ def format_question(asked: PersonAsked) -> str:
         f'data-arguments="{escape(asked.arguments)}"><pre dir=auto>{safe(clean(asked.text))}'
         f"</pre><div class=axe-nb-diff>{lines}</div><div class=axe-nb-answers>{buttons}</div></div>"
     )
-
-
-def _find_class(line: str) -> str:
-    """The class of a line of a diff: new, gone, or neither."""
-    if line.startswith(("+++", "---")):
-        return ""
-    return {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")
 
 
 def format_data(text: str) -> str:

@@ -379,7 +379,10 @@ def _list_progress(node: Node) -> Iterator[str]:
     is_over = node.state != "running"
     # without an agent, the model is the name that stands before
     yield cut_line(node.model, 2 * WHO) if node.agent else ""
-    yield node.state if is_over else _find_waiting(node)
+    runs = (node, *node.below())
+    waiting = None if is_over else next((run for run in runs if find_wait(run) == WAITS), None)
+    who = f"{name_node(waiting)} " if waiting and waiting is not node else ""
+    yield node.state if is_over else f"{who}{WAITS}" if waiting else ""
     if node.origin:
         kept = sum(turn.source == "recorded" for turn in _list_turns(node))
         yield f"fork of {node.origin}" + (f" ({plural(kept, 'turn')} recorded)" if kept else "")
@@ -422,14 +425,6 @@ def format_tokens(usage: Usage) -> str:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return " · ".join(filter(None, (plural(usage.total, "token") + cached, format_cost(usage))))
-
-
-def _find_waiting(node: Node) -> str:
-    """The run that waits for the person, in the whole tree."""
-    if find_wait(node) == WAITS:
-        return WAITS
-    waiting = next((run for run in node.below() if find_wait(run) == WAITS), None)
-    return f"{name_node(waiting)} {WAITS}" if waiting else ""
 
 
 def _list_turns(node: Node) -> Iterator[TurnNode]:

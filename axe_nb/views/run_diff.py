@@ -466,7 +466,11 @@ def _draw_part(part: _Part) -> str:
             f"<small style=opacity:{MUTED}>{safe(part.facts)}</small></summary>"
             f"<blockquote style='{LEVEL}'>{_draw_parts(part.parts)}</blockquote></details>"
         )
-    text = "".join(map(_tag, part.pieces))
+    text = ""
+    for kind, inner in part.pieces:
+        name, colour = TAGS.get(kind, ("", ""))
+        shown = safe(inner)
+        text += f"<{name} style=background:{colour}>{shown}</{name}>" if name else shown
     rest = f"<small>… {safe(part.rest)}</small>" if part.rest else ""
     quoted = f"<pre style='{TEXT}'>{text}</pre>"
     if part.is_line:
@@ -475,13 +479,6 @@ def _draw_part(part: _Part) -> str:
         f"<div style=margin-left:{TEXT_MARGIN}><small style=opacity:{MUTED}>"
         f"{safe(part.label)}</small>{quoted}{rest}</div>"
     )
-
-
-def _tag(piece: Piece) -> str:
-    if piece.kind == "same":
-        return safe(piece.text)
-    name, colour = TAGS[piece.kind]
-    return f"<{name} style=background:{colour}>{safe(piece.text)}</{name}>"
 
 
 def _format_parts(parts: Sequence[_Part], indent: str) -> Iterator[str]:
