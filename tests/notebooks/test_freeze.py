@@ -83,7 +83,9 @@ def check_under_pytest(folder: Path) -> None:
     agent = stale / "axe" / "agents" / "guide.toml"
     agent.write_text(GUIDE.replace("know", "like"), "utf-8")
     (folder / "test_lesson.py").write_text(TEST, "utf-8")
-    plugins = [f"-p{name}" for name in ("tests.early", "axe_nb.pytest_plugin", "nbval", "xdist")]
+    plugins = [
+        f"-p{name}" for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbval", "xdist")
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-n2", "--dist=loadfile", "--nbval",
          "lesson.ipynb", "test_lesson.py"],
@@ -98,7 +100,8 @@ def check_under_pytest(folder: Path) -> None:
     assert f"lesson.ipynb, cell 2: cassette lesson.axe {miss}" in done.stdout
     assert "Traceback" not in done.stdout
     plugins = [
-        f"-p{name}" for name in ("tests.early", "axe_nb.pytest_plugin", "nbmake.pytest_plugin")
+        f"-p{name}"
+        for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbmake.pytest_plugin")
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "--nbmake", "lesson.ipynb",
