@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
-    from axe_nb.providers.connections import use_http_client as use_http_client
+    from axe_nb.providers.http import use_http_client as use_http_client
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
@@ -85,7 +85,7 @@ _HOMES = {
     "script_server": "scripting.server",
     "tool": "engine.toolbox",
     **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
-    "use_http_client": "providers.connections",
+    "use_http_client": "providers.http",
 }  # fmt: skip
 """Public name → its module."""
 
@@ -119,31 +119,19 @@ def _show_grid(grid: Grid) -> None:
     show_again(grid, lambda: grid._repr_mimebundle_()[0])
 
 
-def _find_shell() -> Any:
-    """Returns the running IPython; None if there is none."""
+def _tell_ipython() -> None:
+    """Registers the display of results and grids; the first magic of ours loads the extension."""
     ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython else None
-
-
-def _register_tree_display() -> None:
-    """Registers the display of results and grids with the running IPython, if any."""
-    shell = _find_shell()
+    shell: Any = ipython.get_ipython() if ipython else None
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
         formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show_grid)
-
-
-def _offer_magics() -> None:
-    """Has the first magic of ours load the extension, if IPython runs and `%load_ext` does not."""
-    shell = _find_shell()
-    if shell is not None:
         manager = shell.magics_manager
         manager.lazy_magics = {**manager.lazy_magics, **dict.fromkeys(_MAGICS, __name__)}
 
 
-_register_tree_display()
-_offer_magics()
+_tell_ipython()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -151,13 +139,4 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     from axe_nb.notebook.magics import load
 
     load(shell)
-    _register_tree_display()
-
-
-def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Removes the magics, for `%unload_ext axe_nb`."""
-    from axe_nb.notebook.magics import unload
-
-    unload(shell)
-    for name in _MAGICS:
-        shell.magics_manager.lazy_magics.pop(name, None)
+    _tell_ipython()

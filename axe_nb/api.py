@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.data_files import read_data
+from axe_nb.cell_display.front_end import find_approver, make_view
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
-from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
-from axe_nb.session.overrides import RunOptions, with_options_shown
+from axe_nb.session.overrides import (
+    Overrides,
+    RunOptions,
+    keep_for_tree,
+    with_options_shown,
+)
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -203,10 +208,7 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     from axe_nb.recording.history import list_history
 
     if agent is not None and not isinstance(agent, str):
-        raise ConfigError(
-            f"history takes the name of an agent, not {shown_value(agent)}",
-            hint="the number of runs is limit, as in axe_nb.history(limit=5)",
-        )
+        raise ConfigError(f"history takes the name of an agent, not {shown_value(agent)}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_ID:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
     return list_history(agent, limit)
@@ -306,15 +308,10 @@ async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -
 def _make_fork(
     result: RunResult, place: str | int | None, changes: dict[str, Any]
 ) -> tuple[RunRequest, bool]:
-    """Returns the request of a fork, and True if it is shown.
-
-    Raises:
-        ConfigError: there is no such place, call or option.
-        AxeError: a tool forks: the fork would be no part of the tool's tree.
-    """
+    """Returns the request of a fork, and True if it is shown."""
     from axe_nb.recording.fork import CHANGES, make_point
 
-    if is_inside():
+    if is_inside():  # the fork would be no part of the tool's tree
         raise AxeError(
             "runs cannot be forked inside a tool",
             hint="fork it in a cell or a script; tools start agents with ctx.delegate",
@@ -324,7 +321,7 @@ def _make_fork(
     if (prompt := given.get("prompt")) is not None:
         given["prompt"] = Illustrated(*split_prompt(prompt))
     point = make_point(result, place, **given)
-    options = session.fork_overrides(changes, CHANGES)
+    options = Overrides.of(changes, keep_for_tree(session.defaults), CHANGES)
     return RunRequest(agent=None, overrides=options, fork=point), display
 
 
@@ -332,28 +329,24 @@ def _make_request(
     agent: str | Agent | None, prompt: Prompt, continue_from: RunResult | None, options: RunOptions
 ) -> RunRequest:
     text, pictures = split_prompt(prompt)
+    overrides = Overrides.of(options, session.defaults)
     return RunRequest(
-        agent=agent,
-        prompt=text,
-        pictures=pictures,
-        overrides=session.overrides(options),
+        agent=agent, prompt=text, pictures=pictures, overrides=overrides,
         continue_from=continue_from,
-    )
+    )  # fmt: skip
 
 
 def _check(result: RunResult, request: RunRequest) -> RunResult:
     """Returns the result of a run that met the expectations of its request."""
-    overrides = request.overrides
-    if overrides.expect is None:
-        return result
-    return _check_met(result, overrides.expect, overrides.agents_dir)
+    return _check_met(result, request.overrides.expect, request.overrides.agents_dir)
 
 
-def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> RunResult:
-    from axe_nb.expectations.check import check
+def _check_met(result: RunResult, expectations: str | None, agents_dir: str | None) -> RunResult:
+    if expectations is not None:
+        from axe_nb.expectations.check import check
 
-    name = "axe_nb.last()" if result is session.last else "the result"
-    check(result, expectations, name=name, agents_dir=agents_dir)
+        name = "axe_nb.last()" if result is session.last else "the result"
+        check(result, expectations, name=name, agents_dir=agents_dir)
     return result
 
 

@@ -1,5 +1,7 @@
 """The events of a run; the last one carries its result.
 
+Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1.
+
 Every view (notebook, command line, JSON, verbose) is built from these alone.
 Source: D-2, D-24, D-34, D-38, B-9.
 """
@@ -24,7 +26,6 @@ class RunStarted:
     """A run starts: the root, or a child between the two events of its call."""
 
     run: str
-    """Id of the run, as in `RunResult.id`."""
     parent: str
     """Id of the parent run; empty for a root."""
     call_id: str
@@ -32,13 +33,10 @@ class RunStarted:
     agent: str
     model: str
     depth: int
-    """0 = root."""
     task: str
     prompt: str
     pictures: tuple[Picture, ...] = ()
-    """The pictures of the prompt."""
     origin: str = ""
-    """As in `RunResult`."""
     undo_id: str = field(default="", repr=False, compare=False)
     """As in `RunResult`; set even if nothing will be kept."""
 
@@ -49,15 +47,12 @@ class TurnStarted:
 
     run: str
     turn: int
-    """From 1."""
     messages: int
-    """Messages in the request."""
     pending: int
     """Number of tool results in the request."""
     closing: bool = False
     """True for the final summary that a subagent is asked for (D-17)."""
     asked: FinalRequest = ""
-    """As in `Turn`."""
     data: DataForm = ""
     """The form of a reply without calls, if it has to be JSON."""
 
@@ -84,11 +79,9 @@ class RetryScheduled:
 
     run: str
     turn: int
-    """From 1."""
     attempt: int
     """The attempt to come, from 2; the turn's text starts anew."""
     seconds: float
-    """The wait."""
     reason: str
     """HTTP status of the failure, else its category."""
     error: str
@@ -111,15 +104,12 @@ class TurnFinished:
     closing: bool = False
     """As in `TurnStarted`; calls in such a reply are dropped."""
     asked: FinalRequest = ""
-    """As in `Turn`."""
     question: str = ""
-    """As in `Turn`."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests of the turn with their outcomes; the last one is the response."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
     sources: tuple[Page, ...] = ()
-    """As in `Response`."""
 
     @property
     def reasoning(self) -> str:

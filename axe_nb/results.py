@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.agents.data_files import write_data
-from axe_nb.agents.definitions import Definitions
+from axe_nb.agents.prompt import Definitions
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import AxeError, RunError
@@ -31,12 +31,23 @@ from axe_nb.text import one_line, plural, printable, quote
 
 if TYPE_CHECKING:
     from axe_nb.session.undo import UndoneFiles
-    from axe_nb.views.diffs.run_diff import RunDiff
     from axe_nb.views.request import SentRequest
+    from axe_nb.views.run_diff import RunDiff
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
 ]
+
+
+class RunStopped(Exception):
+    """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
+
+    def __init__(self, status: Status, error: str, cap: str = "") -> None:
+        super().__init__(error)
+        self.status: Status = status
+        self.cap = cap
+        """The cap of the tree that was reached, in words; empty if it was none."""
+
 
 EXIT_CODES: Mapping[str, int] = {
     "completed": 0,
@@ -161,7 +172,7 @@ class RunResult:
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from axe_nb.front_end import is_notebook
+        from axe_nb.cell_display.front_end import is_notebook
         from axe_nb.views import html
 
         return {} if is_notebook() else html.twin(self)  # IPython has its own display of results
@@ -234,7 +245,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.views.diffs.run_diff import diff_runs
+        from axe_nb.views.run_diff import diff_runs
 
         return diff_runs(self, other)
 

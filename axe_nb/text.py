@@ -133,15 +133,6 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
         yield "  ".join(cells).rstrip()
 
 
-def cut_to_columns(text: str, columns: int) -> str:
-    """The end of one line that fits into the columns."""
-    for at in range(len(text) - 1, -1, -1):
-        columns -= count_columns(text[at])
-        if columns < 0:
-            return text[at + 1 :]
-    return text
-
-
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
     """The text, or the first `limit` characters of a longer one with a note about the rest.
 

@@ -19,16 +19,15 @@ from axe_nb.agents import agent, config
 from axe_nb.agents.config import UNSET, PriceTable
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
-from axe_nb.agents.servers import McpServer
+from axe_nb.agents.tables import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations.measures import FORMS, MEASURES
-from axe_nb.limits import MAX_TURNS
 from axe_nb.notebook.magics import AxeMagics
 from axe_nb.results import EXIT_CODES, Status
-from axe_nb.tools.tool import Tool
+from axe_nb.tools.tool import MAX_TURNS, Tool
 from axe_nb.views.agent_summary import EFFECTS
 
 FILE = Path(__file__).with_name("reference.md")
@@ -88,9 +87,8 @@ AT_A_LIMIT = """\
 
 An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
 
-Some limits are fixed. A tree reaches at most 1000 agents with 64 MB of texts. The globs of
-`files` look at no more than 100,000 files and folders. A server's reply has at most 32 MiB, or
-128 MiB if it is streamed, in at most 100,000 pieces of a few bytes."""
+Some limits are fixed. The agents that a tree reaches have at most 64 MB of texts. The globs of
+`files` look at no more than 100,000 files and folders. A server's reply has at most 64 MiB."""
 
 VARIABLES: Mapping[str, str] = {
     ", ".join(
@@ -221,6 +219,28 @@ def _sentence(tool: Tool) -> str:
     return tool.description.partition(". ")[0].rstrip(".") + "."
 
 
+INSTEAD: Mapping[str, Mapping[Face, str]] = {
+    "--prompt": {"cell": "the body", "python": "`prompt`"},
+    "--out": {"command": "no: a shell has no Python variables", "python": "the return value"},
+    "--continue": {
+        "command": "no: each command is a new session without conversations",
+        "python": "`continue_from=`",
+    },
+    "--from": {
+        "command": "no: each command is a new session without results",
+        "python": "`result.fork(place, …)`",
+    },
+    "--raises": {"python": "`.raise_for_status()`"},
+    "--json": {"python": "`.to_json()`"},
+    "--raw": dict.fromkeys(
+        ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
+    ),
+    "--quiet": {"python": "`display=False`"},
+    "--bg": {"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+}
+"""Option → interface without it → its equivalent there, or the reason for none."""
+
+
 def options() -> Iterator[str]:
     """The options of a run, by interface."""
     yield "## Options of a run"
@@ -284,8 +304,15 @@ def commands() -> Iterator[str]:
 
 
 def _commands(face: Face, listed: Iterable[Command]) -> str:
-    rows = [[f"`{command.use(face)}`", command.help, _options(command, face)] for command in listed]
+    rows = [[f"`{_usage(command, face)}`", command.help, _options(command, face)]
+            for command in listed]  # fmt: skip
     return _table(["line", "what it does", "its options"], rows)
+
+
+def _usage(command: Command, face: Face) -> str:
+    """Returns the usage without options: `%axe reset [NAME]`."""
+    arguments = [option.usage for option in command.options_of(face) if not option.flags]
+    return " ".join([command.program(face), *arguments])
 
 
 def _options(command: Command, face: Face) -> str:
@@ -313,7 +340,7 @@ def _flags(option: Option) -> str:
 
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
-        return option.instead.get(face, "")
+        return INSTEAD.get(option.flag, {}).get(face, "")
     if face != "python":
         return "yes"
     return f"`{option.keyword}={'' if option.metavar or option.value else option.value}`"

@@ -11,8 +11,16 @@ from axe_nb.agents.agent import Agent
 from axe_nb.builtin import table as builtin
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
-from axe_nb.tools.output import limit_output, output_of
-from axe_nb.tools.tool import FileLog, Guard, Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import (
+    FileLog,
+    Guard,
+    Job,
+    Tool,
+    ToolContext,
+    ToolError,
+    limit_output,
+    output_of,
+)
 
 APPROVED = Guard(floor="ask", reason="a person was asked")
 """The guard of a call that someone approved, so that commands run without a sandbox too."""

@@ -19,7 +19,6 @@ import pytest
 
 from axe_nb import secrets
 from axe_nb.agents.trust import remember_trust
-from axe_nb.providers import exchange
 from axe_nb.session.session import session
 from tests import bootstrap, order
 from tests.providers import sdk
@@ -110,13 +109,16 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def own_session() -> Iterator[None]:
     """What a test defines, agents, models, tools and conversations, is gone after it.
 
-    So are the keys that it used, which would be removed from the texts of later tests, and what its
-    servers refused: a later server may have the same port.
+    So are the keys that it used, which would be removed from the texts of later tests.
     """
-    before, passed = session.snapshot(), secrets._passed.copy()
-    exchange._refused.clear()
+    tables = [t for t in (*vars(session).values(), session.tools.tools) if isinstance(t, dict)]
+    before = [table.copy() for table in tables]
+    last, budget, passed = session.last, session.budget.copy(), secrets._passed.copy()
     yield
-    session.restore(before)
+    session.last, session.budget = last, budget
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
     secrets._passed.clear()
     secrets._passed.update(passed)
 

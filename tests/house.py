@@ -39,9 +39,11 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
 """Group → the modules and rooms of the package whose only purpose is safety.
 
 Without the tools themselves (`builtin/shell.py`, `builtin/web.py` with its rules for addresses) and
-what is kept for undo. Some are the names of older commits. Until 27 November 2026,
-`engine/questions.py` also held the pauses of stepping (about 150 lines). Its other 49
-lines are now in `engine/person.py`, beside the decisions of steps, and not counted.
+what is kept for undo. Some are the names of older commits. Since 27 November 2026, hosts are in
+`agents/names.py`, workdirs in `agents/prompt.py` and `.env` files in `agents/config.py`: about 220
+lines, not counted. Until then, `engine/questions.py` also held the pauses of stepping (about 150
+lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
+counted; nor are the 55 of `engine/ask_person.py`, which are `RunScope.ask` now.
 What was `invisible.py` (77 lines) are now 40 lines of `text.py`, not counted either.
 """
 

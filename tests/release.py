@@ -61,9 +61,8 @@ EXTRAS = {
         from axe_nb.providers.prices import Prices
         cost = asyncio.run(Prices().find_cost("openai/gpt-4o", Usage(1000, 1000)))
         if not cost:
-            from axe_nb.agents.config import Config
-            from axe_nb.commands.doctor import check_prices
-            raise SystemExit(check_prices(Config()).next_step)
+            from axe_nb.providers.prices import make_price_error
+            raise SystemExit(make_price_error("openai/gpt-4o", "x").hint)
     """,
     "mcp": """
         import pathlib, sys

@@ -12,9 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +28,7 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
-from tests.engine.in_process import agent, ask, check_events, check_history, lead, tool
+from tests.engine.in_process import agent, ask, check_events, lead, tool
 
 
 def tree() -> Agent:
@@ -58,57 +56,6 @@ def test_run_takes_an_agent_or_its_name_and_blocks() -> None:
     assert len(result.children) == 2
 
 
-def test_the_options_of_the_magic_are_keywords(project: Path) -> None:
-    sent: list[Request] = []
-
-    def model(request: Request) -> str:
-        sent.append(request)
-        return "ok"
-
-    for name in ("a", "b"):
-        agent(name, model)
-    (project / "S.md").write_text("be brief")
-    (project / "axe/agents/one.toml").write_text('name = "one"\nmodel = "script/a"')
-    result = axe_nb.run(
-        "one", "hi", model="script/b", skill=str(project / "S.md"), workdir=str(project),
-        timeout=5.5, params={"seed": 3}, agents_dir=str(project / "axe/agents"), tools=(),
-        mode="plan",
-    )  # fmt: skip
-    assert result.model == "script/b"
-    assert sent[0].params == {"seed": 3}
-    assert "be brief" in sent[0].system
-
-
-def test_run_works_in_threads_side_by_side() -> None:
-    barrier = threading.Barrier(6, timeout=5)
-
-    def model(request: Request) -> str:
-        barrier.wait()
-        return request.last
-
-    one = agent("together", model)
-    results: dict[int, str] = {}
-
-    def work(n: int) -> None:
-        results[n] = axe_nb.run(one, f"prompt {n}").text
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert results == {n: f"prompt {n}" for n in range(6)}
-
-
-def test_run_works_inside_a_running_loop_as_in_a_notebook() -> None:
-    tree()
-
-    async def cell() -> str:
-        return axe_nb.run("lead", "go").text
-
-    assert asyncio.run(cell()) == EXPECTED
-
-
 @pytest.mark.req("D-2")
 def test_failed_runs_are_returned_and_mistakes_are_raised() -> None:
     def fail(_: Request) -> str:
@@ -124,38 +71,6 @@ def test_failed_runs_are_returned_and_mistakes_are_raised() -> None:
     with pytest.raises(ConfigError):
         axe_nb.run(agent("x", "x"), timeout=-1)
     assert axe_nb.last() is result
-
-
-def test_arun_awaits_in_the_callers_loop() -> None:
-    tree()
-
-    async def main() -> list[RunResult]:
-        return await asyncio.gather(*(axe_nb.arun("lead", f"go {n}") for n in range(5)))
-
-    results = asyncio.run(main())
-    assert [r.text for r in results] == [EXPECTED] * 5
-    assert [r.prompt for r in results] == [f"go {n}" for n in range(5)]
-
-
-@pytest.mark.req("D-8")
-def test_arun_that_is_cancelled_is_kept() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        async def model(request: Request) -> str:
-            begun.set()
-            return await for_ever(request)
-
-        running = asyncio.create_task(axe_nb.arun(agent("hangs", model), "go"))
-        await begun.wait()
-        running.cancel()
-        await running
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main())
-    last = axe_nb.last()
-    assert last
-    assert (last.status, last.error) == ("cancelled", "cancelled")
 
 
 def test_stream_yields_the_seven_events_in_order_and_the_last_carries_the_result() -> None:
@@ -177,24 +92,6 @@ def test_stream_yields_the_seven_events_in_order_and_the_last_carries_the_result
     assert [type(e) for e in events if e.run == "0.1"] == [
         RunStarted, TurnStarted, TurnFinished, RunFinished,
     ]  # fmt: skip
-
-
-def test_stream_yields_events_as_they_happen() -> None:
-    release = threading.Event()
-
-    def model(request: Request) -> str:
-        release.wait(5)
-        return "released"
-
-    async def main() -> None:
-        seen: list[type] = []
-        async for event in axe_nb.stream(agent("waits", model), "go"):
-            seen.append(type(event))
-            if isinstance(event, TurnStarted):
-                release.set()
-        assert seen == [RunStarted, TurnStarted, TurnFinished, RunFinished]
-
-    asyncio.run(main())
 
 
 @pytest.mark.req("D-8")
@@ -252,15 +149,6 @@ def test_leaving_a_stream_early_cancels_the_run(how: str) -> None:
     assert [r.status for r in last.walk()] == ["cancelled"] * 3
 
 
-def test_a_stream_of_what_cannot_begin_raises() -> None:
-    async def main() -> None:
-        async for _ in axe_nb.stream("nobody", "go"):
-            raise AssertionError("there is nothing to tell")
-
-    with pytest.raises(ConfigError, match="nobody"):
-        asyncio.run(main())
-
-
 @pytest.mark.parametrize("face", ["run", "arun"])
 def test_run_inside_an_async_tool_or_model_raises_at_once_and_names_the_way(face: str) -> None:
     inner = agent("inner", "inner")
@@ -290,45 +178,6 @@ def test_run_inside_an_async_tool_or_model_raises_at_once_and_names_the_way(face
     assert "axe_nb.run was called inside an async tool" in result.text
     assert len(caught) == 2
     assert "await ctx.delegate(" in caught[0].hint
-
-
-def test_a_model_that_blocks_may_run_another_agent() -> None:
-    inner = agent("inner", "from within")
-    assert axe_nb.run(agent("outer", lambda _: axe_nb.run(inner, "x").text), "go").text == (
-        "from within"
-    )
-
-
-def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
-    done = script("""
-        from IPython.core.interactiveshell import InteractiveShell
-        import axe_nb
-        from axe_nb import front_end
-
-        InteractiveShell.instance()
-        outer = type(front_end.make_view(True)).__name__
-        axe_nb.script("m")(lambda request: type(front_end.make_view(True)).__name__)
-        inner = axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text
-        print(inner, outer != "NullView")
-        """)
-    assert (done.stdout, done.stderr) == ("NullView True\n", "")
-
-
-def test_a_result_is_continued() -> None:
-    one = agent("one", lambda r: f"{len(r.messages)}")
-    first = axe_nb.run(one, "a")
-    second = axe_nb.run(one, "b", continue_from=first)
-    assert (first.text, second.text) == ("1", "3")
-
-
-def test_the_view_of_a_notebook_is_not_loaded_elsewhere() -> None:
-    done = script("""
-        import axe_nb, sys
-        axe_nb.script("m")(lambda request: "hi")
-        assert axe_nb.run(axe_nb.Agent("a", "script/m"), "go").text == "hi"
-        assert "IPython" not in sys.modules and "anywidget" not in sys.modules
-        """)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def script(code: str) -> subprocess.CompletedProcess[str]:
@@ -466,28 +315,6 @@ def test_an_unhandled_ctrl_c_ends_a_script_as_python_does(use: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
-@pytest.mark.req("D-8")
-def test_a_script_ends_promptly_with_a_run_that_cannot_be_stopped() -> None:
-    running = Script("""
-        import axe_nb, time
-
-        @axe_nb.script("stuck")
-        async def stuck(request):
-            print("begun", flush=True)
-            time.sleep(60)
-
-        try:
-            axe_nb.run(axe_nb.Agent("a", "script/stuck"), "go")
-        except KeyboardInterrupt:
-            print("back", axe_nb.last().status, flush=True)
-        """, begun=1)  # fmt: skip
-    running.interrupt()
-    code, out, err, seconds = running.end()
-    assert (code, out, err) == (0, "back cancelled\n", "")
-    assert seconds < 50
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
 def test_ctrl_c_stops_the_command_with_130() -> None:
     running = Script("""
         import asyncio, sys, axe_nb
@@ -505,13 +332,6 @@ def test_ctrl_c_stops_the_command_with_130() -> None:
     code, out, err, _ = running.end()
     assert (code, out) == (130, "")
     assert "Traceback" not in err
-
-
-def test_last_is_the_last_run_of_all() -> None:
-    assert axe_nb.last() is None
-    result = axe_nb.run(tree(), "go")
-    assert axe_nb.last() is result
-    check_history(result.messages)
 
 
 def test_the_help_of_run_describes_every_parameter() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, MODULES, ask
+from tests.providers.dialects import BY_NAME, MODULES
 from tests.providers.raw_server import always, raw_server, reply
 
 each = pytest.mark.parametrize("name", MODULES)
@@ -16,19 +17,7 @@ each = pytest.mark.parametrize("name", MODULES)
 
 @each
 def test_a_test_in_any_folder_is_watched(name: str) -> None:
-    assert MODULES[name].body is not sdk.BODIES[name]
-
-
-@each
-@pytest.mark.any_body
-def test_a_body_that_is_sent_is_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULES[name], "body", lambda *_: b'{"model": 1, "messages": []}')
-    dialect = BY_NAME[name]
-    hello = json.dumps(dialect.reply("hello", (), dialect.done)).encode()
-    with raw_server(always(reply(hello))) as server:
-        with pytest.raises(ValidationError), sdk.watching():
-            dialect.send(server.url)
-        assert len(server.requests) == 1
+    assert MODULES[name].PROVIDER.protocol.body is not sdk.BODIES[name]
 
 
 @each
@@ -36,6 +25,13 @@ def test_a_body_that_is_sent_is_watched(name: str, monkeypatch: pytest.MonkeyPat
 def test_a_body_that_an_sdk_does_not_take_fails_the_test(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULES[name], "body", lambda _: b'{"model": 1, "messages": []}')
-    with pytest.raises(ValidationError), sdk.watching():
-        MODULES[name].body(ask())
+    wrong = replace(
+        MODULES[name].PROVIDER.protocol, body=lambda *_: b'{"model": 1, "messages": []}'
+    )
+    monkeypatch.setattr(MODULES[name].PROVIDER, "protocol", wrong)
+    dialect = BY_NAME[name]
+    hello = json.dumps(dialect.reply("hello", (), dialect.done)).encode()
+    with raw_server(always(reply(hello))) as server:
+        with pytest.raises(ValidationError), sdk.watching():
+            dialect.send(server.url)
+        assert len(server.requests) == 1

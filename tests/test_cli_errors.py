@@ -1,6 +1,5 @@
 """Whatever can be wrong is told in at most three lines: cause, place, next step; with its code."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from axe_nb import cli
 from tests.wire.replay import Replay
 
 KEY = "sk-secret-0123456789abcdef"
-ASSISTANT = {"role": "assistant", "content": ""}
 
 
 @pytest.fixture
@@ -79,39 +77,12 @@ def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
     assert err == ["error: " + lines[0], *lines[1:]]
 
 
-NAMED = 'name = "a"\n'
-PLACED = {
-    "a model without a provider": (NAMED + 'model = "gpt"', 1, 2),
-    "an unknown provider": (NAMED + 'model = "gemini/x"', 1, 2),
-    "a script that does not exist": (NAMED + 'model = "script/gone"', 2, 2),
-    "an unknown tool": (GOOD + 'tools = [\n  "grep",\n  "bash",\n]', 2, 5),
-    "an unknown tool in a table": (GOOD + '[permissions]\nbash = "deny"', 2, 4),
-}
-"""Text of the file → exit code and line of the mistake."""
-
-
-@pytest.mark.req("D-27")
-@pytest.mark.parametrize("case", PLACED)
-def test_a_mistake_in_a_value_is_told_with_its_file_and_line(case: str, run) -> None:
-    text, code, line = PLACED[case]
-    put("axe/agents/a.toml", text)
-    exit_code, _, err = run()
-    assert (exit_code, err[1]) == (code, f"in axe/agents/a.toml, line {line}")
-
-
-@pytest.mark.req("D-27")
-def test_a_mistake_in_an_option_is_not_looked_for_in_the_file(run) -> None:
-    put("axe/agents/a.toml", GOOD + 'tools = ["grep"]')
-    assert run("--tools", "bash")[2] == [
-        'error: unknown tool "bash" in agent "a"',
-        'did you mean "run_command"?',
-    ]
-
-
 LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
-    "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",
-                                               "create it with `axe-nb agents init zzz`"]),
+    "no such agent, none near": (("zzz",), 2, [
+        "agent config not found: zzz",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
+    ]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',
         "for example anthropic/claude-sonnet-5-5, ollama/llama3.2 or script/lead"]),
@@ -133,23 +104,6 @@ LINES = {
 def test_a_line_that_asks_for_what_there_is_not_is_told(case: str, run) -> None:
     (name, *words), code, lines = LINES[case]
     assert run(*words, name=name) == (code, "", ["error: " + lines[0], *lines[1:]])
-
-
-@pytest.mark.req("A-X1", "B-2")
-@pytest.mark.parametrize("provider", ["gemini", "OpenAI", "antropic"])
-def test_an_unknown_provider_exits_1_and_names_those_there_are(provider: str, run) -> None:
-    code, out, err = run("-m", f"{provider}/x")
-    assert (code, out) == (1, "")
-    assert err[0].startswith(
-        f'error: unsupported provider "{provider}": supported providers are '
-        "anthropic, openai, ollama"
-    )
-    assert err[-1] == {
-        "OpenAI": "did you mean openai?",
-        "antropic": "did you mean anthropic?",
-        "gemini": "to use another server, add [providers.gemini] with protocol = "
-        '"openai" and base_url to $XDG_CONFIG_HOME/axe/config.toml',
-    }.get(provider)
 
 
 @pytest.mark.req("A-X3", "B-3", "D-22")
@@ -178,12 +132,11 @@ def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path:
 def server(
     status: int, body: bytes, headers: Mapping[str, str] | None = None, models: bytes = b""
 ) -> Iterator[str]:
-    """The URL of a server that answers so, then with its models. Status 0 = it hangs up."""
+    """The URL of a server that answers so. Status 0 = it hangs up."""
     reply = {"status": status, "body": body.decode(), "headers": headers or {}}
     if not status:
         reply = {"network": "close_before_headers"}
-    after = [{"body": models.decode()}] if models else []
-    with Replay({"x": {"sequence": [reply, *after]}}) as replay:
+    with Replay({"x": reply}) as replay:
         yield replay.url("x")
 
 
@@ -219,31 +172,7 @@ def test_a_server_that_does_not_answer_as_it_should_is_told(
     assert err[1] == "in agent a, turn 1"
     assert len(err) <= 3
     if step:
-        assert (step if (provider, case) != ("ollama", "404") else "`ollama pull") in err[2]
-
-
-def test_a_model_that_the_server_does_not_have_is_told_with_one_that_it_has(
-    run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = b'{"data": [{"id": "gpt-large"}, {"id": "other"}]}'
-    with server(404, SAYS, models=models) as url:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
-        code, out, err = run("-m", "openai/gpt-larg")
-    assert (code, out) == (1, "")
-    assert err[0] == "error: bad_request: the server's own words"
-    assert "gpt-large" in err[2]
-
-
-@pytest.mark.req("A-X3", "B-4")
-@pytest.mark.parametrize("provider", ["anthropic", "openai", "ollama"])
-def test_a_redirect_is_not_followed(provider: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with server(200, b"{}") as other, server(302, b"", {"location": other}) as url:
-        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
-        code, out, err = run("-m", f"{provider}/some-model")
-    assert (code, out) == (3, "")
-    assert err[0].startswith(f"error: server: the server redirects to {other}")
-    variable = f"AXE_{provider.upper()}_BASE_URL"
-    assert err[2].endswith(f"set {variable} in the environment to the final URL")
+        assert step in err[2]
 
 
 @pytest.mark.req("A-X3", "B-4")
@@ -274,52 +203,6 @@ def test_a_server_that_takes_its_time_is_told_with_the_setting(
     assert err == [
         "error: timeout after 0.3s", "in agent a, turn 1", "give it more time with --timeout",
     ]  # fmt: skip
-
-
-EMPTY = {
-    "anthropic": {"content": [], "stop_reason": "end_turn"},
-    "openai": {"choices": [{"message": ASSISTANT, "finish_reason": "stop"}]},
-}
-
-
-@pytest.mark.req("D-16", "A-E6.7", "A-X0")
-@pytest.mark.parametrize("provider", EMPTY)
-def test_an_answer_without_words_is_an_empty_answer(
-    provider: str, run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with server(200, json.dumps(EMPTY[provider]).encode()) as url:
-        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
-        assert run("-m", f"{provider}/some-model") == (0, "\n", [])
-
-
-@pytest.mark.req("D-16", "D-37", "A-X3")
-@pytest.mark.parametrize(
-    ("provider", "reply"),
-    [
-        ("anthropic", {"content": [], "stop_reason": "tool_use"}),
-        ("openai", {"choices": []}),
-        ("ollama", {"message": ASSISTANT, "done": True}),
-    ],
-)
-def test_an_answer_that_is_none_exits_3(
-    provider: str, reply: object, run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with server(200, json.dumps(reply).encode()) as url:
-        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
-        code, out, err = run("-m", f"{provider}/some-model")
-    assert (code, out) == (3, "")
-    assert err[0].startswith("error: server: response contains no ")
-
-
-@pytest.mark.parametrize("url", ["localhost:1", KEY, "http://h:99999", "http://[::1"])
-def test_an_address_that_is_none_exits_2_and_is_not_repeated(
-    url: str, run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
-    code, out, err = run("-m", "openai/gpt")
-    assert (code, out) == (2, "")
-    assert err[0].startswith('error: base URL of provider "openai" ')
-    assert "AXE_OPENAI_BASE_URL" in err[1]
 
 
 @pytest.mark.parametrize("key", ["schlüssel-" + KEY, "a\x07b" + KEY])

@@ -83,20 +83,6 @@ def test_what_is_piped_is_the_prompt_and_blank_is_the_fixed_sentence(
     assert done.stderr == b""
 
 
-@pytest.mark.req("B-8", "B-11")
-def test_a_prompt_on_the_line_stands_before_what_is_piped(tree: Path) -> None:
-    done = axe("run", "echo", "-p", "mine", "-v", stdin=b"piped")
-    assert done.stdout.replace(b"\r\n", b"\n") == b"mine\n\npiped\n"
-    assert b"Stdin:    yes" in done.stderr
-    assert b"Stdin:    no" in axe("run", "echo", "-p", "mine", "-v").stderr
-    assert b"Stdin:    yes" in axe("run", "echo", "-v", stdin=b"piped").stderr
-
-
-def test_answers_are_utf8_whatever_the_locale(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    assert axe("run", "echo", stdin="→ é 研".encode()).stdout.strip() == "→ é 研".encode()
-
-
 @on_posix
 def test_a_reader_that_goes_away_is_no_failure_to_talk_about(tree: Path) -> None:
     done = axe("run", "echo", stdin=b"x" * 200_000, shell="| true")
@@ -120,18 +106,6 @@ def test_streams_that_are_full_or_closed_end_without_a_traceback(
         pytest.skip("there is no /dev/full here")
     done = axe("run", "echo", "-p", "hi", shell=shell)
     assert (done.returncode, done.stderr) == (code, told)
-
-
-@on_posix
-def test_a_folder_that_is_gone_ends_without_a_traceback(tree: Path) -> None:
-    run = [sys.executable, "-m", "axe_nb", "run", "echo", "-p", "x", "--agents-dir"]
-    done = subprocess.run(
-        ["sh", "-c", 'mkdir g && cd g && rmdir ../g && exec "$@"', "sh", *run,
-         str(tree / "axe" / "agents")],
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"error: workdir not found: the current folder\n")
 
 
 @on_posix
@@ -220,14 +194,6 @@ def test_a_person_at_the_terminal_is_asked_beside_the_answer(writer: Path) -> No
     assert writer.read_text("utf-8") == "made"
 
 
-@on_posix
-@pytest.mark.req("D-19")
-def test_a_person_at_the_terminal_can_say_no(writer: Path) -> None:
-    code, out, _ = on_terminal("run", "writer", "-p", "x", typed=b"n\n")
-    assert (code, writer.exists()) == (0, False)
-    assert out.startswith(b"Error: ")
-
-
 @pytest.mark.req("D-19")
 def test_where_nobody_sits_at_a_terminal_the_call_is_denied_with_the_key_to_change(
     writer: Path,
@@ -237,16 +203,6 @@ def test_where_nobody_sits_at_a_terminal_the_call_is_denied_with_the_key_to_chan
     assert b'mode = "auto"' in done.stdout
     assert axe("run", "writer", "-p", "x", "--mode", "auto").returncode == 0
     assert writer.read_text("utf-8") == "made"
-
-
-@on_posix
-def test_a_run_is_stepped_through_on_a_terminal_and_nowhere_else(tree: Path) -> None:
-    code, out, shown = on_terminal("run", "echo", "-p", "x", "--step", typed=b"r\nBy hand.\n")
-    assert (code, out) == (0, b"By hand.\n")
-    assert b"[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: " in shown
-    piped = axe("run", "echo", "-p", "x", "--break", "turn")
-    assert (piped.returncode, piped.stdout) == (2, b"")
-    assert b"error: --break pauses the run: no one can be prompted here" in piped.stderr
 
 
 @on_posix
@@ -264,11 +220,3 @@ def test_what_a_model_answers_cannot_command_the_terminal(tree: Path) -> None:
     os.close(theirs)
     assert shown.decode() == "a�]0;title�b\tc\r\nd\r\n"
     assert axe("run", "echo", "-p", "x").stdout == b"a\x1b]0;title\x07b\tc\nd\n"
-
-
-def test_the_console_script_is_the_same_command(tree: Path) -> None:
-    script = Path(sys.executable).parent / ("axe-nb.exe" if os.name == "nt" else "axe-nb")
-    if not script.exists():
-        pytest.skip("the package is not installed here")
-    done = subprocess.run([script, "version"], capture_output=True, timeout=60, check=True)
-    assert done.stdout == axe("version").stdout

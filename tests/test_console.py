@@ -1,9 +1,7 @@
 """The one line that shows on a terminal who is at work."""
 
 import io
-import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,10 @@ import axe_nb
 from axe_nb import Agent
 from axe_nb.commands.console import StatusLine, TextView
 from axe_nb.commands.parser import parse_run
-from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
+from axe_nb.events import RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
-from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns
 
 
 class Terminal(io.StringIO):
@@ -65,28 +61,9 @@ def test_the_line_shows_the_tree_at_work_and_counts() -> None:
     assert untimed(terminal) == "\rlead › a, b · 1 turn · 2 calls · 0s"
 
 
-def test_the_line_names_five_children_and_counts_the_others() -> None:
-    _, terminal = line_after("lead", *"abcdefgh")
-    assert untimed(terminal) == "\rlead › a, b, c, d, e and 3 more · 1 turn · 2 calls · 0s"
-
-
 def test_the_line_is_no_wider_than_the_terminal_and_cannot_command_it() -> None:
     _, terminal = line_after("le\x1bad\n" + "x" * 200)
     assert terminal.getvalue() == "\r" + ("le�ad " + "x" * 200)[:78] + "…"
-
-
-def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
-    terminal = Terminal()
-    status = StatusLine(terminal)
-    status.event(started("0", "lead"))
-    status.tick()
-    assert terminal.getvalue() == ""
-    time.sleep(0.26)
-    status.tick()
-    drawn = terminal.getvalue()
-    assert untimed(terminal) == "\rlead · 0 turns · 0 calls · 0s"
-    status.tick()
-    assert terminal.getvalue() == drawn
 
 
 def drawn_while(*pieces: TextDelta) -> str:
@@ -113,58 +90,6 @@ def drawn_while(*pieces: TextDelta) -> str:
 )
 def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: str) -> None:
     assert drawn_while(piece) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
-
-
-def test_the_last_words_never_wrap_the_line() -> None:
-    for letter in ("words and ", "漢字", "👩\u200d🔬 "):
-        drawn = drawn_while(TextDelta("0", 1, 1, letter * 200))
-        assert 60 < count_columns(drawn[1:]) < 80
-
-
-def test_a_child_that_has_ended_is_gone_and_its_rest_is_wiped() -> None:
-    status, terminal = line_after("lead", "child")
-    ended = RunResult(status="completed", text="", agent="child", model="p/m")
-    status.event(RunFinished("0.2-1", ended))
-    status.tick()
-    first, second = untimed(terminal).split("\r")[1:]
-    assert second.rstrip() == "lead · 1 turn · 2 calls · 0s"
-    assert len(second) == len(first)
-
-
-def test_the_line_is_taken_away_at_the_end_once() -> None:
-    status, terminal = line_after("lead")
-    drawn = terminal.getvalue()
-    status.clear()
-    status.clear()
-    assert terminal.getvalue() == drawn + "\r" + " " * (len(drawn) - 1) + "\r"
-
-
-def test_without_a_terminal_there_is_no_line() -> None:
-    for stream in (None, io.StringIO()):
-        status = StatusLine(stream, 0.0)
-        status.event(started("0", "lead"))
-        status.tick()
-        status.clear()
-        assert stream is None or stream.getvalue() == ""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs a pty")
-@pytest.mark.parametrize(("columns", "width"), [(20, 19), (300, 99), (0, 79)])
-def test_the_line_fits_the_size_that_the_terminal_tells(columns: int, width: int) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(theirs, "w") as terminal:
-        status = StatusLine(terminal, 0.0)
-        status.event(started("0", "x" * 400))
-        status.tick()
-        drawn = os.read(ours, 4096).decode()
-        assert drawn == "\r" + "x" * (width - 1) + "…"
-    os.close(ours)
 
 
 @pytest.mark.parametrize("verbose", [True, False])

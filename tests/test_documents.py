@@ -160,13 +160,6 @@ def test_every_block_names_a_language_that_is_run_or_only_shown() -> None:
     assert used <= RUN | {"text", "sh", "yaml"}
 
 
-def test_every_reason_not_to_run_a_line_is_needed() -> None:
-    lines = "".join(
-        b.code for p in PAGES for b in blocks(p) if b.language == "console"
-    ).splitlines()
-    assert [start for start in NOT_RUN if not any(line.startswith(start) for line in lines)] == []
-
-
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text("utf-8")):
@@ -174,9 +167,3 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
         assert there.is_relative_to(ROOT), target
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
-
-
-def test_the_readme_names_both_commands() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert re.search(r"^\$ python3 notebooks\b", readme, re.MULTILINE)
-    assert re.search(r"^\$ python3 tests\b", readme, re.MULTILINE)

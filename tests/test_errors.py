@@ -28,12 +28,6 @@ def test_an_uncaught_error_ends_with_its_next_step(project: Path) -> None:
     ]
 
 
-def test_a_place_that_is_found_out_later_is_a_note_too() -> None:
-    error = axe_nb.ConfigError("wrong", hint="do this")
-    error.place = "in agent a"
-    assert error.__notes__ == ["in agent a", "do this"]
-
-
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize(
     "said", ["Overloaded", "overloaded.", "overloaded_error", "Overloaded error"]

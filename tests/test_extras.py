@@ -14,8 +14,7 @@ ROOT = Path(__file__).parent.parent
 WITHOUT = """
 import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
-from axe_nb.commands.doctor import check_prices
-from axe_nb.agents.config import Config
+from axe_nb.providers.prices import make_price_error
 from axe_nb.testing.headless import load
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import fit
@@ -35,7 +34,7 @@ json.dump({
     "images": told(lambda: fit(Picture(png(9000, 10)), 0)),
     "lab": told(lambda: load("nbformat")),
     "mcp": told(lambda: run(Agent("a", "script/a", mcp_servers={"t": {"url": "http://127.0.0.1:9"}}))),
-    "prices": check_prices(Config()).next_step,
+    "prices": make_price_error("a/b", "x").hint,
 }, sys.stdout)
 """
 
@@ -48,7 +47,8 @@ def test_without_an_extra_the_message_names_the_command_that_installs_it(tmp_pat
     )  # fmt: skip
     told = json.loads(done.stdout or done.stderr)
     for extra, words in told.items():
-        assert f"pip install 'axe-nb[{extra}]'" in words
+        assert "pip install" in words
+        assert f"'axe-nb[{extra}]'" in words
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:

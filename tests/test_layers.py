@@ -20,11 +20,11 @@ ROOMS = (
     "paths", "pictures", "messages",
     "conversion", "agents",
     "results", "events",
-    "threads", "clock", "limits", "sandbox", "providers", "tools",
+    "threads", "sandbox", "providers", "tools",
     "scripting",
     "builtin", "mcp_servers", "delegation", "engine", "recording", "expectations",
     "session", "views",
-    "commands", "cell_display", "front_end", "exploring",
+    "commands", "cell_display", "exploring",
     "api", "notebook", "__init__", "testing",
     "cli", "__main__",
 )  # fmt: skip
@@ -36,6 +36,9 @@ JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 """What only the rooms of the notebook import."""
 
 NOTEBOOK = {"cell_display", "notebook"}
+
+FRONT_END = "cell_display.front_end"
+"""Decides whether there is a notebook at all."""
 
 LATE = JUPYTER | {
     "genai_prices", "httpx", "jsonschema", "justhtml", "markdown_it", "orjson", "regex",
@@ -159,8 +162,21 @@ def test_imports_name_the_whole_path() -> None:
 
 
 def test_the_command_line_does_without_the_notebook() -> None:
-    users = {module for module, _, room in own_imports() if room in NOTEBOOK}
-    assert {room_of(module) for module in users} <= {*NOTEBOOK, "front_end", "__init__"}
+    users = {
+        module
+        for module, tree in TREES.items()
+        for _, name in imports(tree)
+        if name.startswith(tuple(f"axe_nb.{room}." for room in NOTEBOOK))
+        and not name.startswith(f"axe_nb.{FRONT_END}.")
+    }
+    assert {room_of(module) for module in users} <= {*NOTEBOOK, "__init__"}
+
+
+def test_the_front_end_is_found_without_the_notebook() -> None:
+    tree = TREES[FRONT_END.replace(".", "/")]
+    own = {name for node, name in imports(tree) if node in tree.body}
+    assert not packages(tree) & JUPYTER
+    assert not any("cell_display" in name for name in own)
 
 
 def test_only_the_rooms_of_the_notebook_know_jupyter() -> None:
@@ -181,7 +197,7 @@ def test_only_the_notebook_and_the_command_print() -> None:
     printing = {
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, tree in TREES.items()
-        if room_of(module) not in ("notebook", "cli", "front_end")
+        if room_of(module) not in ("notebook", "cli", "cell_display")
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute)
         and ast.unparse(node) in ("print", "sys.stdout", "sys.stderr")

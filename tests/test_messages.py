@@ -1,7 +1,6 @@
 """What travels between a run and a model: the types, call ids, conversations that can go on."""
 
 import json
-from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given, settings
@@ -10,14 +9,11 @@ from hypothesis import strategies as st
 from axe_nb.messages import (
     CallIds,
     Message,
-    Request,
     Response,
     ToolCall,
     ToolParameter,
     ToolResult,
     ToolSpec,
-    Usage,
-    call,
     close_open_calls,
     dump,
 )
@@ -46,12 +42,6 @@ def test_a_tool_describes_its_parameters_as_json_schema() -> None:
     }
 
 
-@pytest.mark.req("A-1.1")
-def test_a_tool_without_parameters_has_a_valid_schema() -> None:
-    schema = ToolSpec("now", "The time.", {}).input_schema()
-    assert (schema["type"], schema["properties"], schema.get("required", [])) == ("object", {}, [])
-
-
 @pytest.mark.req("A-1.3", "A-1.4", "A-1.5", "A-1.6", "A-1.7", "A-1.8")
 def test_a_schema_of_another_system_is_sent_unchanged() -> None:
     raw = {"type": "object", "$defs": {"p": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}
@@ -64,25 +54,6 @@ async def _never(*_: object) -> str:
     raise AssertionError
 
 
-def test_what_an_older_caller_does_not_know_is_empty() -> None:
-    request = Request("m", [Message("user", "hi")])
-    assert (request.tools, request.system, request.params) == ((), "", {})
-    response = Response("text")
-    assert (response.tool_calls, response.stop_reason, response.usage) == ((), "", Usage(0, 0))
-    message = Message("user", "hi")
-    assert (message.tool_calls, message.tool_results) == ((), ())
-    assert ToolResult("id", "text").is_error is False
-    assert ToolCall("id", "name").arguments == {}
-
-
-@pytest.mark.req("A-1.7")
-def test_an_answer_becomes_an_entry_of_the_conversation_with_or_without_its_calls() -> None:
-    asked = ToolCall("1", "look")
-    response = Response("text", (asked,), echo={"anthropic": [{"type": "thinking"}]})
-    assert response.message() == Message("assistant", "text", (asked,), echo=response.echo)
-    assert response.message(calls=False) == Message("assistant", "text", echo=response.echo)
-
-
 @pytest.mark.req("A-1.9", "D-31")
 @pytest.mark.parametrize(
     ("stop", "cut"),
@@ -90,54 +61,6 @@ def test_an_answer_becomes_an_entry_of_the_conversation_with_or_without_its_call
 )
 def test_a_reply_is_cut_where_the_provider_says_so(stop: str, cut: bool) -> None:
     assert Response("text", stop_reason=stop).is_cut is cut
-
-
-def test_values_that_cross_a_module_do_not_change() -> None:
-    with pytest.raises(FrozenInstanceError):
-        ToolCall("1", "look").name = "other"
-
-
-def test_tokens_add_up() -> None:
-    assert Usage(1, 2) + Usage(10, 20) == Usage(11, 22)
-    assert Usage(1, 2).total == 3
-
-
-def test_a_request_tells_a_script_model_where_it_stands() -> None:
-    user, said = Message("user", "hi"), Message("assistant", "", (ToolCall("1", "look"),))
-    found = Message(
-        "tool", "ignored", tool_results=(ToolResult("1", "one"), ToolResult("2", "two"))
-    )
-    assert (Request("m", [user]).turn, Request("m", [user]).last) == (1, "hi")
-    assert Request("m", [user]).results == ()
-    request = Request("m", [user, said, found])
-    assert (request.turn, request.last) == (2, "one\n\ntwo")
-    assert [result.content for result in request.results] == ["one", "two"]
-    assert (Request("m", []).last, Request("m", []).results) == ("", ())
-
-
-def test_a_script_writes_a_call_with_keywords() -> None:
-    made = call("call_agent", agent="a", name="n")
-    assert (made.id, made.name, made.arguments) == ("", "call_agent", {"agent": "a", "name": "n"})
-
-
-@pytest.mark.req("A-4.3", "D-28")
-@pytest.mark.parametrize(
-    ("ids", "settled"),
-    [
-        (["", ""], ["ollama_0", "ollama_1"]),
-        (["api-7", "x"], ["api-7", "x"]),
-        (["api-7", ""], ["api-7", "ollama_1"]),
-        (["a", "a", " "], ["a", "ollama_1", "ollama_2"]),
-        (["ollama_0", "", ""], ["ollama_0", "ollama_1", "ollama_2"]),
-        (["", "ollama_0"], ["ollama_0", "ollama_1"]),
-        (["ollama_1", ""], ["ollama_1", "ollama_2"]),
-    ],
-)
-def test_an_id_is_kept_and_where_there_is_none_the_position_is_it(
-    ids: list[str], settled: list[str]
-) -> None:
-    calls = [ToolCall(id, "look") for id in ids]
-    assert [c.id for c in CallIds().settle("ollama", calls)] == settled
 
 
 @pytest.mark.req("D-28")
@@ -177,18 +100,6 @@ def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> Non
     assert closed[3:] == rest
 
 
-@pytest.mark.req("D-32")
-def test_what_had_a_result_keeps_it_in_call_order() -> None:
-    half = [
-        Message("assistant", "", (A, B)),
-        Message("tool", tool_results=(RESULT_B,)),
-        Message("user", "go on"),
-    ]
-    closed = close_open_calls(half)
-    assert [r.content for r in closed[1].tool_results] == [CUT, "B"]
-    assert closed[2:] == half[2:]
-
-
 ONE, TWO = (ToolCall(id, "look") for id in ("one", "two"))
 FIRST, SECOND = (ToolResult(id, f"result of {id}") for id in ("one", "two"))
 
@@ -208,32 +119,6 @@ def test_each_call_of_a_history_has_one_result_in_order(brought: list[Message]) 
     start = [Message("user", "x"), Message("assistant", tool_calls=(ONE, TWO))]
     whole = [*start, Message("tool", tool_results=(FIRST, SECOND))]
     assert close_open_calls([*start, *brought]) == whole
-
-
-@pytest.mark.req("D-32")
-@pytest.mark.parametrize("before", [[], [Message("user", "a"), Message("assistant", "b")]])
-def test_results_without_calls_are_left_out(before: list[Message]) -> None:
-    stray = [Message("tool", tool_results=(FIRST,)), Message("tool")]
-    assert close_open_calls([*before, *stray]) == before
-
-
-@pytest.mark.req("D-32")
-def test_a_whole_conversation_stays_as_it_is() -> None:
-    whole = [
-        Message("user", "hi"),
-        Message("assistant", "let me look", (A, B)),
-        Message("tool", tool_results=(RESULT_A, RESULT_B)),
-        Message("assistant", "done"),
-        Message("user", "more"),
-    ]
-    assert close_open_calls(whole) == whole
-    assert close_open_calls(whole)[2] is whole[2]
-
-
-@pytest.mark.req("D-32")
-def test_assistant_turns_with_nothing_in_them_are_left_out() -> None:
-    conversation = [Message("user", "a"), Message("assistant", " \n"), Message("user", "b")]
-    assert close_open_calls(conversation) == [Message("user", "a"), Message("user", "b")]
 
 
 messages = st.lists(

@@ -109,22 +109,6 @@ def test_one_row_and_its_field_are_an_option_everywhere(copy: Path, project: Pat
     assert told["tab"] == "--system-prompt"
 
 
-def test_the_command_its_help_and_the_reference_have_it_too(copy: Path, project: Path) -> None:
-    (project / "axe" / "agents" / "a.toml").write_text(
-        'name = "a"\nmodel = "script/a"\nsystem_prompt = "Be long."\n'
-    )
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "a.toml").write_text('[[rule]]\ntext = "x"\n')
-    words = ("-m", "axe_nb", "run", "a", "x", "--dry-run", "--system-prompt", "Be brief.")
-    assert "--- System Prompt ---\nBe brief.\n" in python(copy, project, *words)
-    assert "--system-prompt TEXT" in python(copy, project, "-m", "axe_nb", "run", "--help")
-    python(copy, project, str(copy / "docs" / "make_reference.py"))
-    page = (copy / "docs" / "reference.md").read_text("utf-8")
-    assert (
-        "| `--system-prompt TEXT` | another system prompt | yes | yes | yes | `system_prompt=` |"
-    ) in page
-
-
 @pytest.mark.skipif(not importlib.util.find_spec("mypy"), reason="mypy is not there")
 def test_the_type_checker_knows_the_keyword(copy: Path, tmp_path: Path) -> None:
     use = tmp_path / "use.py"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.events import Event, TextDelta
 from axe_nb.recording.recorder import find_writer, history_path
-from axe_nb.session.session import Session
 from axe_nb.views.html import twin
-from axe_nb.views.rows import draft_line
-from axe_nb.views.transcript import Transcript
-from tests.engine.in_process import ask_session
 from tests.providers.openai_2026 import OWN, THOUGHTS, OpenAI, at_own_address, settings
 
 MODEL = "openai/gpt-6.1-terra"
@@ -76,28 +70,6 @@ def test_an_effort_and_a_summary_are_asked_for(
     spent = 0 if thinking == "off" else 200
     assert result.usage.reasoning_tokens == spent
     assert result.request().body == openai.asked[-1][1]
-
-
-@pytest.mark.req("D-24")
-def test_the_summary_is_shown_while_it_arrives_and_kept_whole(openai: OpenAI) -> None:
-    events: list[Event] = []
-    streamed = asyncio.run(ask_session(Session(), thinker(), "How many?", emit=events.append))
-    openai.said.clear()  # so that it gives the same ids
-    whole = ask(thinker(stream=False))
-    assert [body.get("stream", False) for _, body in openai.asked] == [True, True, False, False]
-    assert [one.response for one in whole.exchanges] == [one.response for one in streamed.exchanges]
-    pieces = [one for one in events if isinstance(one, TextDelta) and one.kind == "reasoning"]
-    assert len(pieces) > 2
-    for turn in (1, 2):
-        assert "".join(one.text for one in pieces if one.turn == turn) == THOUGHT
-    transcript, shown = Transcript(), list[str]()
-    for event in events:
-        transcript.apply(event, 0.0)
-        if isinstance(event, TextDelta) and event.kind == "reasoning":
-            assert transcript.root
-            shown.append(draft_line(transcript.root.turns[-1].draft))
-    assert shown[0].startswith("thinks: First")
-    assert shown[-1].endswith("Then the rivers.")
 
 
 @each
@@ -163,32 +135,6 @@ def test_a_model_that_thinks_is_streamed_even_if_nobody_watches(
 
 
 @each
-def test_an_organization_that_gets_no_summaries_is_served_without(
-    openai: OpenAI, streams: bool
-) -> None:
-    openai.is_verified = False
-    model = "openai/gpt-6-sol" if streams else "openai/gpt-6-luna"  # refusals are remembered
-    first = ask(thinker(model=model), stream=streams)
-    second = ask(thinker(model=model), "Sure?", stream=streams, continue_from=first)
-    assert second.request().body == openai.asked[-1][1]
-    saved = RunResult.from_dict(second.to_dict(full=True))
-    assert saved.request().body == openai.asked[-1][1]
-    asked = [body["reasoning"] for _, body in openai.asked]
-    without = {"effort": "low"}
-    assert asked == [{**without, "summary": "auto"}, *[without] * 3], "refused once, remembered"
-    assert list_thoughts(first) == ["", ""]
-
-
-def test_a_summary_in_the_words_of_the_api_is_no_wish_to_be_dropped(openai: OpenAI) -> None:
-    openai.is_verified = False
-    own = {"reasoning": {"summary": "detailed"}}
-    result = axe_nb.run(thinker(params=own, model="openai/gpt-6-x"), "How many?", display=False)
-    assert result.error
-    assert "must be verified" in result.error
-    assert len(openai.asked) == 1
-
-
-@each
 @pytest.mark.req("D-78")
 def test_reasoning_goes_back_to_its_own_model_and_address_only(
     openai: OpenAI, streams: bool
@@ -204,20 +150,3 @@ def test_reasoning_goes_back_to_its_own_model_and_address_only(
     settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
     ask(thinker(), "Sure?", stream=streams, continue_from=first)
     assert str(openai.asked[-1][1]).count("gAAAA") == 2
-
-
-@pytest.mark.req("D-73")
-@pytest.mark.parametrize("model", ["gpt-5.6-sol", "gpt-6.1-terra", "gpt-7-sol"])
-def test_agents_of_files_delegate_over_it_without_a_setting(
-    openai: OpenAI, project: Path, model: str
-) -> None:
-    agents = project / "axe" / "agents"
-    critic = f'name = "critic"\ndescription = "Finds what is missing"\nmodel = "openai/{model}"\n'
-    critic += 'system_prompt = "You find what is missing."\ntools = ["file_ops_readonly"]\n'
-    agents.joinpath("critic.toml").write_text(critic)
-    lead = critic.replace("critic", "lead") + 'sub_agents = ["critic"]\n'
-    agents.joinpath("lead.toml").write_text(lead)
-    result = axe_nb.run("lead", "What would a newcomer not understand here?", display=False)
-    assert (result.text, result.error) == ("By Responses.", None)
-    assert [(one.agent, one.text) for one in result.children] == [("critic", "By Responses.")]
-    assert openai.paths == ["/v1/responses"] * 3

@@ -95,19 +95,6 @@ def test_the_source_archive_holds_the_files_of_the_repository_and_makes_the_same
     assert again == first
 
 
-def test_the_wheel_holds_every_file_of_the_package(built: Path) -> None:
-    [wheel] = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if name.startswith("axe_nb/")}
-    here = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "axe_nb").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert packed == here
-    assert "axe_nb/py.typed" in packed
-
-
 def test_the_wheel_holds_the_extension_of_jupyterlab_where_a_server_looks(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -134,15 +121,6 @@ def test_the_wheel_offers_the_command_and_the_plug_in_of_pytest(built: Path) -> 
         "axe_nb.testing.pytest_plugin = axe_nb.testing.pytest_plugin"
         in lines[lines.index("[pytest11]") :]
     )
-
-
-def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -> None:
-    [source] = built.glob("*.tar.gz")
-    with tarfile.open(source) as archive:
-        names = [Path(name).parts[1:] for name in archive.getnames()]
-    assert {parts[0] for parts in names} == SOURCES | {"PKG-INFO"}
-    assert not [parts for parts in names if "__pycache__" in parts]
-    assert ("tests", "requirements", "rows.toml") in names
 
 
 @pytest.mark.req("D-70")

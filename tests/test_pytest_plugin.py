@@ -81,25 +81,6 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
     assert len(result.outlines) < 20
 
 
-def test_an_expectation_that_is_not_met_is_shown_by_the_line_of_the_test(
-    recorded: Path, pytester: pytest.Pytester
-) -> None:
-    write(pytester, "You know towns.", check='axe_nb.expect(result, "turns == 2")')
-    result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--no-header")
-    result.stdout.fnmatch_lines(
-        [
-            "test_towns.py:*: in test_about",
-            '    axe_nb.expect(result, "turns == 2")',
-            "E   *ExpectationError: expectation not met: turns == 2 (found 1)",
-            "E   in agent guide",
-            "E   look at *",
-        ]
-    )
-    assert "axe_nb/" not in result.stdout.str().replace("axe_nb/testing/pytest_plugin", "")
-    whole = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--full-trace")
-    whole.stdout.fnmatch_lines(["*axe_nb/expectations/check.py:*: ExpectationError"])
-
-
 def test_a_test_that_passes_in_spite_of_a_miss_fails(
     recorded: Path, pytester: pytest.Pytester
 ) -> None:
@@ -118,14 +99,6 @@ def test_an_assertion_that_fails_after_a_miss_says_so(
     result.stdout.fnmatch_lines(["*- not in the cassette -*", "cassette * has no answer for *"])
 
 
-def test_auto_asks_only_for_what_is_missing(recorded: Path, pytester: pytest.Pytester) -> None:
-    (recorded / "test_about-Rome.axe").unlink()
-    with script_server("openai") as server:
-        result = pytester.runpytest_inprocess(*PLUGIN, "--axe-mode", "auto")
-        result.assert_outcomes(passed=2)
-        assert len(server.requests) == 1
-
-
 def test_the_temporary_folder_of_a_test_may_be_part_of_a_prompt(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_one="""
@@ -142,22 +115,6 @@ def test_the_temporary_folder_of_a_test_may_be_part_of_a_prompt(pytester: pytest
     cassette = pytester.path / "cassettes" / "test_one" / "test_folder.axe"
     text = cassette.read_text("utf-8")
     assert text.count("Look at ⟨tmp_path⟩/a.txt") == 2
-
-
-def test_the_option_is_for_cassettes_without_a_mode(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import axe_nb
-
-        def test_mode(axe_script):
-            model = axe_script("echo", lambda request: request.last)
-            for mode, recorded in (("replay", 0), ("record", 1), (None, 1), ("live", 0)):
-                with axe_nb.cassette(f"{mode}.axe", mode) as cassette:
-                    axe_nb.run(axe_nb.Agent(name="echo", model=model), "Hello")
-                assert cassette.recorded == recorded
-        """
-    )
-    pytester.runpytest_inprocess(*PLUGIN, "--axe-mode", "record").assert_outcomes(passed=1)
 
 
 def test_the_option_takes_the_modes_of_cassettes() -> None:

@@ -1,34 +1,19 @@
 """Text for people and models: quoting, cleaning, cutting, counting, suggesting."""
 
-import json
 import sys
-import unicodedata
 
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
 
 from axe_nb.text import (
     INVISIBLE,
-    align_columns,
     clean,
-    cut_bytes,
-    cut_chars,
     fold,
-    format_seconds,
-    list_some,
     nearest,
     one_line,
-    plural,
-    printable,
     quote,
-    reveal,
     suggestion,
 )
-
-ANY = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
-"""Texts of any code points, lone surrogates too."""
 
 
 @pytest.mark.req("D-13")
@@ -49,13 +34,6 @@ def test_messages_write_names_in_double_quotes_with_json_escapes(name: str, writ
     assert quote(name) == written
 
 
-@pytest.mark.parametrize(
-    ("word", "near"), [("reasearcher", "researcher"), ("writter", "writer"), ("xyz", ""), ("", "")]
-)
-def test_the_nearest_known_word_is_found(word: str, near: str) -> None:
-    assert nearest(word, ["writer", "researcher", "tester"]) == near
-
-
 KEYS = ["mode", "model", "tools", "timeout_ms", "stream", "system_prompt"]
 
 
@@ -73,14 +51,6 @@ def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: s
     assert suggestion(word, KEYS) == question
 
 
-@given(ANY)
-def test_a_quoted_text_is_json_of_it_on_one_line_without_control_characters(text: str) -> None:
-    written = quote(text)
-    assert json.loads(written) == text
-    assert len(written.splitlines()) == 1
-    assert {unicodedata.category(c) for c in written}.isdisjoint({"Cc", "Cf", "Cs"})
-
-
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
@@ -93,34 +63,6 @@ def test_a_quoted_text_is_json_of_it_on_one_line_without_control_characters(text
 )
 def test_a_cleaned_text_does_nothing_to_a_terminal(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
-
-
-@given(ANY)
-def test_a_cleaned_text_can_be_saved_and_stays_as_it_is(text: str) -> None:
-    cleaned = clean(text)
-    cleaned.encode()
-    assert clean(cleaned) == cleaned
-    assert not {chr(n) for n in (*range(9), *range(11, 32), *range(127, 160))} & set(cleaned)
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("rm a\u200b b\x1b[1A", "rm a� b�[1A"),
-        ("tags \U000e0041", "tags �"),
-        ("two\nlines\tand 東京\u3000", "two\nlines\tand 東京\u3000"),
-    ],
-)
-def test_nothing_is_invisible_to_a_person_who_decides(text: str, shown: str) -> None:
-    assert reveal(text) == shown
-
-
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [("Größe 1.txt", "Größe 1.txt"), ("a\nb", '"a\\nb"'), ("\udcff.txt", '"\\udcff.txt"')],
-)
-def test_a_name_in_a_list_stays_one_name(name: str, written: str) -> None:
-    assert printable(name) == written
 
 
 @pytest.mark.parametrize(
@@ -139,75 +81,6 @@ def test_one_line_has_no_more_than_its_characters(text: str, line: str) -> None:
     assert one_line(text, 10) == line
 
 
-@given(ANY, st.integers(1, 60))
-def test_one_line_is_one_for_any_text(text: str, limit: int) -> None:
-    line = one_line(text, limit)
-    assert len(line) <= limit
-    assert line.splitlines() in ([], [line])
-
-
-@pytest.mark.parametrize(
-    ("size", "note", "cut"),
-    [
-        (5, "...", "xxxxx"),
-        (6, "...", "xxxxx..."),
-        (12, "\n[{more} more characters left out]", "xxxxx\n[7 more characters left out]"),
-        (12, "... (line cut: {size} characters)", "xxxxx... (line cut: 12 characters)"),
-    ],
-)
-def test_a_text_cut_by_characters_says_what_is_left_out(size: int, note: str, cut: str) -> None:
-    assert cut_chars("x" * size, 5, note) == cut
-
-
-def test_braces_in_a_text_that_is_cut_are_no_fields() -> None:
-    assert cut_chars("{more}{0}", 8) == "{more}{0..."
-    assert cut_bytes("{size}{0}", 8, " of {size}") == "{size}{0 of 9"
-
-
-@pytest.mark.req("X-27")
-@pytest.mark.parametrize(
-    ("text", "limit", "cut"),
-    [
-        ("äöü", 6, "äöü"),
-        ("äöüß", 7, "äöü of 8"),
-        ("äöüß", 0, " of 8"),
-        ("🔬🔬", 7, "🔬 of 8"),
-        ("\ud800\ud800", 4, "\ud800 of 6"),
-    ],
-)
-def test_a_text_cut_by_bytes_has_whole_characters(text: str, limit: int, cut: str) -> None:
-    assert cut_bytes(text, limit, " of {size}") == cut
-
-
-@given(ANY, st.integers(0, 300))
-def test_what_is_kept_of_a_text_cut_by_bytes_is_its_beginning(text: str, limit: int) -> None:
-    kept = cut_bytes(text, limit)
-    assert text.startswith(kept)
-    size = len(kept.encode("utf-8", "surrogatepass"))
-    assert size <= limit
-    assert kept == text or limit - size < 4
-
-
-def test_counts_are_written_with_their_noun() -> None:
-    assert [plural(n, "token") for n in (0, 1, 1204)] == ["0 tokens", "1 token", "1,204 tokens"]
-
-
-@pytest.mark.parametrize(
-    ("names", "listed"),
-    [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c", "d"], "a, b and 2 more")],
-)
-def test_a_long_list_says_how_many_more_there_are(names: list[str], listed: str) -> None:
-    assert list_some(names, 2) == listed
-
-
-@pytest.mark.req("D-10")
-@pytest.mark.parametrize(
-    ("seconds", "written"), [(120.0, "120"), (0.2, "0.2"), (5, "5"), (1.25, "1.25"), (0, "0")]
-)
-def test_seconds_have_no_trailing_zeros(seconds: float, written: str) -> None:
-    assert format_seconds(seconds) == written
-
-
 @pytest.mark.parametrize(
     ("word", "known"),
     [
@@ -221,16 +94,6 @@ def test_seconds_have_no_trailing_zeros(seconds: float, written: str) -> None:
 )
 def test_nothing_that_is_far_away_is_suggested(word: str, known: list[str]) -> None:
     assert (nearest(word, known), suggestion(word, known)) == ("", "")
-
-
-def test_one_of_many_words_is_near() -> None:
-    known = [f"{word}{number}" for number in range(300) for word in ("alpha", "beta", "gamma")]
-    assert nearest("gama_12", known) == "gamma12"
-    assert nearest("b" * 40 + "c", [*known, "b" * 41]) == "b" * 41
-
-
-def test_upper_and_lower_case_are_near() -> None:
-    assert nearest("WRITER", ["writer", "tester"]) == "writer"
 
 
 @pytest.mark.parametrize(
@@ -300,10 +163,3 @@ def test_long_lines_are_folded_behind_a_space_and_nothing_is_lost() -> None:
     assert fold("x" * 10, 4, ": ") == "xxxx\n: xx\n: xx\n: xx"
     assert fold("    " + "x" * 6, 5, "") == "    x\nxxxxx", "no line of blanks alone"
     assert fold("", 5, ": ") == ""
-
-
-def test_columns_are_aligned_by_what_they_take_on_a_terminal() -> None:
-    rows = [("名前", "1", ""), ("ab", "10", "x")]
-    assert list(align_columns(rows, right=1)) == ["名前  1", "ab    10  x"]
-    assert list(align_columns(rows, right=2)) == ["名前   1", "ab    10  x"]
-    assert list(align_columns([])) == []

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import pickle
-import stat
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +15,9 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call, script
 from axe_nb.agents.config import state_dir
 from axe_nb.builtin import table as builtin
-from axe_nb.recording.history import delete_run
-from axe_nb.recording.modes import TEST_VARIABLES
-from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
-from tests.calls import context, run
+from tests.calls import context
 
 pytestmark = pytest.mark.req("D-84")
 
@@ -81,18 +72,6 @@ def test_changed_files_are_put_back_and_new_ones_removed(
     assert "nothing to undo" in repr(again)
 
 
-def test_a_dry_undo_shows_the_same_difference_and_changes_nothing(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old\n")
-    result = do(write("a.txt", "new\n"), write("deep/er/b.txt", "b"))
-    dry = result.undo(dry=True)
-    assert (folder / "a.txt").read_text() == "new\n"
-    assert (folder / "deep/er/b.txt").exists()
-    assert "would restore a.txt" in repr(dry)
-    assert result.undo().diff == dry.diff
-
-
 def test_a_file_changed_since_the_run_is_left_unless_forced(
     do: Callable[..., RunResult], folder: Path
 ) -> None:
@@ -108,41 +87,6 @@ def test_a_file_changed_since_the_run_is_left_unless_forced(
     assert result.undo(force=True).conflicts == ()
     assert (folder / "a.txt").read_text() == "old"
     assert not (folder / "b.txt").exists()
-
-
-def test_a_change_that_someone_else_made_during_the_run_is_a_conflict(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-
-    @axe_nb.tool(name="meddle")
-    def meddle() -> str:
-        """Change the file as a person would."""
-        (folder / "a.txt").write_text("a person's")
-        return "ok"
-
-    calls = (write("a.txt", "new"), call("meddle"), write("a.txt", "newer"))
-    result = do(*calls, tools=("file_ops", "meddle"))
-    undone = result.undo()
-    assert undone.conflicts == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "newer"
-
-
-@POSIX
-def test_a_deleted_file_is_made_anew_with_its_mode_and_folders(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "bin").mkdir()
-    (folder / "bin/run.sh").write_text("old")
-    (folder / "bin/run.sh").chmod(0o750)
-    result = do(write("bin/run.sh", "new"))
-    (folder / "bin/run.sh").unlink()
-    (folder / "bin").rmdir()
-    assert result.undo(dry=True).restored == ("bin/run.sh",)
-    assert not (folder / "bin").exists()
-    result.undo()
-    assert (folder / "bin/run.sh").read_text() == "old"
-    assert stat.S_IMODE((folder / "bin/run.sh").stat().st_mode) == 0o750
 
 
 def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
@@ -171,75 +115,6 @@ def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
     assert (folder / "sub/a.txt").read_text() == "old"
 
 
-def test_saved_and_pickled_results_can_be_undone_as_well(
-    do: Callable[..., RunResult], folder: Path, tmp_path: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-    result = do(write("a.txt", "new"))
-    result.save(tmp_path / "run.txt")
-    loaded = axe_nb.load(tmp_path / "run.txt")
-    assert loaded == result
-    assert pickle.loads(pickle.dumps(result)).undo(dry=True).restored == ("a.txt",)
-    loaded.undo()
-    assert (folder / "a.txt").read_text() == "old"
-
-
-def test_a_run_of_the_history_can_be_undone_by_its_id(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    (folder / "a.txt").write_text("old")
-    do(write("a.txt", "new"))
-    axe_nb.load(1).undo()
-    find_writer(history_path()).flush()
-    assert (folder / "a.txt").read_text() == "old"
-
-
-def test_each_run_of_a_map_is_undone_alone(folder: Path) -> None:
-    @script("namer")
-    def namer(request: Request) -> Any:
-        return "done" if request.turn > 1 else write(f"{request.last}.txt", "new")
-
-    agent = Agent(name="namer", model="script/namer", tools=["write_file"], mode="auto")
-    first, second = axe_nb.map(agent, ["a", "b"], workdir=str(folder))
-    assert first.undo().removed == ("a.txt",)
-    assert not (folder / "a.txt").exists()
-    assert (folder / "b.txt").exists()
-    assert second.undo().removed == ("b.txt",)
-
-
-def test_two_runs_in_one_folder_are_undone_in_reverse_order(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("zero")
-    first, second = do(write("a.txt", "one")), do(write("a.txt", "two"))
-    assert first.undo().conflicts == ("a.txt",)
-    assert second.undo().restored == ("a.txt",)
-    assert first.undo().restored == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "zero"
-
-
-def test_runs_side_by_side_keep_their_files_apart(folder: Path) -> None:
-    @script("both")
-    def both(request: Request) -> Any:
-        name = request.messages[-1].content if request.turn == 1 else ""
-        return write(f"{name}.txt", "new") if name else "done"
-
-    agent = Agent(name="both", model="script/both", tools=["write_file"], mode="auto")
-    results: dict[str, RunResult] = {}
-
-    def run(name: str) -> None:
-        results[name] = axe_nb.run(agent, name, workdir=str(folder), display=False)
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results["c"].undo().removed == ("c.txt",)
-    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "b.txt", "d.txt"]
-
-
 def test_what_cannot_be_undone_is_said(do: Callable[..., RunResult], folder: Path) -> None:
     @axe_nb.tool(name="look", read_only=True)
     def look() -> str:
@@ -259,10 +134,6 @@ def test_what_cannot_be_undone_is_said(do: Callable[..., RunResult], folder: Pat
     assert "not undone: what other tools may have changed: stir (2 calls)" in shown
     assert "look" not in shown
     assert "read_file" not in shown
-
-
-def test_a_run_that_changed_no_files_says_so(do: Callable[..., RunResult]) -> None:
-    assert "nothing to undo" in repr(do().undo())
 
 
 @POSIX
@@ -287,99 +158,6 @@ def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
     assert repr(undone).count("through a link") == 2
 
 
-@POSIX
-def test_a_link_inside_the_workdir_is_not_followed_either(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-    result = do(write("a.txt", "new"))
-    (folder / "a.txt").rename(folder / "b.txt")
-    (folder / "a.txt").symlink_to("b.txt")
-    assert "a.txt: a link has taken its place" in repr(result.undo(force=True))
-    assert (folder / "b.txt").read_text() == "new"
-
-
-@POSIX
-def test_the_kept_files_are_readable_by_their_owner_alone(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    (folder / "a.txt").write_text("old")
-    do(write("a.txt", "new"))
-    made = list((state_dir() / "undo").rglob("*"))
-    assert len(made) == 3
-    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700, 0o600}
-
-
-def test_a_file_too_large_to_be_kept_is_one_warning(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_files, "MAX_RUN", 5000)
-    (folder / "big.bin").write_bytes(b"\0" * 6000)
-    (folder / "small.txt").write_text("old")
-    result = do(write("big.bin", "new"), write("small.txt", "new"), write("big.bin", "newer"))
-    (warning,) = result.warnings
-    assert warning.startswith("big.bin cannot be undone: its old content was not kept")
-    undone = result.undo(force=True)
-    assert undone.restored == ("small.txt",)
-    assert "big.bin: its old content was not kept" in repr(undone)
-    assert (folder / "big.bin").read_text() == "newer"
-
-
-def test_a_sparse_file_of_a_terabyte_costs_neither_time_nor_memory(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    with (folder / "huge.bin").open("wb") as file:
-        file.truncate(10**12)
-    (warning,) = do(write("huge.bin", "new")).warnings
-    assert warning.startswith("huge.bin cannot be undone")
-
-
-@POSIX
-def test_a_state_folder_that_cannot_be_written_stops_no_write(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    (folder / "a.txt").write_text("old")
-    assert do(write("a.txt", "old too")).warnings == ()  # in a test
-    with monkeypatch.context() as patch:
-        patch.setenv("AXE_NB_HISTORY", "0")
-        for name in TEST_VARIABLES:
-            patch.delenv(name, raising=False)
-        result = do(write("a.txt", "new"), write("b.txt", "new"))
-    assert (folder / "a.txt").read_text() == "new"
-    (warning,) = [one for one in result.warnings if "undone" in one]
-    assert warning.startswith("a.txt, b.txt cannot be undone: their old content was not kept")
-    assert "were not kept" in repr(result.undo())
-
-
-def test_many_files_are_kept_and_removed(do: Callable[..., RunResult], folder: Path) -> None:
-    tool = builtin.SOURCE.find("write_file")
-    assert tool is not None
-    result = do(write("first.txt", "x"))
-    kept = kept_files.KeptFiles()
-    for number in range(300):
-        run(tool, folder, FileLog(kept=kept), path=f"{number}.txt", content="x")
-    undone = RunResult(status="completed", text="", agent="", model="", undo_id=kept.id).undo()
-    assert len(undone.removed) == 300
-    assert len(repr(undone)) < 30_000
-    assert [path.name for path in folder.iterdir()] == ["first.txt"]
-    assert result.undo().removed == ("first.txt",)
-
-
-def test_the_oldest_runs_give_way(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_files, "MAX_RUNS", 3)
-    results = [do(write(f"{number}.txt", "x")) for number in range(5)]
-    assert len(list((state_dir() / "undo").iterdir())) == 3
-    assert "were not kept, or no longer are" in repr(results[0].undo())
-    assert (folder / "0.txt").exists()
-    assert results[4].undo().removed == ("4.txt",)
-    monkeypatch.setattr(kept_files, "MAX_ALL", 0)
-    do(write("last.txt", "x"))
-    assert len(list((state_dir() / "undo").iterdir())) == 1
-
-
 def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], folder: Path) -> None:
     (folder / "a.txt").write_text("\x1b[2Jold <b>\n" + "line\n" * 100_000)
     (folder / "b.bin").write_bytes(b"\0\1\2")
@@ -394,16 +172,6 @@ def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], fold
     assert (folder / "b.bin").read_bytes() == b"\0\1\2"
 
 
-def test_a_secret_in_a_file_is_restored_but_not_shown(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "a.txt").write_text("the key is s3cr3t-0123456789\n")
-    monkeypatch.setenv("MY_API_KEY", "s3cr3t-0123456789")
-    undone = do(write("a.txt", "new")).undo()
-    assert "s3cr3t" not in undone.diff
-    assert "s3cr3t" in (folder / "a.txt").read_text()
-
-
 def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path: Path) -> None:
     do(write("a.txt", "x"))
     index = next((state_dir() / "undo").rglob("index")).relative_to(tmp_path)
@@ -416,97 +184,6 @@ def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path:
 def test_an_id_from_a_foreign_file_reaches_no_other_folder(undo_id: str) -> None:
     result = RunResult(status="completed", text="", agent="", model="", undo_id=undo_id)
     assert result.undo().restored == ()
-
-
-@pytest.mark.parametrize("damage", [b"{", b"[]\n", b'{"root": 1}\n', b"\xff\xfe\n"])
-def test_a_damaged_index_is_told(damage: bytes, do: Callable[..., RunResult], folder: Path) -> None:
-    result = do(write("a.txt", "x"))
-    index = next((state_dir() / "undo").rglob("index"))
-    index.write_bytes(damage + index.read_bytes())
-    with pytest.raises(axe_nb.ConfigError, match="kept files of this run cannot be read"):
-        result.undo()
-
-
-def test_a_damaged_content_is_not_written(do: Callable[..., RunResult], folder: Path) -> None:
-    (folder / "a.txt").write_text("old")
-    result = do(write("a.txt", "new"))
-    [kept] = {*(state_dir() / "undo").glob("*/*")} - {*(state_dir() / "undo").glob("*/index")}
-    kept.write_bytes(b"odd")
-    assert "a.txt: its kept content is damaged" in repr(result.undo())
-    assert (folder / "a.txt").read_text() == "new"
-
-
-def test_a_run_whose_process_died_while_it_wrote_a_line_can_be_undone(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    result = do(write("a.txt", "x"))
-    index = next((state_dir() / "undo").rglob("index"))
-    assert json.loads(index.read_text())["path"] == "a.txt"
-    with index.open("ab") as file:
-        file.write(b'{"root": "/ho')
-    assert result.undo().removed == ("a.txt",)
-
-
-DIES = """
-import os, axe_nb
-
-@axe_nb.script("writer")
-def writer(request):
-    if request.turn == 1:
-        return axe_nb.call("write_file", path="a.txt", content="new")
-    axe_nb.history()  # waits until the history has what happened so far
-    os._exit(7)
-
-agent = axe_nb.Agent(name="writer", model="script/writer", tools=["write_file"], mode="auto")
-axe_nb.run(agent, "Write", display=False)
-"""
-
-
-def test_a_run_whose_process_died_can_be_undone_by_its_id(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    (folder / "a.txt").write_text("old")
-    died = subprocess.run([sys.executable, "-c", DIES], cwd=folder, check=False)
-    assert died.returncode == 7
-    assert (folder / "a.txt").read_text() == "new"
-    loaded = axe_nb.load(1)
-    assert loaded.status == "cancelled"
-    assert loaded.undo().restored == ("a.txt",)
-    assert (folder / "a.txt").read_text() == "old"
-
-
-def test_a_run_deleted_from_the_history_leaves_no_kept_files(
-    do: Callable[..., RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    (folder / "a.txt").write_text("old")
-    do(write("a.txt", "new"))
-    assert list((state_dir() / "undo").iterdir())
-    assert len(axe_nb.history()) == 1
-    delete_run(1)
-    assert not list((state_dir() / "undo").iterdir())
-    find_writer(history_path()).flush()
-
-
-@POSIX
-def test_a_full_disk_loses_the_file_that_did_not_fit_alone(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
-    import resource
-
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (folder / name).write_text(name * (1000 if name == "b.txt" else 1))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # no file may grow beyond it
-    try:
-        result = do(*(write(name, "new") for name in ("a.txt", "b.txt", "c.txt")))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert result.files_modified == ("a.txt", "b.txt", "c.txt")
-    undone = result.undo()
-    assert undone.restored == ("a.txt", "c.txt")
-    assert (folder / "c.txt").read_text() == "c.txt"
 
 
 def test_a_fork_undoes_what_it_changed_itself(do: Callable[..., RunResult], folder: Path) -> None:

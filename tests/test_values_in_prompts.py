@@ -10,16 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from axe_nb.agents.agent import Agent
 from axe_nb.commands.parser import parse_run
 from axe_nb.commands.table import RUN
 from axe_nb.conversion.interpolation import prompt_of
-from axe_nb.errors import ConfigError
 from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.python_tool import tool_of
-from tests.calls import failure, run
+from tests.calls import run
 from tests.values.samples import Plain
 
 FRAME = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
@@ -48,25 +46,6 @@ def test_data_of_several_lines_stands_on_lines_of_its_own(body: str, prompt: str
     assert prompt_of(body, names) == prompt
 
 
-class Figure:
-    def _repr_png_(self) -> bytes:
-        return b"\x89PNG"
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (b"\0\1", "is of type bytes, which cannot be converted to text: decode it"),
-        (Figure(), "is a picture (Figure), which cannot be sent as text"),
-        (Plain(), "is of type Plain, which cannot be converted to text"),
-    ],
-)
-def test_what_has_no_text_is_an_error_of_one_line(value: object, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        prompt_of("one\n{{ it }}", {"it": value})
-    assert caught.value.message == f"{{{{ it }}}} {problem} (line 3)"
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -87,38 +66,6 @@ def test_the_result_of_a_tool_is_written_in_the_same_way(
     assert run(tool_of(give), tmp_path) == text
 
 
-def test_large_data_of_a_tool_stays_valid_json(tmp_path: Path) -> None:
-    def give() -> Any:
-        return list(range(100_000))
-
-    text = run(tool_of(give), tmp_path)
-    assert 65_000 < len(text.encode()) <= 65_536
-    assert json.loads(text)[-1].endswith("of 100,000 items left out")
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (
-            b"\0\1",
-            "the tool's result is of type bytes, which cannot be converted to text: decode it",
-        ),
-        (
-            Figure(),
-            "not a supported picture: its bytes are of another format; supported formats "
-            "are PNG, JPEG, GIF, WebP and PDF",
-        ),
-    ],
-)
-def test_bytes_of_a_tool_are_an_error_for_the_model(
-    tmp_path: Path, value: Any, problem: str
-) -> None:
-    def give() -> Any:
-        return value
-
-    assert failure(tool_of(give), tmp_path) == problem
-
-
 @pytest.mark.parametrize(
     ("value", "param"),
     [
@@ -137,31 +84,3 @@ def test_a_parameter_has_the_value_of_its_variable(value: Any, param: Any) -> No
     assert options.overrides.params == {"x": param}
     assert Overrides(params={"x": value}).params == {"x": param}
     assert json.dumps(Overrides(params={"x": value}).params)
-
-
-def test_a_parameter_that_is_no_number_is_still_refused(tmp_path: Path) -> None:
-    for value in (float("nan"), np.float64("nan")):
-        words = read_words(RUN, "cell", "a --param x={value}", {"value": value})
-        param = parse_run(words, "cell").overrides.params["x"]
-        with pytest.raises(ConfigError, match=r"params\.x must be valid JSON"):
-            Agent(name="a", model="script/a", params={"x": param})
-
-
-def fail(value: object) -> None:
-    raise LookupError(value)
-
-
-def test_an_error_has_no_address_in_memory(tmp_path: Path) -> None:
-    told = "LookupError: <tests.values.samples.Plain object>"
-    assert failure(tool_of(fail_with_an_object), tmp_path) == told
-    with pytest.raises(ConfigError) as caught:
-        prompt_of("{{ fail(it) }}", {"it": Plain(), "fail": fail})
-    assert caught.value.message.endswith(told)
-    with pytest.raises(ConfigError) as caught:
-        Overrides(timeout=Plain())  # type: ignore[arg-type]
-    assert "Plain object>" in caught.value.message
-    assert "0x" not in caught.value.message
-
-
-def fail_with_an_object() -> None:
-    fail(Plain())

@@ -12,7 +12,6 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
-from axe_nb.session.session import session
 from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 
@@ -46,26 +45,6 @@ def test_the_prompt_is_all_that_is_sent(protocol: Protocol) -> None:
     assert [message["role"] for message in bodies[1][key]] == ["user", "assistant", "user"]
 
 
-def test_no_agent_has_no_tools_and_no_files_unless_they_are_named(echo: list[Request]) -> None:
-    Path("notes.md").write_text("x", "utf-8")
-    axe_nb.run(model="script/echo", prompt="a")
-    axe_nb.run(None, "b", model_all="script/echo", tools=["grep"], params={"temperature": 0.5})
-    plain, with_tool = echo
-    assert (plain.system, plain.tools, plain.agent) == ("", (), "")
-    assert [tool.name for tool in with_tool.tools] == ["grep"]
-    assert with_tool.params == {"temperature": 0.5}
-
-
-def test_the_default_model_of_the_session_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(session.defaults, "model", "script/echo")
-    assert axe_nb.run(None, "hi").text == "Heard: hi"
-
-
-def test_an_empty_name_is_not_the_same_as_no_agent() -> None:
-    with pytest.raises(ConfigError, match=r'^invalid agent name ""'):
-        axe_nb.run("", "hello", model="script/echo")
-
-
 def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
     with pytest.raises(ConfigError, match="neither an agent nor a model is named") as caught:
         axe_nb.run(None, "hello")
@@ -75,27 +54,6 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
         axe_nb.run(None, "go on", continue_from=lead)
     with pytest.raises(ConfigError, match='no agent in this run has the variable "a"'):
         axe_nb.run(None, "x", model="script/echo", vars={"a": 1})
-
-
-@pytest.mark.parametrize("prompt", ["What is this", "Translate: hello/bye"])
-def test_a_prompt_in_the_place_of_the_agent_is_explained(prompt: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        axe_nb.run(prompt, model="script/echo")
-    assert "to ask the model without an agent, give the prompt as -p TEXT" in caught.value.hint
-    with pytest.raises(ConfigError) as caught:
-        axe_nb.run(prompt, "x")
-    assert "without an agent" not in caught.value.hint
-
-
-def test_people_see_the_model_where_an_agent_would_be(echo: list[Request]) -> None:
-    result = axe_nb.run(None, "hi", model="script/echo")
-    assert repr(result).startswith("RunResult(script/echo, completed, 1 turn")
-    assert repr(result.request()).startswith("SentRequest(script/echo, 0/1")
-    with pytest.raises(axe_nb.ExpectationError) as caught:
-        axe_nb.expect(result, "text ~ /never/")
-    assert "script/echo" in caught.value.place
-    failed = axe_nb.run(None, "hi", model="script/echo", timeout=0.000001)
-    assert failed.place == "in model script/echo, turn 1"
 
 
 def test_a_run_without_an_agent_is_recorded_saved_and_played(
@@ -111,24 +69,6 @@ def test_a_run_without_an_agent_is_recorded_saved_and_played(
     first.save(tmp_path / "r.txt")
     assert axe_nb.load(tmp_path / "r.txt") == first
     assert RunResult.from_dict(first.to_dict(full=True)) == first
-
-
-def test_a_tool_asks_a_model_without_an_agent_as_its_child() -> None:
-    @axe_nb.tool
-    def second_opinion(question: str) -> str:
-        """Asks another model."""
-        return axe_nb.run(None, question, model="script/echo").text
-
-    @axe_nb.script("asks")
-    def asks(request: Request) -> object:
-        if request.turn == 1:
-            return [axe_nb.ToolCall("1", "second_opinion", {"question": "why?"})]
-        return request.last
-
-    boss = Agent(name="boss", model="script/asks", tools=[second_opinion], mode="auto")
-    result = axe_nb.run(boss, "go")
-    assert [(child.agent, child.text) for child in result.children] == [("", "Heard: why?")]
-    axe_nb.expect(result, "depth <= 1; status == completed")
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -16,9 +16,7 @@ from typing import Any, ClassVar
 from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
 from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
-from axe_nb.agents.hosts import host_problem
-from axe_nb.agents.names import check_name, names_of, own_tools
-from axe_nb.agents.servers import check_sandbox, parse_servers
+from axe_nb.agents.names import check_name, host_problem, names_of, own_tools
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -31,22 +29,20 @@ from axe_nb.agents.tables import (
     SubAgentsConfig,
     TreeLimits,
     check_params,
+    check_sandbox,
+    parse_servers,
     variable_problem,
 )
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
-    advise_keyword,
     build,
     build_nested,
     check_choice,
     check_types,
-    clear_arguments,
     make_table,
     read,
-    toml_fields,
 )
 from axe_nb.conversion.toml_text import parse_toml, toml_hint, update_text
 from axe_nb.errors import ConfigError
@@ -59,7 +55,6 @@ OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
 
 
-@clear_arguments
 @dataclass(frozen=True)
 class Agent:
     """One agent: its instructions, model, tools and limits.
@@ -68,7 +63,7 @@ class Agent:
     changed copy. `Agent.load(name)` finds agents of this session and agent files.
 
     Raises:
-        ConfigError: a name or value is invalid, with the key and the nearest known one.
+        ConfigError: a value is invalid; the message names its key.
     """
 
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
@@ -110,9 +105,8 @@ class Agent:
     """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, `thinking` (off, low, medium, high, or a
-    number of tokens); other keys are passed on unchanged, except `prompt_cache`: false = no prompt
-    caching by Anthropic, and `server_tools`: further tools that the model's server runs, NAME =
-    { options }."""
+    number of tokens); other keys are passed on unchanged, except `server_tools`: further tools that
+    the model's server runs, NAME = { options }."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
@@ -156,8 +150,6 @@ class Agent:
         Raises:
             ConfigError: not found or invalid; the message says where.
         """
-        if not isinstance(name, str):
-            raise ConfigError(f"load takes the name of an agent, not {shown_value(name)}")
         folder = agents_dir or DEFAULTS.get("agents_dir")
         return DEFINED.get(name) or cls.from_file(name, folder)
 
@@ -193,8 +185,6 @@ class Agent:
         Raises:
             ConfigError: invalid TOML, an unknown key, an invalid value or a missing field.
         """
-        if not isinstance(text, str):
-            raise ConfigError("from_toml takes TOML text", hint="Agent(**values) takes a dict")
         return cls._parse(text, name, path)
 
     @classmethod
@@ -229,13 +219,8 @@ class Agent:
             changes: values by key, as for the constructor.
 
         Raises:
-            ConfigError: an unknown key or an invalid value.
+            ConfigError: an invalid value.
         """
-        cls = type(self)
-        keys = [field.name for field in toml_fields(cls)]
-        for key in changes:
-            if key not in keys:
-                raise ConfigError(f"unknown key {quote(key)}", hint=advise_keyword(key, cls))
         name = changes.get("name", self.name)
         if self.path and name != self.name:  # `save` must not overwrite this agent's file
             beside = Path(self.path).parent / f"{name}.toml"

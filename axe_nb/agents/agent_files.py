@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,10 @@ from axe_nb.agents.trust import trust_new_folder
 from axe_nb.errors import ConfigError
 from axe_nb.text import one_line, quote, suggestion
 
-SHELL_STEP = "create it with `axe-nb agents init {name}`"
-
-_next_step = SHELL_STEP
-
-
-def advise(step: str = SHELL_STEP) -> None:
-    """Sets the next step shown in errors about an unknown agent; `{name}` is its name.
-
-    A notebook sets its own, as its commands differ from a shell's.
-    """
-    global _next_step
-    _next_step = step
-
 
 def creation_step(name: str) -> str:
-    """Returns the command that creates the agent `name`, as the person here would type it."""
-    return _next_step.format(name=name)
+    """Returns the command that creates the agent `name`."""
+    return f"create it with `axe-nb agents init {name}`, in a notebook `%axe init {name}`"
 
 
 def check_agents_dir(agents_dir: str | Path | None) -> None:
@@ -51,11 +39,7 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """Returns the file of the agent `name` in the first folder that has one.
 
-    Args:
-        also: further names to suggest, of agents without a file.
-
-    Raises:
-        ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
+    Raises ConfigError if there is none; the hint names the nearest agent, one of `also` too.
     """
     check_name(name)
     check_agents_dir(agents_dir)
@@ -63,25 +47,16 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
         path = folder / f"{name}.toml"
         if os.path.lexists(path):
             return path
-    known = [*list_agents(agents_dir), *also]
     bare = name.removesuffix(".toml")
-    is_prompt = len(bare.split()) > 2
-    step = "if this is the prompt, put the name of the agent before it"
-    hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
-    if not agents_dir and (above := _find_above(bare)):
-        hint = f"there is one in {above}; use --agents-dir {above}"
+    hint = suggestion(bare, [*list_agents(agents_dir), *also]) or creation_step(bare)
+    if not agents_dir:
+        with suppress(OSError):  # the current folder was deleted
+            above = (folder / PROJECT_AGENTS for folder in Path.cwd().parents)
+            found = (folder for folder in above if os.path.lexists(folder / f"{bare}.toml"))
+            if (nearest := next(found, None)) is not None:
+                place = os.path.relpath(nearest)
+                hint = f"there is one in {place}; use --agents-dir {place}"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
-
-
-def _find_above(name: str) -> str:
-    """Returns the nearest agents folder above the current folder that has the agent, if any."""
-    try:
-        here = Path.cwd()
-    except OSError:  # it was deleted
-        return ""
-    folders = (folder / PROJECT_AGENTS for folder in here.parents)
-    found = (folder for folder in folders if os.path.lexists(folder / f"{name}.toml"))
-    return next((os.path.relpath(folder, here) for folder in found), "")
 
 
 def has_file(name: str, agents_dir: str | Path | None = None) -> bool:
@@ -137,25 +112,22 @@ You are a careful assistant.
 
 
 def scaffold(name: str, model: str | None = None) -> str:
-    """Returns a commented starter file for an agent.
-
-    Args:
-        model: None = that of `first_model`.
-    """
+    """Returns a commented starter file for an agent; by default with the model of `first_model`."""
     check_name(name)
+    config = _load_settings()
     return SCAFFOLD.format(
         name=quote(name),
-        model=quote(model or first_model()),
-        providers=", ".join(_settings().known),
+        model=quote(model or config.first_model()),
+        providers=", ".join(config.known),
     )
 
 
 def first_model() -> str:
     """Returns the language model that fits the keys at hand best, for a new agent."""
-    return _settings().first_model()
+    return _load_settings().first_model()
 
 
-def _settings() -> Config:
+def _load_settings() -> Config:
     try:
         return Config.load()
     except ConfigError:  # `init` works without settings; a run will report the error
@@ -174,48 +146,36 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the file of a JSON Schema.
+    """Reads the JSON Schema that `output.schema` names; an agent made in code has no file.
 
-    Args:
-        name: the value of `output.schema`.
-        agent_path: the agent's file; empty = an agent made in code, of the current folder.
-
-    Raises:
-        ConfigError: it does not lie there, or does not hold a JSON object.
+    Raises ConfigError if it does not lie beside or below the agent's file, or holds no JSON object.
     """
     if not isinstance(name, str) or not name.strip():
-        raise _schema_error(name, "name a JSON file, or write the schema itself under [output]")
+        raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
+    if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):
+        raise _make_schema_error(name, "it must be in the folder of the agent's file, or below it")
     folder = Path(agent_path).parent if agent_path else Path()
-    parts = Path(name).parts
-    if Path(name).is_absolute() or ".." in parts or name.startswith("~"):
-        raise _schema_error(name, "it must be in the folder of the agent's file, or below it")
-    return read_schema_file(Path(os.path.realpath(folder), *parts), name)
+    return read_schema_file(Path(os.path.realpath(folder), *Path(name).parts), name)
 
 
 def read_schema_file(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON Schema from a file, through no link.
+    """Reads a JSON Schema from a file with an absolute path, through no link.
 
-    Args:
-        path: absolute.
-        name: as it was given, for errors.
-
-    Raises:
-        ConfigError: it cannot be read, or does not hold a JSON object.
+    `name` is the path as it was given, for errors. Raises ConfigError if it cannot be read, or does
+    not hold a JSON object.
     """
     try:
         schema = json.loads(read_real_text(path))
-    except OSError as error:
-        raise _schema_error(name, reason(error)) from None
-    except RecursionError:
-        raise _schema_error(name, "it is nested too deeply") from None
-    except ValueError as error:
-        raise _schema_error(name, f"it is not JSON: {error}") from None
+    except (OSError, RecursionError, ValueError) as error:
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else ""
+        problem = problem or (reason(error) if isinstance(error, OSError) else "")
+        raise _make_schema_error(name, problem or f"it is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise _schema_error(name, "it does not contain a JSON object")
+        raise _make_schema_error(name, "it does not contain a JSON object")
     return schema
 
 
-def _schema_error(name: object, problem: str) -> ConfigError:
+def _make_schema_error(name: object, problem: str) -> ConfigError:
     return ConfigError(
         f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
         hint='agent files name it as schema = "answer.json" under [output], options as a path',

@@ -1,15 +1,16 @@
-"""User settings: keys, base URLs and folders.
+"""User settings: keys, base URLs and folders; keys from a `.env` file that a person asks to read.
 
 The environment takes precedence over `config.toml`, and that over the built-in defaults.
-Source: B-3, B-6, D-33.
+Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/notebook.md.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from axe_nb.agents.provider_table import (
     describe_provider,
     make_key_command,
 )
-from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.agents.tables import Retry
+from axe_nb.agents.tables import KEY, McpServer, Retry, parse_server
 from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError
@@ -162,9 +162,7 @@ def is_own(path: Path) -> bool:
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
     """Returns the paths that the `skill` of an agent stands for, in order (B-6).
 
-    Args:
-        skill: absolute, or relative to the folder above the agents, else to the config folder.
-        agent_path: the agent's file; empty for an agent made in code.
+    A relative one is below the folder above the agents, else below the config folder.
     """
     path = expand_home(skill)
     if path.is_absolute():
@@ -242,31 +240,50 @@ class Config:
             raise _make_config_error(f"{UNREADABLE}: {error}", hint=hint) from None
         source = Source(text)
         try:
-            _check_spelling(table)
-            providers = _find_providers(table)
-            for name, entry in providers.items():
-                check_table(name, entry, source)
-            prices = _read_prices(table.get("prices", {}), source)
-            servers = table.get(KEY, {})
-            if not isinstance(servers, dict):
-                raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
-            servers = {name: parse_server(name, own, source) for name, own in servers.items()}
-            retry = build(Retry, table.get("retry", {}), source, ("retry",))
-            sandbox = table.get("sandbox", "auto")
-            if sandbox not in ("auto", "required"):
-                raise WrongValue(("sandbox",), "must be auto or required")
+            settings = cls._read(table, source)
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
             message = f"{UNREADABLE}: {error}"
             raise _make_config_error(message, hint=error.hint, line=line) from None
+        is_required = _read_variable(SANDBOX_VARIABLE, "auto or required", "auto|required")
+        retries = _read_variable(RETRIES_VARIABLE, "a whole number", r"\d{1,9}")
+        return replace(
+            settings,
+            retries=int(retries) if retries else settings.retries,
+            requires_sandbox=settings.requires_sandbox or is_required == "required",
+        )
+
+    @classmethod
+    def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
+        for name in table:  # a misspelt table would be ignored
+            if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
+                meant = near if near == "sandbox" else f"[{near}]"
+                raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
+        for name in ("providers", "prices", KEY):
+            if not isinstance(table.get(name, {}), dict):
+                raise WrongValue((name,), "must be tables", hint=f"write [{name}.NAME]")
+        providers = table.get("providers", {})
         commands = {}
         for name, entry in providers.items():
+            check_table(name, entry, source)
             if words := entry.get("key_command"):
                 place = f"line {source.line(('providers', name, 'key_command'))}"
                 file = f"{format_path(config_path())}, {place}"
                 commands[name] = make_key_command(name, words, str(config_dir()), file)
-        retries, is_required = _find_retries(retry), _requires_sandbox(sandbox)
-        return cls(providers, prices, servers, retries, commands, is_required)
+        retry = build(Retry, table.get("retry", {}), source, ("retry",))
+        if table.get("sandbox", "auto") not in ("auto", "required"):
+            raise WrongValue(("sandbox",), "must be auto or required")
+        return cls(
+            providers,
+            {
+                model: _read_price(model, own, source)
+                for model, own in table.get("prices", {}).items()
+            },
+            {name: parse_server(name, own, source) for name, own in table.get(KEY, {}).items()},
+            DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries,
+            commands,
+            table.get("sandbox") == "required",
+        )
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -281,12 +298,12 @@ class Config:
         """
         if name in self.known:
             return self.known[name]
-        near = nearest(name.lower(), self.known)
         file = format_path(config_path())
-        hint = f"did you mean {near}?" if near else ""
         if name in self.providers:
             hint = f'add protocol = "openai" under [providers.{name}] in {file}'
-        elif not near and name.isidentifier():
+        elif near := nearest(name.lower(), self.known):
+            hint = f"did you mean {near}?"
+        else:
             table = f'[providers.{name}] with protocol = "openai" and base_url'
             hint = f"to use another server, add {table} to {file}"
         raise ConfigError(
@@ -329,8 +346,7 @@ class Config:
     def base_url(self, provider: str) -> str:
         """Returns the URL of the provider's server as it is set, its path without a trailing slash.
 
-        Raises:
-            ConfigError: it is not an http URL; the message omits it, as it may be a key.
+        Raises ConfigError: it is not an http URL; the message omits it, as it may be a key.
         """
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
@@ -358,36 +374,6 @@ class Config:
         return value.strip() if isinstance(value, str) else ""
 
 
-def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    providers = table.get("providers", {})
-    hint = 'write [providers.openai] and below it api_key = "…"'
-    if not isinstance(providers, dict):
-        raise WrongValue(("providers",), "must be tables", hint=hint)
-    for name, entry in providers.items():
-        if not isinstance(entry, dict):
-            raise WrongValue(("providers", name), "must be a table", hint=hint)
-    return providers
-
-
-def _check_spelling(names: Iterable[str]) -> None:
-    """Rejects a table that would be ignored because its name is misspelt."""
-    for name in names:
-        if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
-            meant = near if near == "sandbox" else f"[{near}]"
-            raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
-
-
-def _requires_sandbox(setting: str) -> bool:
-    """True if the settings file or the environment requires a sandbox."""
-    variable = os.environ.get(SANDBOX_VARIABLE, "").strip()
-    if variable not in ("", "auto", "required"):
-        raise ConfigError(
-            f"{SANDBOX_VARIABLE} must be auto or required, not {quote(variable)}",
-            hint=f"for example {SANDBOX_VARIABLE}=required",
-        )
-    return "required" in (setting, variable)
-
-
 def _make_config_error(message: str, *, hint: str = "", line: int | None = None) -> ConfigError:
     error = ConfigError(message, hint=hint)
     at = f", line {line}" if line else ""
@@ -395,23 +381,11 @@ def _make_config_error(message: str, *, hint: str = "", line: int | None = None)
     return error
 
 
-def _find_retries(retry: Retry) -> int:
-    """Returns the retries that the environment, else the file, else nothing sets."""
-    value = os.environ.get(RETRIES_VARIABLE, "").strip()
-    if not value:
-        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
-    if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise ConfigError(
-            f"{RETRIES_VARIABLE} takes a whole number, not {quote(value)}",
-            hint=f"for example {RETRIES_VARIABLE}=2; 0 = none",
-        )
-    return int(value)
-
-
-def _read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
-    if not isinstance(tables, dict):
-        raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
-    return {model: _read_price(model, table, source) for model, table in tables.items()}
+def _read_variable(name: str, wanted: str, pattern: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if value and not re.fullmatch(pattern, value, re.ASCII):
+        raise ConfigError(f"{name} must be {wanted}, not {quote(value)}")
+    return value
 
 
 def _read_price(model: str, table: Any, source: Source) -> PriceTable:
@@ -420,12 +394,85 @@ def _read_price(model: str, table: Any, source: Source) -> PriceTable:
     if not (provider.strip() and name.strip()):
         raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
     price = build(PriceTable, table, source, at)
-    for key in ("input", "output"):
+    for key in {"input": 0, "output": 0, **table}:
         if key not in table:
-            raise WrongValue(
-                (*at, key), "is missing", hint="US dollars per million tokens; 0 = free"
-            )
-    for key in table:
+            step = "US dollars per million tokens; 0 = free"
+            raise WrongValue((*at, key), "is missing", hint=step)
         if getattr(price, key) < 0:
             raise WrongValue((*at, key), "must be non-negative")
     return price
+
+
+_ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w{0,99})\s*=\s*(.*)", re.ASCII)
+_ENV_QUOTED = re.compile(r"""(['"])(.*?)\1\s*(#.*)?""")
+
+SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
+UNKNOWN = "refused, because a file sets only keys and addresses of providers"
+EXPANDED = "refused, because its value contains ${…}, which is not expanded; write it out"
+KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
+
+
+def load_env(file: str) -> dict[str, list[str]]:
+    """Reads a file of NAME=VALUE lines into the environment of this process.
+
+    Such a file may come with a project, so it sets the keys of providers and nothing else, but for
+    the address that its own key is sent to (D-81, D-83). A variable that has a value keeps it;
+    values are not expanded. Returns outcome → names. Raises ConfigError if the file cannot be read,
+    or a line is wrong; then nothing is set.
+    """
+    path = expand_home(file)
+    shown = format_path_or_name(path)
+    try:
+        values = _parse_env(read_text(path), shown)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {quote(shown)}: {reason(error)}",
+            hint="give a file of NAME=VALUE lines, as in %axe env .env",
+        ) from None
+    config, new = Config.load(), dict[str, str]()
+    servers = [info for info in config.known.values() if info.has_server]
+    addresses = {info.url_variable: info.key_variable for info in servers}
+    with_own_key = {  # or with headers: what is the person's own is sent there already
+        info.url_variable
+        for info in servers
+        if config.key_source(info.name) or config.providers.get(info.name, {}).get("headers")
+    }
+    outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
+    found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
+    for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
+        if name not in addresses and name not in addresses.values():
+            outcome = UNKNOWN
+        elif "${" in value:
+            outcome = EXPANDED
+        elif not value:
+            outcome = EMPTY
+        elif name in with_own_key or (name in addresses and addresses[name] not in new):
+            outcome = KEY_ELSEWHERE
+        elif os.environ.get(name, "").strip():
+            outcome = KEPT
+        else:
+            outcome, new[name] = SET, value
+        found[outcome].append(name)
+    os.environ.update(new)
+    return {outcome: names for outcome, names in found.items() if names}
+
+
+def _parse_env(text: str, file: str) -> dict[str, str]:
+    """Returns name → value. Errors name the line, not its text."""
+    values: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
+        if not line or line.startswith("#"):
+            continue
+        found = _ENV_LINE.fullmatch(line)
+        written = found[2] if found else ""
+        quoted = _ENV_QUOTED.fullmatch(written)
+        if found is None or "\0" in line or (written.startswith(("'", '"')) and not quoted):
+            failure = ConfigError(
+                "not a NAME=VALUE line",
+                hint="fix the line, or close its quotes; nothing was set",
+            )
+            failure.place = f"in {file}, line {number}"
+            raise failure
+        bare = re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
+        values[found[1]] = quoted[2] if quoted else bare
+    return values

@@ -46,59 +46,55 @@ _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
     """Writes data to a file, as a whole or not at all; a new file is the user's alone.
 
-    Args:
-        path: the file.
-        kind: kind of data, for the header.
-        data: JSON data, or what `form` makes text of.
-        form: data → text; None = `format_data`.
-
-    Raises:
-        ConfigError: the file cannot be written; an existing one is unchanged.
+    `form` makes the text; None = `format_data`, for JSON data. Raises ConfigError if the file
+    cannot be written; an existing one is unchanged.
     """
     path = expand_home(path)
+    problem = ""
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
-        if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
-            raise make_error("write", path, f"larger than {MAX_BYTES} bytes")
         is_new = not path.exists()
-        if not is_new and not path.is_file():
-            raise make_error("write", path, "it is not a file")
-        if not is_new and not os.access(path, os.W_OK):
-            raise make_error("write", path, "it is read-only")
-        if not path.resolve().parent.is_dir():
-            raise make_error("write", path, "its folder does not exist")
+        if len(text.encode()) > MAX_BYTES:
+            problem = f"larger than {MAX_BYTES} bytes"
+        elif not path.resolve().parent.is_dir():
+            problem = "its folder does not exist"
+        elif not is_new and not (path.is_file() and os.access(path, os.W_OK)):
+            problem = "it is read-only" if path.is_file() else "it is not a file"
     except (OSError, ValueError, RuntimeError) as error:
-        raise make_error("write", path, _explain(error)) from None
+        problem = _explain(error)
+    if problem:
+        raise make_error("write", path, problem)
     write_whole(path, text, 0o600 if is_new else None)
 
 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Returns the contents of a file.
+    """Returns the contents of a file of this kind.
 
-    Args:
-        path: the file.
-        kind: kind of data that it must have.
-        make: makes them of the file's data; raises ConfigError if these are wrong.
-        parse: text → data; None = `parse_data`.
-
-    Raises:
-        ConfigError: it cannot be read, is not of this kind, or of a later major version.
+    `parse` makes data of the text (None = `parse_data`), `make` the contents of the data; it raises
+    ConfigError if they are wrong. Raises ConfigError if the file cannot be read, is not of this
+    kind, or of another major version.
     """
     path = expand_home(path)
+    text = ""
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise make_error("read", path, f"larger than {MAX_BYTES} bytes")
+            raise ConfigError(f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
-        _, start = check_header(path, kind, text)
+        _, start = parse_header(kind, text)
         data = (parse or parse_data)(text[start:])
-    except json.JSONDecodeError as error:
-        raise _make_json_error(path, text, error) from None
+    except ConfigError as error:
+        raise make_error("read", path, error.message, error.hint) from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise make_error("read", path, _explain(error)) from None
+        problem, hint = _explain(error), ""
+        if conflict := _CONFLICT.search(text):
+            line = text.count("\n", 0, conflict.end()) + 1
+            problem = f"it has a merge conflict in line {line}"
+            hint = "resolve it: remove the marks, and keep one side or both"
+        raise make_error("read", path, problem, hint) from None
     try:
         return make(data)
     except ConfigError as error:
@@ -108,17 +104,6 @@ def read_data(
 def format_header(kind: Kind) -> str:
     """Returns the first line of a file that is written now."""
     return "axe_nb {} {}.{}\n".format(kind, *VERSIONS[kind])
-
-
-def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
-    """Returns the minor version, and where the data begins.
-
-    Raises ConfigError if it is not of this kind, or of another major version.
-    """
-    try:
-        return parse_header(kind, text)
-    except ConfigError as error:
-        raise make_error("read", path, error.message, error.hint) from None
 
 
 def parse_header(kind: Kind, text: str) -> tuple[int, int]:
@@ -139,18 +124,17 @@ def parse_header(kind: Kind, text: str) -> tuple[int, int]:
     return int(found[3]), found.end()
 
 
+def check_header(path: Path, kind: Kind, text: str) -> None:
+    """As `parse_header`; the error names the file."""
+    try:
+        parse_header(kind, text)
+    except ConfigError as error:
+        raise make_error("read", path, error.message, error.hint) from None
+
+
 def make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
     """Makes the error for a file that cannot be read or written."""
     return ConfigError(f"cannot {verb} {one_line(format_path(path), 300)}: {problem}", hint=hint)
-
-
-def _make_json_error(path: Path, text: str, error: json.JSONDecodeError) -> ConfigError:
-    if conflict := _CONFLICT.search(text):
-        line = text.count("\n", 0, conflict.end()) + 1
-        hint = "resolve it: remove the marks, and keep one side or both"
-        return make_error("read", path, f"it has a merge conflict in line {line}", hint)
-    where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
-    return make_error("read", path, f"not valid JSON: {where}")
 
 
 def _explain(error: Exception) -> str:
@@ -161,6 +145,8 @@ def _explain(error: Exception) -> str:
             return "it is nested too deeply"
         case UnicodeDecodeError():
             return f"not UTF-8 at byte {error.start}"
+        case json.JSONDecodeError():
+            return f"not valid JSON: {error.msg} at line {error.lineno + 1}, column {error.colno}"
     return str(error)
 
 

@@ -48,8 +48,7 @@ def reason(error: OSError | ValueError) -> str:
 def read_text(path: Path) -> str:
     """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends.
 
-    Raises:
-        OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
+    Raises OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
     """
     try:
         return read_real_text(Path(os.path.realpath(path)))
@@ -58,14 +57,7 @@ def read_text(path: Path) -> str:
 
 
 def read_real_text(path: Path) -> str:
-    """Reads a text file as `read_text` does, but through no link.
-
-    Args:
-        path: absolute, without links.
-
-    Raises:
-        OSError: as for `read_text`; or a link has taken its place, or that of a folder above it.
-    """
+    """Reads a text file as `read_text` does, but through no link; the path is absolute."""
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:
@@ -80,11 +72,7 @@ def read_real_text(path: Path) -> str:
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
     """Writes a file atomically: a reader sees either the old or the new text.
 
-    Args:
-        mode: permission bits; None = those of the existing file, or the default of a new one.
-
-    Raises:
-        ConfigError: the file cannot be written; an existing one is unchanged.
+    The mode None keeps that of the existing file. Raises ConfigError if it cannot be written.
     """
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
@@ -136,14 +124,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 
 def write_new(path: Path, text: str, mode: int = 0o666) -> None:
-    """Writes a file that must not exist yet.
-
-    Args:
-        mode: permission bits, before the umask.
-
-    Raises:
-        ConfigError: the file exists or cannot be written.
-    """
+    """Writes a file that must not exist yet. Raises ConfigError if it does."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)

@@ -59,14 +59,8 @@ def find_paths(
     """Yields the matching paths below a folder; hidden ones only if the glob names them with a dot.
 
     Every folder is visited once. `**` does not follow links: two that lead back would never end.
-
-    Args:
-        pattern: the glob.
-        folder: the folder to search.
-        check: called for every name that is looked at; may raise to end the search.
-
-    Raises:
-        ConfigError: it is not a valid glob.
+    `check` is called for every name, and may raise to end the search. Raises ConfigError if it is
+    not a valid glob.
     """
     check_glob(pattern)
     # inside a name `**` is `*`; at the end it includes files

@@ -1,15 +1,16 @@
-"""Names of agents, models and tools, and of functions that are passed as tools.
+"""Names of agents, models and hosts, and of tools and functions that are passed as tools.
 
-Source: B-2, B-12.
+Source: B-2, B-12, D-50.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
-from collections.abc import Callable
-from typing import Any, Protocol, TypeGuard
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any
 
 from axe_nb.conversion.toml_tables import WrongValue
 from axe_nb.errors import ConfigError
@@ -20,8 +21,7 @@ from axe_nb.text import quote
 def check_name(name: str) -> None:
     """Rejects agent names that are not plain file names on every system (B-12).
 
-    Raises:
-        ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
+    Raises ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
     """
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
@@ -36,8 +36,7 @@ def check_name(name: str) -> None:
 def check_tool_name(name: str) -> None:
     """Rejects tool names that providers do not accept.
 
-    Raises:
-        ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
+    Raises ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
@@ -61,29 +60,10 @@ def function_name(function: Any) -> str:
     return name
 
 
-def check_bound(function: Any) -> None:
-    """Rejects a method without its object, whose `self` a model would be asked for.
-
-    Raises ConfigError if its first parameter is `self` or `cls`, without a type.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return
-    first = next(iter(parameters), None)
-    if first and first.name in ("self", "cls") and first.annotation is first.empty:
-        name = function_name(function)
-        raise ConfigError(
-            f"{name} is a method without its object",
-            hint=f"use that of an object: tools=[thing.{name}], or axe_nb.tool(thing.{name})",
-        )
-
-
 def parse_model(model: str) -> tuple[str, str]:
     """Splits provider/model on the first slash (B-2).
 
-    Raises:
-        ConfigError: no slash, or an empty part (exit 1).
+    Raises ConfigError: no slash, or an empty part (exit 1).
     """
     provider, slash, name = model.partition("/")
     problem = (
@@ -105,13 +85,6 @@ def parse_model(model: str) -> tuple[str, str]:
     return provider, name
 
 
-class NamedTool(Protocol):
-    """The part of a tool that an agent uses."""
-
-    name: str
-    fn: Callable[..., Any]
-
-
 def own_tools(tools: object) -> dict[str, Any]:
     """Returns name → function or tool for the entries of `tools` that are not names.
 
@@ -123,13 +96,11 @@ def own_tools(tools: object) -> dict[str, Any]:
         )
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
-        if not (callable(thing) or is_tool(thing)):
-            continue
-        check_bound(thing)
-        name = name_of(thing)
-        check_tool_name(name)
-        if own.setdefault(name, thing) != thing:
-            raise WrongValue(("tools",), f"contains two functions named {quote(name)}")
+        if callable(thing) or is_tool(thing):
+            name = name_of(thing)
+            check_tool_name(name)
+            if own.setdefault(name, thing) != thing:
+                raise WrongValue(("tools",), f"contains two functions named {quote(name)}")
     return own
 
 
@@ -144,9 +115,66 @@ def name_of(thing: Any) -> str:
     Raises ConfigError if it has no name.
     """
     made = getattr(thing, "__axe_tool__", thing)
-    return made.name if is_tool(made) else function_name(made)
+    return str(made.name) if is_tool(made) else function_name(made)
 
 
-def is_tool(thing: object) -> TypeGuard[NamedTool]:
+def is_tool(thing: object) -> bool:
     """True for a tool, False for a plain function."""
     return hasattr(thing, "fn") and isinstance(getattr(thing, "name", None), str)
+
+
+LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+
+ANY = "*"
+"""Matches every host."""
+
+
+def is_allowed(host: str, allowed: Iterable[str]) -> bool:
+    """True if a host matches one of the patterns; the empty host only `*`.
+
+    `python.org` matches that host alone, `*.python.org` every host below it but not itself.
+    """
+    host = fold_host(host)
+    patterns = {fold_host(pattern) for pattern in allowed}
+    above = (f"*.{host[at + 1 :]}" for at, char in enumerate(host) if char == "." and at)
+    return ANY in patterns or (bool(host) and not patterns.isdisjoint((host, *above)))
+
+
+def host_problem(pattern: str) -> str:
+    """Returns the reason to reject a pattern; empty if it is valid."""
+    if pattern == ANY:
+        return ""
+    name = fold_host(pattern.strip().removeprefix("*."))
+    if is_address(name):
+        return "" if "*" not in pattern else "an IP address has no subdomains"
+    if "/" in pattern:
+        return "write only the host, without https:// and path"
+    if ":" in pattern or "@" in pattern:
+        return "write only the host, without port and user name"
+    if "*" in name:
+        return 'use "*" alone for all hosts, or as in "*.python.org" for all subdomains'
+    labels = name.split(".")
+    if len(name) > 253 or not all(LABEL.fullmatch(label) for label in labels):
+        return "not a valid host name"
+    return ""
+
+
+def fold_host(host: str) -> str:
+    """Returns a host as it is compared: in lower-case ASCII, without a trailing dot or brackets."""
+    folded = host.strip().rstrip(".").removeprefix("[").removesuffix("]").lower()
+    if not folded.isascii():
+        import idna
+
+        star = "*." if folded.startswith("*.") else ""
+        with suppress(idna.IDNAError):
+            folded = star + idna.encode(folded.removeprefix("*."), uts46=True).decode()
+    with suppress(ValueError):
+        folded = str(ip_address(folded))
+    return folded
+
+
+def is_address(host: str) -> bool:
+    """True if a host is an IP address."""
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False

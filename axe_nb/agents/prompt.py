@@ -1,31 +1,54 @@
-"""The system prompt of an agent: its own prompt, skill and context files, and warnings about them.
+"""The start of an agent: its workdir, its skill and context files, and its system prompt.
 
-In the prompt, `{{ name }}` stands for a value of `[vars]`, or of the run. Only names are replaced,
-as an agent file may come with a project: nothing in it is evaluated.
-Source: B-7, B-8, D-12, D-40, D-42.
+A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
+without links. In the prompt, `{{ name }}` stands for a value of `[vars]`, or of the run. Only names
+are replaced, as an agent file may come with a project: nothing in it is evaluated. The agents that
+a tree of runs was made of are kept with its result, for forks.
+Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/threat-model.md.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import format_path
-from axe_nb.agents.context import Context, read_context
+from axe_nb.agents.agent import Agent, NoAgent
+from axe_nb.agents.config import format_path, is_own, skill_paths
+from axe_nb.agents.files import expand_home, read_real_text, reason
+from axe_nb.agents.globs import find_paths
+from axe_nb.agents.protected import find_read_protection
 from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.agents.tables import COMMON_PARAMS, variable_problem
-from axe_nb.agents.workdir import find_workdir
-from axe_nb.conversion.toml_tables import Source, toml_fields
+from axe_nb.agents.trust import NEXT_STEP, is_outside, is_trusted
+from axe_nb.conversion.toml_tables import Source, make_table, toml_fields
 from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words
-from axe_nb.text import nearest, one_line, quote
+from axe_nb.paths import find_names as find_file_names
+from axe_nb.paths import follow_links, list_links, open_real_file
+from axe_nb.pictures.picture import Picture, find_format, format_bytes
+from axe_nb.text import list_some, nearest, one_line, quote
 
 NO_PROMPT = "Execute the task described in your instructions."
 """The message to send if the prompt is blank (B-8)."""
+
+RESOURCE = "mcp:"
+"""Beginning of an entry of `files` that is not a glob, but a resource: `mcp:SERVER/URI`."""
+
+LISTED = 5
+"""Number of files that a warning names."""
+
+VISITED = 100_000
+"""Number of files and folders that the globs of an agent look at."""
+
+TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
+"""Bytes of one context file and of all; what is larger is skipped with a warning. How large a
+picture may be when it is sent, the agent's `[limits]` say: what is larger is scaled down."""
 
 VERY_LIKE = 0.85
 """Similarity of a parameter to a common one, from which it is probably a typo."""
@@ -33,12 +56,281 @@ VERY_LIKE = 0.85
 OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
 
-
 LONGEST_PROMPT = 4_000_000
 """Maximum characters of a system prompt with its values: a short file may name a long one often."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 """An escaped pair of braces, or a name in braces."""
+
+
+def find_workdir(agent: Agent) -> Path:
+    """Returns the real path of the workdir of an agent, as it is now.
+
+    Raises ConfigError if it does not exist, or if a link leads it out of the current folder.
+    """
+    named = agent.workdir.strip()
+    try:
+        here = Path(os.path.realpath(os.curdir))
+        is_there = expand_home(named).is_dir()
+    except OSError:  # the current folder was deleted, or the path is too long
+        is_there = False
+    if not is_there:
+        step = f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir"
+        raise ConfigError(f"workdir not found: {named or 'the current folder'}", hint=step)
+    real = Path(os.path.realpath(expand_home(named)))
+    if _leaves_by_link(agent, real, here):
+        raise ConfigError(
+            f"workdir {quote(named)} of agent {quote(agent.name)} leads out of the "
+            f"current folder through a link, to {quote(str(real))}",
+            hint="to work there, use the path of that folder itself",
+        )
+    return real
+
+
+def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
+    """True if an agent names a workdir below `root`, a real path, that lies elsewhere.
+
+    A command that may write there could have put a link in its place. An agent file of a project
+    that the user trusts may name the project's links.
+    """
+    if real.is_relative_to(root):
+        return False
+    names = follow_links(expand_home(agent.workdir.strip()).absolute())
+    is_linked = any(name.is_relative_to(root) for name in names if ".." not in name.parts)
+    is_reviewed = is_from_file(agent, "workdir") and not is_own(Path(agent.path))
+    return is_linked and (agent.is_restricted or not is_reviewed)
+
+
+def is_from_file(agent: Agent, key: str) -> bool:
+    """True if the agent has the value of its file for a key; code may have set another."""
+    return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
+
+
+def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
+    """Returns a child that may start where it is to work; nothing there is looked at.
+
+    A child without a workdir works in the current folder, in that of the root if it lies outside
+    it. `caller` is the real workdir of the run that starts it, `root` that of the root (empty =
+    anywhere), `defined` the agents of the session when the root started.
+    """
+    named = child.workdir.strip()
+    with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
+        real = Path(os.path.realpath(expand_home(named)))
+        if not root or real.is_relative_to(root):
+            return child
+        if not named:
+            return replace(child, workdir=root)
+        if real != caller and not _names_workdir(child, defined):
+            raise _make_outside(child)
+    return child
+
+
+def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
+    """Checks the workdir that a child is about to use: a command may have put a link there.
+
+    Only the child's own file may name another place than the root's workdir: one of the user's own,
+    or a trusted one. The same is true of an agent that the session had when the root started.
+    """
+    if not root or real.is_relative_to(root):
+        return
+    if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
+        raise _make_outside(child)
+
+
+def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
+    """True if the child's own, unchanged source names its workdir, and may do so."""
+    if child.text:
+        return is_from_file(child, "workdir") and is_trusted(Path(child.path))
+    known = defined.get(child.name)  # an agent of a saved run may be among them
+    return known is not None and known.workdir == child.workdir and not child.is_restricted
+
+
+def _make_outside(child: Agent) -> ConfigError:
+    step = "remove `workdir`"
+    return ConfigError(
+        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
+        "the run that it belongs to",
+        hint=f"{step}, or trust the agent's project: {NEXT_STEP}" if child.path else step,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The texts that an agent refers to, read from disk."""
+
+    skill: str
+    """Text of the skill; empty if there is none."""
+    files: tuple[tuple[str, str], ...]
+    """(path relative to the workdir, text) of each context file, sorted by path."""
+    warnings: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
+    """Real paths of the files that were read."""
+    pictures: tuple[tuple[str, Picture], ...] = ()
+    """(path relative to the workdir, picture) of each context file that is one, sorted by path."""
+
+
+def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
+    """Reads the skill and context files of an agent; raises ConfigError as `brief` does.
+
+    `check` is called before every file and for every name; it may raise to stop reading.
+    """
+    workdir = find_workdir(agent)
+    skill, skill_path = _read_skill(agent)
+    files = _Files(workdir)
+    for path, real in files.find(agent.files, check):
+        check()
+        files.read(path.relative_to(workdir).as_posix(), real)
+    return Context(
+        skill, tuple(files.texts), files.list_warnings(),
+        (*skill_path, *files.sources), tuple(files.pictures),
+    )  # fmt: skip
+
+
+def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
+    """Returns the text of the skill, and its real path if there is one.
+
+    Raises ConfigError if there is none, if it may hold keys, or if it lies outside the project of
+    an agent that is not trusted.
+    """
+    given = agent.skill.strip()
+    if not given:
+        return "", []
+    step = (
+        f"fix `skill` in agent {quote(agent.name)}; relative paths start at the folder above the "
+        "agents, or at the config folder"
+    )
+    for candidate in skill_paths(given, agent.path):
+        try:
+            *passed, real = follow_links(candidate.absolute())
+            if any(find_read_protection(path, path.parent) for path in (*passed, real)):
+                problem = f"skill {quote(given)} was not read: it may hold keys or passwords"
+                raise ConfigError(problem, hint=f"name another skill in agent {quote(agent.name)}")
+            path = Path(agent.path)
+            if (
+                is_from_file(agent, "skill")  # else the person's own words name it
+                and real.exists()
+                and is_outside(path, real)
+                and not is_trusted(path)
+            ):
+                raise ConfigError(
+                    f"skill {quote(given)} of agent {quote(agent.name)} was replaced by a link "
+                    "out of the project",
+                    hint="start a new run",
+                )
+            return read_real_text(real), [real]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problem = f"failed to read skill {given}: {reason(error)}"
+            raise ConfigError(problem, hint=step) from None
+    raise ConfigError(f"skill not found: {given}", hint=step)
+
+
+class _TooManyFiles(Exception):
+    """The globs look at more than `VISITED` files and folders."""
+
+
+@dataclass
+class _Files:
+    """The context files of an agent: found, checked, and read one by one."""
+
+    workdir: Path
+    warnings: list[str] = field(default_factory=list)
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    pictures: list[tuple[str, Picture]] = field(default_factory=list)
+    sources: list[Path] = field(default_factory=list)
+    """Real paths of what was read."""
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+    """Reason → files."""
+    _sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    """Bytes of the texts, and of the pictures, so far."""
+
+    def find(self, patterns: Sequence[str], check: Callable[[], None]) -> list[tuple[Path, Path]]:
+        """Returns the files that match and may be read, with their real paths, sorted."""
+        visited = 0
+
+        def count() -> None:
+            nonlocal visited
+            check()
+            visited += 1
+            if visited > VISITED:
+                raise _TooManyFiles
+
+        matching: set[Path] = set()
+        for pattern in patterns:
+            if pattern.startswith(RESOURCE):
+                continue  # a server has it
+            named: set[Path] = set()
+            with suppress(_TooManyFiles):
+                named.update(p for p in find_paths(pattern, self.workdir, count) if p.is_file())
+            if visited > VISITED:
+                self.warnings.append(
+                    f"{quote(pattern)} in files: only the first {VISITED} files and folders were "
+                    "searched; use a narrower glob"
+                )
+            elif not named:
+                folder = quote(pattern.rstrip("/") + "/**")
+                is_folder = (self.workdir / pattern).is_dir()
+                step = f"; for the files of a folder write {folder}" if is_folder else ""
+                self.warnings.append(f"no file matches {quote(pattern)} in files{step}")
+            matching |= named
+        links = list_links(self.workdir) if matching else {}
+        return [(path, real) for path in sorted(matching) if (real := self._check(path, links))]
+
+    def _check(self, path: Path, links: Mapping[str, Sequence[Path]]) -> Path | None:
+        """Returns the real path of a file that may be read; None for others, with a warning."""
+        try:
+            names = find_file_names(self.workdir, path, links)
+        except OSError:  # replaced by a cycle of links meanwhile
+            return None
+        shown = path.relative_to(self.workdir).as_posix()
+        if not names.real.is_relative_to(self.workdir):
+            self._skip("links out of the workdir", shown)
+        elif any(find_read_protection(name, self.workdir) for name in names.all):  # (D-83)
+            self._skip("files that may hold keys", shown)
+        else:
+            return names.real
+        return None
+
+    def _skip(self, what: str, shown: str) -> None:
+        self.skipped.setdefault(what, []).append(shown)
+
+    def read(self, shown: str, real: Path) -> None:
+        """Reads a file, `shown` by its path in the workdir, or adds a warning that says why not."""
+        try:
+            with os.fdopen(open_real_file(real), "rb") as file:
+                data = file.read(TEXT_SIZES[0] + 1)
+                is_picture = bool(find_format(data))
+                if is_picture:
+                    data += file.read(PICTURE_SIZES[0])
+            if not is_picture and b"\0" in data[:512]:
+                self._skip("binary files", shown)
+                return
+            one, every = PICTURE_SIZES if is_picture else TEXT_SIZES
+            if len(data) > min(one, every - self._sizes[is_picture]):
+                raise ConfigError(
+                    f"exceeds the limit of {format_bytes(one)} per "
+                    f"{'picture' if is_picture else 'file'} or {format_bytes(every)} in total"
+                )
+            if is_picture:
+                self.pictures.append((shown, Picture(data)))
+            else:
+                self.texts.append((shown, data.decode("utf-8", errors="replace")))
+        except (OSError, ConfigError) as error:
+            why = reason(error) if isinstance(error, OSError) else error.message
+            self.warnings.append(f"context file {shown} skipped: {why}")
+            return
+        self._sizes[is_picture] += len(data)
+        self.sources.append(real)
+
+    def list_warnings(self) -> tuple[str, ...]:
+        skipped = (f"{what} skipped: {list_some(s, LISTED)}" for what, s in self.skipped.items())
+        return (*self.warnings, *skipped)
+
+
+def server_of(entry: str) -> str:
+    """Returns the MCP server that an entry of `files` names; empty for a glob."""
+    return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +354,10 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt from its parts.
+    """Assembles the agent's system prompt; its files are read now if no context is given.
 
-    Args:
-        agent: the agent.
-        context: the texts that it refers to; None = they are read now.
-
-    Raises:
-        ConfigError: the workdir or the skill is missing, a glob is invalid, or a variable has no
-            value.
+    Raises ConfigError if the workdir or the skill is missing, a glob is invalid, or a variable has
+    no value.
     """
     workdir = find_workdir(agent)
     if context is None:
@@ -83,10 +370,7 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
 
 
 def add_files(
-    briefing: Briefing,
-    agent: Agent,
-    files: Sequence[tuple[str, str]],
-    warnings: Sequence[str],
+    briefing: Briefing, files: Sequence[tuple[str, str]], warnings: Sequence[str]
 ) -> Briefing:
     """Returns a briefing with more context files, after its own, and more warnings."""
     if not files and not warnings:
@@ -112,18 +396,18 @@ def _check_params(agent: Agent) -> list[str]:
         step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
         named = ", ".join(f"params.{key}" for key in ignored)
         warnings.append(f"ignored by axe_nb: {named}{step}")
+    own_keys = {field.name for field in toml_fields(Agent)}
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)
-        is_own = any(key == field.name for field in toml_fields(Agent))
-        step = "the agent's own keys go above [params]" if is_own else ""
-        step = step or (f"did you mean {quote(near)}?" if near else "")
+        step = f"did you mean {quote(near)}?" if near else ""
+        step = "the agent's own keys go above [params]" if key in own_keys else step
         if step:
             warnings.append(f"params.{key} is passed to the model as it is; {step}")
     return sorted(warnings)
 
 
 def _join_parts(
-    prompt: str, skill: str, files: Sequence[tuple[str, str]]
+    prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
     """Joins the parts as B-7 specifies; an empty part leaves no delimiter.
 
@@ -134,11 +418,11 @@ def _join_parts(
     if skill.strip():
         text += f"\n\n---\n\n## Skill\n\n{skill}"
     ends = (end_of_prompt, len(text))
-    if files:
-        fenced = (
-            f"### {path}\n```{Path(path).suffix.removeprefix('.')}\n{content}\n```"
-            for path, content in files
-        )
+    fenced = [
+        f"### {path}\n```{Path(path).suffix.removeprefix('.')}\n{content}\n```"
+        for path, content in files
+    ]
+    if fenced:
         text += "\n\n---\n\n## Context Files\n\n" + "\n\n".join(fenced)
     return text, ends
 
@@ -154,7 +438,11 @@ class UnknownVariable(ConfigError):
             hint=rf"set it under [vars] or with --var {name}=…, or write \{{{{ for literal braces",
         )
         self.variable = name
-        self.place = _find_place(agent, name)
+        self.place = f"in agent {quote(agent.name)}"
+        if agent.path:
+            self.place = f"in {format_path(Path(agent.path))}"
+            if line := find_line(Source(agent.text), name):
+                self.place += f", line {line}"
 
 
 def fill_in(agent: Agent) -> str:
@@ -213,14 +501,6 @@ def find_line(source: Source, name: str) -> int | None:
     return first + below.count("\n", 0, found.start()) if found else None
 
 
-def _find_place(agent: Agent, name: str) -> str:
-    file = format_path(Path(agent.path)) if agent.path else ""
-    line = find_line(Source(agent.text, file), name) if agent.text else None
-    if not file:
-        return f"in agent {quote(agent.name)}"
-    return f"in {file}, line {line}" if line else f"in {file}"
-
-
 def _write_value(name: str, value: object) -> Written:
     """Returns a value as in the prompt of a cell. Raises ConfigError if it has no text form."""
     try:
@@ -230,3 +510,86 @@ def _write_value(name: str, value: object) -> Written:
     except Exception as error:  # of the value's own methods
         problem = f"cannot be converted to text: {one_line(words(error), 200)}"
     raise ConfigError(f"variable {quote(name)} {problem}", hint="give it a text value")
+
+
+AGENT, TRUSTED = "agent", "trusted"
+"""Keys of `Memory`: the agent itself; True if the definitions come from the user's own history."""
+
+
+class Memory(dict[str, Any]):
+    """Things that no file keeps, such as functions; a deep copy and a pickle are empty."""
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return Memory, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One agent, with the texts and pictures that it refers to."""
+
+    values: Mapping[str, Any]
+    """Its values by key, as in its file: those that differ from the defaults."""
+    skill: str = field(default="", repr=False)
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As in `Context`, and so are pictures."""
+    pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, agent: Agent, context: Context | None) -> Definition:
+        """Returns the definition of an agent; its texts are empty if they were not read."""
+        found = context or Context("", (), ())
+        made = cls(make_table(agent), found.skill, dict(found.files), dict(found.pictures))
+        made.memory[AGENT] = agent
+        return made
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent itself, with its functions; None if it was read from a file."""
+        agent: Agent | None = self.memory.get(AGENT)
+        return agent
+
+    @property
+    def name(self) -> str:
+        """The agent's name; empty if it is none."""
+        name = self.values.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def context(self) -> Context:
+        """The texts and pictures that it refers to."""
+        return Context(
+            self.skill, tuple(self.files.items()), (), pictures=tuple(self.pictures.items())
+        )
+
+    def make_agent(self) -> Agent:
+        """Returns the agent made of its values, without functions of the user.
+
+        Raises ConfigError if a value is invalid.
+        """
+        kind = Agent if self.name else NoAgent
+        try:
+            if "schema" in self.values.get("output", {}):  # a file: it was read for the run
+                raise ValueError("its output refers to a file")
+            return kind(**{"name": "", "model": "", **self.values})
+        except (TypeError, ValueError, AttributeError) as error:  # the file may be damaged
+            reason = one_line(f"{error}", 200)
+            raise ConfigError(f"agent {quote(self.name)} of the run is damaged: {reason}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """The agents of one tree, as they were when its root started (D-53)."""
+
+    root: Definition
+    """As it ran, with the options of its run."""
+    agents: Mapping[str, Definition] = field(default_factory=dict)
+    """Name → agent that the tree could reach, as it was loaded."""
+    changed: Mapping[str, Definition] = field(default_factory=dict)
+    """Id of a run → its agent, as forks have changed it."""
+    model_all: str = ""
+    """The options of the root that apply to all agents; empty = none."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    output: Mapping[str, Any] | None = None
+    """JSON Schema that an option asked for; None = the agent's own."""
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)

@@ -85,10 +85,8 @@ MOST_FOLDERS = 1000
 def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:
     """Returns the reason that writing to a path needs approval; empty if it does not.
 
-    Args:
-        path: a real path (absolute, links resolved); it need not exist.
-        workdir: the real workdir that it lies in.
-        sources: real files and folders that the running tree was loaded from.
+    The path is real (absolute, links resolved) and need not exist; so is the workdir, and so are
+    `sources`, the files and folders that the running tree was loaded from.
     """
     places = {
         _resolve(state_dir()): "it records which agents you trust",

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -28,14 +27,6 @@ READ_SECONDS = 120.0
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 """Headers that say where a request ends: with wrong ones, its rest would be taken for the next."""
 
-PROMPT_CACHE = "prompt_cache"
-"""Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
-
-OPENAI_HOST = ".api.openai.com"
-"""End of the host names of OpenAI's own servers."""
-
-APIS = ("responses", "chat")
-"""OpenAI's two APIs, as `[providers.NAME]` calls them."""
 
 SERVER_TOOLS = "server_tools"
 """Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
@@ -43,7 +34,7 @@ SERVER_TOOLS = "server_tools"
 SEARCH = "web_search"
 """The tool that an agent's `tools` names, for the search of every vendor."""
 
-BEARER = MappingProxyType({"authorization": "Bearer {key}"})
+BEARER = {"authorization": "Bearer {key}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,25 +121,22 @@ class ProviderInfo:
     def choose_api(self, url: str, model: str) -> ProviderInfo:
         """Returns the provider with the one of OpenAI's two APIs that a model gets (D-73).
 
-        Args:
-            url: the base URL as it is set; a complete one decides.
-            model: the model's name without the provider.
+        A complete base URL decides; else the setting, else the model at OpenAI's own address.
         """
         if self.module != PROVIDERS["openai"].module:
             return self
         address = url.partition("?")[0].rstrip("/")
         for info in (PROVIDERS["openai"], RESPONSES):
             if address.endswith(info.chat_path):
-                return self._speak_like(info, has_whole_url=True)
+                return replace(
+                    self, module=info.module, chat_path=info.chat_path, has_whole_url=True
+                )
         api = self.api
-        if not api and f".{urlsplit(address).hostname}".endswith(OPENAI_HOST):
+        if not api and f".{urlsplit(address).hostname}".endswith(".api.openai.com"):
             api = find_facts("openai", model).api
-        return self._speak_like(RESPONSES) if api == "responses" else self
-
-    def _speak_like(self, info: ProviderInfo, *, has_whole_url: bool = False) -> ProviderInfo:
-        return replace(
-            self, module=info.module, chat_path=info.chat_path, has_whole_url=has_whole_url
-        )
+        if api != "responses":
+            return self
+        return replace(self, module=RESPONSES.module, chat_path=RESPONSES.chat_path)
 
     @property
     def speaks_responses(self) -> bool:
@@ -168,9 +156,8 @@ class ProviderInfo:
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
         """Returns the base URL without its known end, and the provider with the paths below (D-33).
 
-        Args:
-            url: a server's root, its API's root, or the complete URL for requests to its models;
-                any of them may have a query.
+        The URL is a server's root, its API's root, or the complete one for requests to its models;
+        any of them may have a query.
         """
         address, _, query = url.partition("?")
         if query:
@@ -199,11 +186,7 @@ class ProviderInfo:
         }
 
 
-def _make_table(*infos: ProviderInfo) -> Mapping[str, ProviderInfo]:
-    return MappingProxyType({info.name: info for info in infos})
-
-
-PROVIDERS = _make_table(
+_BUILT_IN = (
     ProviderInfo(
         name="anthropic",
         module="axe_nb.providers.anthropic",
@@ -241,6 +224,8 @@ PROVIDERS = _make_table(
     ),
     ProviderInfo(name="script"),
 )
+
+PROVIDERS: Mapping[str, ProviderInfo] = {info.name: info for info in _BUILT_IN}
 """Name → built-in provider, in the order that messages list them."""
 
 RESPONSES = replace(
@@ -248,12 +233,12 @@ RESPONSES = replace(
 )
 """OpenAI's provider over the Responses API."""
 
-PROTOCOLS: Mapping[str, ProviderInfo] = MappingProxyType({
+PROTOCOLS: Mapping[str, ProviderInfo] = {
     "anthropic": PROVIDERS["anthropic"],
     "openai": PROVIDERS["openai"],
     "responses": RESPONSES,
     "ollama": PROVIDERS["ollama"],
-})  # fmt: skip
+}
 """Name → protocol on the wire, as the provider that it belongs to; `openai` is Chat Completions."""
 
 
@@ -324,11 +309,8 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
 def make_key_command(provider: str, words: Sequence[str], folder: str, file: str) -> KeyCommand:
     """Returns the command that prints a provider's key.
 
-    Args:
-        provider: its name.
-        words: program and arguments, as `config.toml` has them.
-        folder: the folder of `config.toml`, below which a program with a relative path is.
-        file: that file and the line of the command, for messages.
+    A program with a relative path is below `folder`, that of `config.toml`; `file` is that file
+    with the line of the command, for messages.
     """
     program, *arguments = words
     name = PurePath(program).name
@@ -347,28 +329,45 @@ def is_address(url: str) -> bool:
         return False
 
 
-def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
+def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
+    """Rejects headers whose names or values HTTP does not allow; values are not quoted.
+
+    Raises WrongValue.
+    """
+    for header, value in headers.items():
+        if header.lower() in FRAMING:
+            raise WrongValue((*at, header), "is set by axe_nb: remove it")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
+            problem = "must have names made of letters, digits, `-` and `_` only"
+            raise WrongValue(at, problem)
+        if not (value.isascii() and value.isprintable()):
+            raise WrongValue((*at, header), "contains characters that headers do not allow")
+
+
+def check_table(name: str, table: Any, source: Source) -> None:
     """Rejects an invalid table of config.toml; one without a protocol is ignored.
 
     Raises:
         ConfigError: an unknown key.
         WrongValue: an invalid value.
     """
-    if name not in PROVIDERS and "protocol" not in table:
-        return  # belongs to another program that shares the file
     at = ("providers", name)
+    if not isinstance(table, dict):
+        raise WrongValue(at, "must be a table", hint=f"write [providers.{name}]")
+    is_built_in = name in PROVIDERS
+    if not is_built_in and "protocol" not in table:
+        return  # belongs to another program that shares the file
     checked = build(ProviderTable, table, source, at)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
         raise WrongValue(at, "must be a lower-case name made of letters, digits, `-`, `_` and `.`")
     protocols = [info.name for info in PROVIDERS.values() if info.has_server]
-    if name in PROVIDERS:
-        protocols = [name]
     if "protocol" in table:
-        check_choice((*at, "protocol"), checked.protocol, protocols)
+        choices = [name] if is_built_in else protocols
+        check_choice((*at, "protocol"), checked.protocol, choices)
     if "api" in table:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
-        check_choice((*at, "api"), checked.api, APIS)
+        check_choice((*at, "api"), checked.api, ("responses", "chat"))
     if checked.base_url.strip() and not is_address(checked.base_url.strip()):
         raise WrongValue((*at, "base_url"), NO_ADDRESS)
     if "key_command" in table:
@@ -379,14 +378,4 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
             raise WrongValue((*at, "key_command"), "must begin with a program")
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
-    for header, value in checked.headers.items():
-        if header.lower() in FRAMING:
-            raise WrongValue((*at, "headers", header), "is set by axe_nb: remove it")
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
-            raise WrongValue(
-                (*at, "headers"), "must have names made of letters, digits, `-` and `_` only"
-            )
-        if not (value.isascii() and value.isprintable()):
-            raise WrongValue(
-                (*at, "headers", header), "contains characters that headers do not allow"
-            )
+    check_headers((*at, "headers"), checked.headers)

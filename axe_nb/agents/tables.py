@@ -1,25 +1,36 @@
-"""The tables of an agent file that have their own class.
+"""The tables of an agent file that have their own class: delegation, limits, retries, MCP servers.
 
-Source: A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
+Source: A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-46, D-56, D-81, D-82.
 """
 
 from __future__ import annotations
 
 import json
 import keyword
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.agents.provider_table import PROMPT_CACHE, SERVER_TOOLS
+from axe_nb.agents.provider_table import (
+    NO_ADDRESS,
+    SERVER_TOOLS,
+    check_headers,
+    is_address,
+)
 from axe_nb.conversion.toml_tables import (
+    Source,
     WrongValue,
+    build,
     build_nested,
     check_choice,
     check_types,
-    clear_arguments,
 )
+from axe_nb.errors import ConfigError
 from axe_nb.messages.model_table import LEVELS
+from axe_nb.secrets import is_secret_name, remember
+from axe_nb.text import one_line, quote
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
@@ -53,7 +64,6 @@ def _reject(*checks: tuple[str, bool, str]) -> None:
             raise WrongValue((key,), problem)
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBudget:
     """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
@@ -74,7 +84,6 @@ class ChildBudget:
         )
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentsConfig:
     """`[sub_agents_config]`: rules for delegation by this agent."""
@@ -117,7 +126,6 @@ NO_CONFIG = SubAgentsConfig()
 """The defaults, if nothing is configured."""
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
@@ -162,7 +170,6 @@ class AxeBudget:
         _reject(("max_tokens", self.max_tokens < 0, NEGATIVE))
 
 
-@clear_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
@@ -181,8 +188,7 @@ class Retry:
 def check_params(params: Mapping[str, Any]) -> None:
     """Rejects parameters that cannot be sent.
 
-    Raises:
-        WrongValue: names the key.
+    Raises WrongValue: names the key.
     """
     for name, value in params.items():
         try:
@@ -190,23 +196,19 @@ def check_params(params: Mapping[str, Any]) -> None:
         except (TypeError, ValueError, RecursionError):
             problem = "must be valid JSON: no dates, nan or inf"
             raise WrongValue(("params", name), problem) from None
-    if not isinstance(params.get(PROMPT_CACHE, True), bool):
-        raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
     asked = params.get("thinking")
     is_count = isinstance(asked, int) and not isinstance(asked, bool) and asked > 0
     if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
-    if not _are_server_tools(params.get(SERVER_TOOLS, {})):
+    tools = params.get(SERVER_TOOLS, {})
+    if not isinstance(tools, Mapping) or any(
+        not isinstance(options, Mapping) or {"type", "name"} & options.keys()
+        for options in tools.values()
+    ):
         raise WrongValue(
             ("params", SERVER_TOOLS),
             "must be a table of NAME = { options }, whose type and name follow from NAME",
         )
-
-
-def _are_server_tools(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(
-        isinstance(o, Mapping) and not {"type", "name"} & o.keys() for o in given.values()
-    )
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -222,3 +224,157 @@ def variable_problem(name: str) -> str:
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
+
+
+KEY = "mcp_servers"
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)")
+"""A server's name: the part of its tools' names before `__`."""
+
+IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
+"""A value of `sandbox` that names an image."""
+
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+NO_SOURCE = Source("")
+
+TRANSPORTS = ("streamable-http", "sse")
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """`[mcp_servers.NAME]`: an MCP server; its tools are called `NAME__tool`."""
+
+    command: tuple[str, ...] = ()
+    """Program and arguments of a server to start here, in the agent's workdir."""
+    url: str = ""
+    """URL of a server that runs elsewhere, instead of `command`."""
+    transport: str = "streamable-http"
+    """Protocol of `url`: streamable-http, or sse for older servers."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of requests to it; `${VARIABLE}` stands for an environment variable of yours."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of `command`, which otherwise gets none of your keys; `${VARIABLE}`
+    stands for an environment variable of yours."""
+    sandbox: str = "auto"
+    """Sandbox of `command`: auto (the strongest that works here), off, or docker:IMAGE."""
+    network: bool = False
+    """If true, `command` can reach the network from its sandbox."""
+    start_timeout: float = 30
+    """Seconds that it may take to start and list its tools."""
+    read_only: bool | tuple[str, ...] = False
+    """True = none of its tools changes anything; or the names of those that do not. They need no
+    approval."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("command", "read_only"):
+            if isinstance(given := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(given))
+
+    def is_read_only(self, tool: str) -> bool:
+        """True if the user says that a tool of the server changes nothing."""
+        return self.read_only if isinstance(self.read_only, bool) else tool in self.read_only
+
+
+def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpServer | None]:
+    """Returns name → table of the servers that `mcp_servers` names; None = that of `config.toml`.
+
+    It may be names; tables by name; or a list of tables, each with its `name`, as in the files of
+    the Axe command line. Raises ConfigError for an unknown key, a wrong name or value.
+    """
+    if isinstance(given, Mapping):
+        return {name: parse_server(name, table, source) for name, table in given.items()}
+    found: dict[str, McpServer | None] = {}
+    for entry in given:
+        is_table = isinstance(entry, Mapping)
+        name = entry.get("name") if is_table else entry
+        if not isinstance(name, str):
+            raise WrongValue((KEY,), "must be names, or tables with a name")
+        if name in found:
+            raise WrongValue((KEY,), f"lists {quote(name)} twice")
+        _check_server_name(name)
+        table = {key: value for key, value in entry.items() if key != "name"} if is_table else None
+        found[name] = None if table is None else parse_server(name, table, source)
+    return found
+
+
+def check_sandbox(key: tuple[str, ...], setting: str) -> None:
+    """Raises WrongValue for a `sandbox` that is neither a known word nor an image."""
+    if setting not in ("auto", "off") and not IMAGE.fullmatch(setting):
+        word = quote(one_line(setting, 60))
+        raise WrongValue(key, f"must be auto, off or docker:IMAGE, not {word}")
+
+
+def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer:
+    """Returns the table of one server.
+
+    Raises:
+        ConfigError: it has an unknown key.
+        WrongValue: a value is invalid.
+    """
+    at = (KEY, name)
+    _check_server_name(name)
+    server = build(McpServer, table, source, at)
+    if bool(server.command) == bool(server.url.strip()):
+        raise WrongValue(
+            at, "needs either command or url", hint='for example command = ["uvx", "…"]'
+        )
+    if server.command and not server.command[0].strip():
+        raise WrongValue((*at, "command"), "must begin with a program")
+    if server.url and not is_address(server.url):
+        raise WrongValue((*at, "url"), NO_ADDRESS)
+    check_choice((*at, "transport"), server.transport, TRANSPORTS)
+    check_sandbox((*at, "sandbox"), server.sandbox)
+    if not 0 < server.start_timeout <= 3600:
+        raise WrongValue((*at, "start_timeout"), "must be more than 0 and at most 3600 seconds")
+    check_headers((*at, "headers"), server.headers)
+    for variable in server.env:
+        if not variable or "=" in variable or "\0" in variable + server.env[variable]:
+            raise WrongValue((*at, "env"), "must have names without `=`, and no NUL characters")
+    return server
+
+
+def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
+    """Returns the `env` or `headers` of a server with `${VARIABLE}` replaced.
+
+    Those with names of secrets are kept out of all that is recorded or shown from now on. Raises
+    ConfigError if a variable is not set.
+    """
+    found = {}
+    for own, value in values.items():
+        missing = [v for v in VARIABLE.findall(value) if v not in os.environ]
+        if missing:
+            raise ConfigError(
+                f"MCP server {quote(name)}: {key}.{own} names the variable {missing[0]}, "
+                "which is not set",
+                hint=f"set {missing[0]} before you start, or change {key}.{own}",
+            )
+        found[own] = VARIABLE.sub(lambda match: os.environ[match[1]], value)
+        if is_secret_name(own):
+            remember(found[own])
+    return found
+
+
+def names_of_servers(given: Any) -> Sequence[str]:
+    """Returns the names in a valid `mcp_servers`."""
+    if isinstance(given, Mapping):
+        return tuple(given)
+    return tuple(entry["name"] if isinstance(entry, Mapping) else entry for entry in given)
+
+
+def keep_servers(given: Any, tools: Sequence[str]) -> Any:
+    """Returns a valid `mcp_servers` without the servers of which no tool is named."""
+    used = {tool.partition("__")[0] for tool in tools}
+    if isinstance(given, Mapping):
+        return {name: table for name, table in given.items() if name in used}
+    return tuple(entry for entry in given if names_of_servers([entry])[0] in used)
+
+
+def _check_server_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise WrongValue(
+            (KEY,),
+            f"contains the invalid name {quote(name)}: use up to 31 letters, digits, `-` and "
+            "single `_`",
+        )

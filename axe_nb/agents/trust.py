@@ -85,8 +85,7 @@ def trust_new_folder(path: Path) -> None:
 def load_trusted() -> dict[str, None]:
     """Returns the trusted folders and approvals, oldest first; none if there is no list.
 
-    Raises:
-        ConfigError: the list cannot be read, others may write it, or its format is unknown.
+    Raises ConfigError: the list cannot be read, others may write it, or its format is unknown.
     """
     path = trust_file()
     shown = display_path(path)

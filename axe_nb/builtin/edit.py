@@ -35,8 +35,7 @@ from axe_nb.builtin.paths import (
 from axe_nb.paths import FILE
 from axe_nb.text import count_common, cut_bytes
 from axe_nb.tools.kept_files import KeptFiles
-from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.signature import check, signature
+from axe_nb.tools.python_tool import check, make_tool, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_DIFF, MAX_COMPARED = 4096, 2000

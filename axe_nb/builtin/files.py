@@ -11,9 +11,8 @@ from itertools import islice
 
 from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
 from axe_nb.text import cut_bytes, cut_chars, printable
-from axe_nb.tools.output import MAX_OUTPUT
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
 """Bytes. Larger files are not read, searched or edited."""

@@ -8,6 +8,7 @@ Source: D-20, X-30, X-34, X-38.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Generator, Sequence
@@ -39,6 +40,12 @@ MAX_FOUND, MAX_MATCHES = 500, 200
 
 MAX_CONTEXT, MAX_LINE = 20, 300
 """Lines that grep shows before and after a match; characters of a line, and of a bad pattern."""
+
+GLANCE = 0.05
+"""Timeout of the first look at a whole file, which takes a fifth of the time of all its lines."""
+
+BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
+"""Syntax that may keep an expression from matching a text although it matches one of its lines."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
@@ -152,7 +159,8 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         for spot in files:
             if not matches(_below(spot, top), parts):
                 continue
-            lines = lines_of(_read_text_file(spot, search, spot.path == top.path))
+            text = _read_text_file(spot, search, spot.path == top.path)
+            lines = lines_of(text) if may_match(expression, text) else []
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -176,7 +184,7 @@ def _compile(pattern: str) -> regex.Pattern[str]:
     if not pattern:
         raise ToolError("pattern is empty. Name what to search for")
     try:
-        return compile_pattern(pattern)
+        return compile_pattern(pattern, re.MULTILINE)
     except ConfigError as error:
         step = error.hint or "escape characters such as ( [ * that are meant literally"
         shown = quote(cut_chars(pattern, MAX_LINE))
@@ -222,6 +230,21 @@ def _find_matches(
     except TimeoutError:
         search.stopped = TOO_LONG
     return found
+
+
+def may_match(expression: regex.Pattern[str], text: str) -> bool:
+    """True if a line of the text may match.
+
+    An expression that matches a line also matches the text, unless it depends on the surroundings
+    of the match. A look that takes too long counts as true.
+    """
+    try:
+        return bool(
+            BLIND.search(expression.pattern)
+            or expression.search(text, concurrent=True, timeout=GLANCE)
+        )
+    except TimeoutError:
+        return True
 
 
 def _format_matches(

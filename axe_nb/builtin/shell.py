@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.hosts import ANY
+from axe_nb.agents.names import ANY
 from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.hosts import LABEL, fold_host
+from axe_nb.agents.names import LABEL, fold_host
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread

@@ -1,14 +1,16 @@
-"""The place of a run's display in a notebook; each run is shown once."""
+"""The display of runs in the cells of a notebook: live, and at the end as a static twin, once."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -19,7 +21,7 @@ from axe_nb.session.drive import NullView, View
 from axe_nb.session.runs import RunHandle
 
 if TYPE_CHECKING:
-    from axe_nb.cell_display.view import CellDisplay
+    from axe_nb.cell_display.live_tree import LiveTree
 
 _shown: list[object] = []
 """Objects that this cell has displayed; as the cell's value, they are not displayed again."""
@@ -27,10 +29,50 @@ _shown: list[object] = []
 _brief: list[RunResult] = []
 """Results that this cell has not displayed; as the cell's value, only their answer is shown."""
 
-_displays: list[CellDisplay] = []
-"""The display of this cell's runs, if it has one that may take more of them."""
+_static: list[RunView] = []
+"""Runs of this cell that are shown at their end, in the order of their beginning: each waits for
+those before it, so that a cell has the same outputs each time."""
 
-_choosing = threading.Lock()
+_ordering = threading.RLock()
+
+
+def display_mode() -> Literal["live", "static", "off"]:
+    """How runs are shown here: as a live tree, as a static twin at the end, or by answers alone.
+
+    The user's word counts first (`%config AxeMagics.display`, AXE_NB_DISPLAY), then the kernel's
+    ability to ask for input.
+    """
+    shell = get_ipython()
+    magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
+    wanted = str(magics.display) if magics else ""
+    if shell is None or wanted == "off":
+        return "off"
+    kernel = getattr(shell, "kernel", None)
+    wanted = wanted or os.environ.get("AXE_NB_DISPLAY", "")
+    needed = map(importlib.util.find_spec, ("ipywidgets", "anywidget"))
+    is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
+    if kernel is None or is_captured or wanted == "static" or not all(needed):
+        return "static"
+    # headless runners do not allow input; pytest's mark is inherited by its kernels
+    is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ
+    return "live" if wanted == "live" or is_watched else "static"
+
+
+def describe_display() -> str:
+    """A description of the way a run in this cell would be shown."""
+    return {
+        "off": "answers only (%config AxeMagics.display)",
+        "live": "live tree, replaced by a static one at the end",
+        "static": "static tree at the end; no live display here",
+    }[display_mode()]
+
+
+def can_ask() -> bool:
+    """True if a person can be prompted, in this cell or terminal."""
+    kernel = getattr(get_ipython(), "kernel", None)
+    if kernel is None:
+        return sys.stdin is not None and sys.stdin.isatty()
+    return bool(getattr(kernel, "_allow_stdin", False))
 
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
@@ -43,87 +85,82 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     shell = get_ipython()
     if shell is None:
         return NullView()
-    from axe_nb.cell_display import view
-
     install(shell)
-    name = name or "axe_nb.last()"
-    display = display_mode(shell)
-    if display == "off":
-        return AtEnd(_brief.append)  # a cell that returns the result still shows its answer
-    if quiet:
-        return ShownOnce(AtEnd(partial(show, quiet=True)))
-    return ShownOnce(_make_run_view(name, live=view.is_live(display)))
+    mode = display_mode()
+    if mode == "off":
+        return _Brief()
+    return RunView(name or "axe_nb.last()", live=mode == "live" and not quiet, quiet=quiet)
 
 
-def _make_run_view(name: str, *, live: bool) -> View:
-    """The view of a run that begins now: in the display of the cell's runs beside it, if any."""
-    from axe_nb.cell_display.view import CellDisplay
-
-    with _choosing:
-        for shown in _displays:
-            if (shown.name, shown.is_live) == (name, live) and shown.takes_more():
-                return shown.add_run()
-        _displays[:] = [CellDisplay(name, live=live)]
-        return _displays[0].add_run()
-
-
-def display_mode(shell: InteractiveShell) -> str:
-    """The display mode that the user chose (`%config AxeMagics.display`); empty = not set."""
-    magics = shell.magics_manager.registry.get("AxeMagics")
-    return str(magics.display) if magics else ""
-
-
-def describe_display(shell: InteractiveShell) -> str:
-    """A description of the way a run in this cell would be shown."""
-    from axe_nb.cell_display import view
-
-    display = display_mode(shell)
-    if display == "off":
-        return "answers only (%config AxeMagics.display)"
-    if view.is_live(display):
-        return "live tree, replaced by a static one at the end"
-    return "static tree at the end; no live display here"
-
-
-def can_ask() -> bool:
-    """True if a person can be prompted, in this cell or terminal."""
-    kernel = getattr(get_ipython(), "kernel", None)
-    if kernel is None:
-        return sys.stdin is not None and sys.stdin.isatty()
-    return bool(getattr(kernel, "_allow_stdin", False))
-
-
-class AtEnd:
-    """A view that shows nothing until the run has ended."""
-
-    streams = is_live = False
-
-    def __init__(self, show_result: Callable[[RunResult], None]) -> None:
-        self._show_result = show_result
-
-    def event(self, event: Event) -> None: ...
-
-    def tick(self) -> None: ...
+class _Brief(NullView):
+    """Shows nothing; a cell that returns the result still shows its answer."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
-            self._show_result(result)
+            _brief.append(result)
 
 
-class ShownOnce:
-    """A view that remembers what it showed, for the cell that returns it."""
+class RunView:
+    """One run in a cell: its tree while it goes on, if it is live, and at the end its twin."""
 
-    def __init__(self, inner: View) -> None:
-        self._inner = inner
-        self.streams = inner.streams
-        self.is_live = inner.is_live
-        self.event = inner.event
-        self.tick = inner.tick
+    def __init__(
+        self,
+        name: str = "axe_nb.last()",
+        *,
+        live: bool,
+        quiet: bool = False,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
+        """Creates a view without output.
+
+        Args:
+            name: expression for the result.
+            quiet: the answer only, no tree.
+            stop: stops a run in the background, which outlives its cell; its tree has a button.
+        """
+        self.streams = self.is_live = live
+        self._name, self._quiet, self._outlives = name, quiet, stop is not None
+        self._lock = threading.RLock()
+        self._result: RunResult | None = None
+        self._is_over = False
+        self._tree: LiveTree | None = None
+        if live:
+            from axe_nb.cell_display.live_tree import LiveTree  # imports what draws it
+
+            self._tree = LiveTree(name, stop)
+        else:
+            _static.append(self)
+
+    def event(self, event: Event) -> None:
+        """Takes each event; the first one displays the tree if it is live."""
+        with self._lock:
+            if self._tree:
+                self._tree.apply(event)
+
+    def tick(self) -> None:
+        """Sends the changes, if the last update is long enough ago."""
+        with self._lock:
+            if self._tree:
+                self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        self._inner.finish(result)
-        if result is not None:
+        """Takes the end; after that nothing more is shown of the run."""
+        self._result, self._is_over = result, True
+        if result is not None and not self._outlives:
             remember(result)
+        with self._lock:
+            tree, self._tree = self._tree, None
+            if tree and tree.close(result):
+                return
+        with _ordering:
+            if self not in _static:
+                self._show()
+            while _static and _static[0]._is_over:
+                _static.pop(0)._show()
+
+    def _show(self) -> None:
+        if self._result is not None:
+            show(self._result, self._name, quiet=self._quiet)
 
 
 def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False) -> None:
@@ -194,18 +231,10 @@ def install(shell: InteractiveShell) -> None:
         shell.events.register("post_run_cell", _forget)
 
 
-def uninstall(shell: InteractiveShell) -> None:
-    """Undoes `install`."""
-    assert shell.display_formatter is not None
-    formatter = shell.display_formatter.ipython_display_formatter
-    formatter.deferred_printers.pop(("axe_nb.results", "RunResult"), None)
-    formatter.type_printers.pop(RunResult, None)
-    formatter.type_printers.pop(RunHandle, None)
-    if _forget in shell.events.callbacks["post_run_cell"]:
-        shell.events.unregister("post_run_cell", _forget)
-
-
 def _forget(result: Any = None) -> None:
+    with _ordering:
+        for view in filter(lambda view: view._is_over, _static):
+            view._show()
+        _static.clear()
     _shown.clear()
     _brief.clear()
-    _displays.clear()

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,6 @@ class Feed:
         bundle: Bundle,
         now: float,
         *,
-        place: DisplayHandle | None = None,
         stop: Callable[[], None] | None = None,
         is_early: bool = False,
     ) -> None:
@@ -55,7 +54,6 @@ class Feed:
 
         Args:
             now: seconds, by a clock that does not go back.
-            place: the display to show it in; None = a new one.
             stop: stops what is shown, if the reader may; called when the kernel is free to
                 listen.
             is_early: if True, snapshots are frequent while `now` is below AGAIN.
@@ -70,16 +68,16 @@ class Feed:
         self._widget = _load_widget_class()(
             snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )
-        if stop is not None:
-            self._widget.on_msg(partial(_hear, stop))
+
+        def hear(_: object, words: object, __: object) -> None:
+            if stop is not None and words == {"stop": True}:  # messages from pages are untrusted
+                stop()
+
+        self._widget.on_msg(hear)
         data, metadata = ({}, {}) if self.mark else self._widget._repr_mimebundle_()
-        first = {**data, **self._add_mark(bundle)}
-        if place:
-            place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
-        self.place: DisplayHandle = place or display(  # type: ignore[no-untyped-call]
-            first, metadata=metadata, raw=True, display_id=True
+        self._place: DisplayHandle = display(  # type: ignore[no-untyped-call]  # IPython's own gap
+            {**data, **self._add_mark(bundle)}, metadata=metadata, raw=True, display_id=True
         )
-        """The display."""
 
     def is_due(self, now: float) -> bool:
         """True if it is time for a snapshot."""
@@ -102,19 +100,18 @@ class Feed:
         """Replaces the readable output, for notebooks that are saved and pages loaded now."""
         if self.mark:
             with contextlib.suppress(Exception):
-                self.place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
+                self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
 
-    def close(self, bundle: Bundle | None = None) -> None:
-        """Releases the widget; the bundle takes its place, if there is not something else by then.
+    def close(self, bundle: Bundle) -> None:
+        """Releases the widget; the bundle takes its place.
 
         The latest one is kept for pages that are reloaded: no update of the display reaches a page
         that was loaded since the work began, but the state of an open widget does.
         """
         global _retired
-        if bundle is not None:
-            self.place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
+        self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
         before = self._widget
-        if self.mark and bundle is not None:
+        if self.mark:
             before, _retired = _retired, self._widget
         if before is not None:
             with contextlib.suppress(Exception):
@@ -153,12 +150,6 @@ def _make_mark() -> str:
     in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
     is_page_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
     return f"axe-nb-at-{secrets.token_hex(8)}" if is_page_jupyter else ""
-
-
-def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:
-    """Stops the run if a page asked for that; messages from pages are untrusted."""
-    if words == {"stop": True}:
-        stop()
 
 
 @cache

@@ -1,30 +1,35 @@
-"""The tree of a cell while its runs go on: its rows in the browser, drawn once a frame."""
+"""The tree of a cell while its run goes on: its rows in the browser, drawn once a frame.
+
+A row is that of the saved tree, with a clock and a bar in seconds. The bar has segments for the
+model, tools, and waits before retries or for the person; where it is still growing, it ends at the
+time `--now` of its row. `static/live.js` puts the fragments of HTML in place.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-from IPython.core.display_functions import DisplayHandle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
+from typing import Any, TypeAlias
 
 from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.cell_display.feed import Feed, News, pack_parts
-from axe_nb.events import Event, TextDelta
+from axe_nb.events import Event
+from axe_nb.results import RunResult
 from axe_nb.views import html
-from axe_nb.views.live import draw_axis, draw_progress, draw_row, find_span
-from axe_nb.views.rows import Outline, name_of
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import (
+from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
+from axe_nb.views.outline import Block, Outline
+from axe_nb.views.rows import Row, make_row, progress_of, question_of
+from axe_nb.views.transcript import (
+    CallNode,
     Node,
+    Pause,
+    Times,
+    Transcript,
     TreeNode,
     TurnNode,
-    add_run,
-    new_group,
-    nodes_below,
     parent_row,
     row_of,
-    rows_of,
 )
 
 EVERY = 0.1
@@ -39,149 +44,148 @@ TELL = 1.0
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
 
-AGAIN_WHOLE = 20_000
-"""Characters of the texts that rows cut which a snapshot repeats, the newest ones."""
+MAX_WHOLE = 20_000
+"""Characters of a text that can be copied."""
+
+MAX_SEGMENTS = 60
+"""Segments of one bar; of a longer run, the latest are drawn."""
+
+SHORTEST, LEAP = 4.0, 1.5
+"""Seconds that the bars span at first, and the factor by which they span more: by leaps, so that
+bars stand still in between."""
+
+TICKS, WIDEST = 4, 22
+"""Parts of the axis, of which fewer are named where names are long; characters that are as wide."""
+
+Segment: TypeAlias = tuple[str, float, float | None]
+"""Use of the time, start and end in seconds; None = it has not ended."""
 
 
-class TreeFeed:
+class LiveTree:
     """One tree in the browser. All times are in seconds since its run began."""
 
-    def __init__(
-        self,
-        root: Node,
-        now: float,
-        name: str,
-        place: DisplayHandle | None = None,
-        stop: Callable[[], None] | None = None,
-    ) -> None:
-        """Shows the tree as it is.
+    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
+        """Creates a tree without output.
 
         Args:
             name: the expression that gives the result, once it is there.
-            place: the display to show it in; None = a new one.
             stop: stops the run, if the reader may.
         """
-        self.next_at = now + EVERY
-        """Time of the next update."""
-        self._root, self._name = root, name
-        self._outline, self._drawing = Outline(root, max_chars=MAX_CHARS), html.Drawing()
-        self._answer = LiveAnswer(root)
+        self._name, self._stop = name, stop
+        self._transcript = Transcript()
+        self._feed: Feed | None = None
+        """Set by the first event, which displays the tree."""
+        self._began = time.monotonic()
+        self._changed: dict[str, TreeNode] = {}
+        """Key of a row → its node, for the rows that have changed since the last update."""
+        self._newest = ""
+        """Key of the row of the last event; empty = the run is over."""
+        self._begins = False
+        """True if a reply has begun to arrive since the last update."""
+        self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
         """Key → the fields of its row, as they were sent last."""
-        self._columns: dict[str, int] = {}
-        """Key of a row → the width of the names below it."""
-        self._wholes: dict[str, int] = {}
-        """Texts that rows cut → their numbers."""
-        self._sent = 0
-        """The last number that was sent."""
         self._head: tuple[str, float] = "", 0.0
-        self._newest, self._now = root.key, now
-        self._told_at = self._sent_at = now
-        self._draw({thing.key: thing for thing in rows_of(root)})
-        self._answer.update(now)
-        bundle = html.waiting(root, name, now)
-        self._feed = Feed(self._take_all, bundle, now, place=place, stop=stop, is_early=True)
-        self._sent = len(self._wholes)
-        self.place = self._feed.place
-        """The display."""
+        self._next_at = self._told_at = self._sent_at = 0.0
 
-    def update(self, changed: Mapping[str, TreeNode], newest: str, now: float) -> None:
-        """Sends what has changed of the rows and of the answer.
+    @property
+    def _now(self) -> float:
+        return time.monotonic() - self._began
 
-        Args:
-            changed: by key of the row.
-            newest: key of the row to mark; empty = the run is over.
-        """
-        self._newest, self._now = newest, now
-        rows, blocks = self._draw(changed), self._answer.blocks
-        self._answer.update(now, is_over=not newest)
-        self.next_at = max(now, self.next_at) + EVERY
-        self._sent_at = now
-        if newest:
-            self._tell(now)
-        news = {**self._describe(blocks), "rows": rows, "wholes": self._list_wholes(0)}
-        self._feed.send(news, now, is_last=not newest)
-        self._sent = len(self._wholes)
+    def apply(self, event: Event) -> None:
+        """Notes an event; the first one displays the tree."""
+        changed = self._transcript.apply(event, self._now)
+        self._note(changed)
+        self._begins |= any(
+            isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins
+            for thing in changed
+        )
+        if self._feed is None and self._transcript.root:
+            root, now = self._transcript.root, self._now
+            self._outline, self._answer = Outline(root, max_chars=MAX_CHARS), LiveAnswer(root)
+            self._draw()
+            bundle = html.waiting(root, self._name, now)
+            self._feed = Feed(self._take_all, bundle, now, stop=self._stop, is_early=True)
+            self._next_at, self._told_at, self._sent_at = now + EVERY, now, now
 
-    def beat(self, newest: str, now: float) -> None:
-        """Tells the browser that the run is still going, after BEAT seconds without updates."""
-        self._tell(now)
-        if now - self._sent_at >= BEAT:
-            self._sent_at = self._now = now
+    def _note(self, changed: Iterable[TreeNode]) -> None:
+        for thing in changed:
+            row = row_of(thing)
+            self._changed[row.key] = row
+            self._newest = row.key
+
+    def tick(self) -> None:
+        """Sends the changes, if the last update is long enough ago."""
+        now = self._now
+        self._note(self._transcript.tick(now))
+        # what begins to be written is shown at once, and the next update comes the later for it
+        early = EVERY if self._begins else 0.0
+        if self._feed is None or now < self._next_at - early:
+            return
+        if self._changed or self._feed.is_due(now) or self._answer.owes(now):
+            self._next_at = max(now, self._next_at) + EVERY
+            self._begins = False
+            self._send(self._feed, now)
+        elif now - self._sent_at >= BEAT:
             self._feed.send(self._describe(self._answer.blocks), now)
-
-    def is_due(self, now: float) -> bool:
-        """True if a snapshot is due, or a part of the answer that was put off."""
-        return self._feed.is_due(now) or self._answer.owes(now)
-
-    def close(self, bundle: dict[str, str] | None = None) -> None:
-        """Releases the widget; the bundle takes its place."""
-        self._feed.close(bundle)
-
-    def _tell(self, now: float) -> None:
-        """Updates the lines below the tree, for a page that is reloaded."""
+            self._sent_at = now
         if self._feed.mark and now - self._told_at >= TELL:
             self._told_at = now
-            self.next_at += EVERY  # it is one of the ten updates
-            self._feed.redraw(html.waiting(self._root, self._name, now))
+            self._next_at += EVERY  # it is one of the ten updates
+            self._feed.redraw(html.waiting(self._transcript.whole, self._name, now))
+
+    def close(self, result: RunResult | None) -> bool:
+        """Replaces the tree with its static twin, if it was displayed; returns True if it was."""
+        if self._feed is None:
+            return False
+        root = self._transcript.whole
+        if result is None:
+            self._note(self._transcript.stop(self._now))
+        self._newest = ""
+        self._send(self._feed, self._now)
+        bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)
+        self._feed.close(bundle)
+        return True
+
+    def _send(self, feed: Feed, now: float) -> None:
+        """Sends what has changed of the rows and of the answer."""
+        is_last = not self._newest
+        rows, blocks = self._draw(), self._answer.blocks
+        self._answer.update(now, is_over=is_last)
+        feed.send({**self._describe(blocks), "rows": rows}, now, is_last=is_last)
+        self._sent_at = now
 
     def _take_all(self) -> News:
-        rows = [{"key": key, **row} for key, row in self._rows.items()]
         self._head = "", 0.0
-        return {**self._describe(()), "rows": rows, "wholes": self._list_wholes(AGAIN_WHOLE)}
-
-    def _list_wholes(self, size: int) -> dict[str, str]:
-        """The texts that were not sent yet, and of others as many characters as given."""
-        wholes = {}
-        for text, number in reversed(self._wholes.items()):
-            size -= len(text) if number <= self._sent else 0
-            if size < 0:
-                break
-            wholes[str(number)] = text
-        return wholes
+        rows = [{"key": key, **row} for key, row in self._rows.items()]
+        return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
         """The news of all but the rows, beginning from these blocks of the answer."""
+        now = self._now
         news = {
-            "now": round(self._now, 2),
+            "now": round(now, 2),
             "newest": self._newest,
             "is_earlier": self._answer.is_earlier,
             **pack_parts(list(blocks), self._answer.blocks),
         }
-        head = draw_progress(self._root), find_span(self._now)
+        head = draw_progress(self._transcript.whole), find_span(now)
         if head != self._head:
             self._head = head
             news |= {"progress": head[0], "span": head[1], "axis": draw_axis(head[1])}
         return news
 
-    def _draw(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
-        """Draws rows, and returns the fields of each that have changed."""
+    def _draw(self) -> list[dict[str, Any]]:
+        """Draws the rows that have changed, and returns the fields of each that have."""
+        changed, self._changed = self._changed, {}
         news = []
-        for key, thing in _add_above({**changed, **self._widen(changed)}).items():
-            above = parent_row(thing)
-            column = self._columns.get(above.key, 0) if above else 0
-            row = draw_row(thing, self._outline, self._drawing, column, self._keep)
+        for key, thing in _add_above(changed).items():
+            row = draw_row(thing, self._outline, self._drawing)
             old = self._rows.get(key, {})
             self._rows[key] = row
             if fresh := {name: value for name, value in row.items() if old.get(name) != value}:
                 news.append({"key": key, **fresh})
         return news
-
-    def _widen(self, changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
-        """Returns the rows whose column of names changes its width, as there are new ones."""
-        new = (thing for key, thing in changed.items() if key not in self._rows)
-        grown = {above.key: above for thing in new if (above := parent_row(thing))}
-        widened = dict[str, TreeNode]()
-        for key, above in grown.items():
-            below = nodes_below(above)
-            column = html.find_column([name_of(thing) for thing in below])
-            if self._columns.get(key, 0) != column:
-                self._columns[key] = column
-                widened |= {thing.key: thing for thing in below}
-        return widened
-
-    def _keep(self, text: str) -> int:
-        return self._wholes.setdefault(text, len(self._wholes) + 1)
 
 
 def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
@@ -195,95 +199,151 @@ def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
     return found
 
 
-class LiveTree:
-    """The tree of a display while its runs are going; a second run makes it a group of runs."""
+def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
+    """The fields of a row, by which the page draws it."""
+    row, above = make_row(thing), parent_row(thing)
+    clock = _draw_clock(_find_times(thing))
+    if above is None:
+        assert isinstance(thing, Node)
+        line, about = html.format_head(thing, row, clock), row.asked
+        name = f"{row.state} {row.who}"
+    else:
+        line, about = html.format_line(row, _draw_bar(thing, row), clock), row.cost
+        name = " ".join(filter(None, (row.state, row.who, row.asked)))
+    before, after = outline.blocks(thing)
+    asked = question_of(thing)
+    return {
+        "above": above.key if above else "",
+        "look": f"axe-nb-{row.kind} axe-nb-{row.look.tone}",
+        "open": row.kind == "turn" or above is None,
+        "line": line,
+        "name": name,
+        "about": about,
+        "before": [_draw_text(block, drawing) for block in before],
+        "question": html.format_question(asked) if asked else "",
+        "after": [_draw_text(block, drawing) for block in after],
+    }
 
-    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
-        self._name = name
-        self._stop = stop
-        self._transcripts: list[Transcript] = []
-        self._group: Node | None = None
-        self._changed: dict[str, TreeNode] = {}
-        """Key of a row → its node, for the rows that have changed since the last update."""
-        self._newest = ""
-        """Key of the row of the last event."""
-        self._begins = False
-        """True if a reply has begun to arrive since the last update."""
-        self._feed: TreeFeed | None = None
-        self._replaced: TreeFeed | None = None
-        """The feed of the only run, until the group takes its place."""
-        self._place: DisplayHandle | None = None
-        self._began = time.monotonic()
 
-    @property
-    def now(self) -> float:
-        return time.monotonic() - self._began
+def _draw_text(block: Block, drawing: html.Drawing) -> str:
+    """A text with a button that copies all of it."""
+    whole = f' data-whole="{escape(block.whole[:MAX_WHOLE])}"' if block.whole else ""
+    hidden = "" if block.text else " hidden"
+    return (
+        f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
+        f"tabindex=-1 aria-label='Copy text'{whole}{hidden}></button></div>"
+    )
 
-    @property
-    def root(self) -> Node | None:
-        """The tree on display: the only run, or the group; None = no run has begun."""
-        return self._group or (self._transcripts[0].root if self._transcripts else None)
 
-    def apply(self, transcript: Transcript, event: Event) -> None:
-        """Notes an event; the first one displays the tree, that of a second run a group."""
-        changed = transcript.apply(event, self.now)
-        self.note(changed)
-        if isinstance(event, TextDelta):
-            turns = (thing for thing in changed if isinstance(thing, TurnNode))
-            self._begins |= any(turn.draft and turn.draft.begins for turn in turns)
+def draw_progress(root: Node) -> str:
+    """The bar below the head: the sub-agents by their states."""
+    parts = (f"<i class=axe-nb-{tone} style=flex-grow:{n}></i>" for tone, n in progress_of(root))
+    return "".join(parts)
+
+
+def find_span(now: float) -> float:
+    """The seconds that all bars span."""
+    span = SHORTEST
+    while span < now:
+        span *= LEAP
+    return round(span, 2)
+
+
+def draw_axis(span: float) -> str:
+    """The axis above the bars."""
+    unit, size = ("s", 1) if span < 60 else ("min", 60)
+    parts = TICKS
+    while parts > 1:
+        names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
+        # the last name ends at its tick, the others stand around theirs
+        if len(f"{names[-1]} {unit} ") + len(names[-2]) / 2 <= WIDEST / parts:
+            break
+        parts //= 2
+    names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
+    names[-1] += f" {unit}"
+    return "".join(
+        f"<small style=left:{100 * n / parts:g}%>{name}</small>" for n, name in enumerate(names)
+    )
+
+
+def _find_times(thing: TreeNode) -> Times:
+    child = thing.child if isinstance(thing, CallNode) else None
+    return child.times if child else thing.times
+
+
+def _draw_clock(times: Times) -> str:
+    """The element of a row's seconds, which the page writes; a row that has not begun has none."""
+    if times.started is None:
+        return "<time></time>"
+    end = "" if times.ended is None else f" data-to={times.ended:.2f}"
+    return f"<time data-from={times.started:.2f}{end}></time>"
+
+
+def _draw_bar(thing: TreeNode, row: Row) -> str:
+    segments, times = list_segments(thing), _find_times(thing)
+    if not segments and times.started is not None:
+        parts = [(TRACK, _place(times.started)), (row.look.colour, _place_end(times.ended))]
+    else:
+        parts = [
+            part
+            for kind, start, end in segments
+            for part in ((TRACK, _place(start)), (SEGMENTS[kind], _place_end(end)))
+        ]
+    return f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
+
+
+def _place(seconds: float, more: str = "") -> str:
+    return f"calc(100%*{seconds:.2f}/var(--span){more})"
+
+
+def _place_end(seconds: float | None) -> str:
+    """The place of an end, after which even a moment can be seen; None = now."""
+    if seconds is None:
+        return "calc(100%*var(--now,0)/var(--span) + 2px)"
+    return _place(seconds, " + 2px")
+
+
+def list_segments(thing: TreeNode) -> list[Segment]:
+    """The parts of a row's time, in the order of their start."""
+    if isinstance(thing, CallNode):
+        if thing.child is None:
+            return _join(list(_split("tool", thing.times, thing.pauses)))
+        thing = thing.child
+    turns = thing.turns[-MAX_SEGMENTS:] if isinstance(thing, Node) else [thing]
+    found = [segment for turn in turns for segment in _list_turn(turn)]
+    return _join(sorted(found, key=lambda segment: segment[1]))[-MAX_SEGMENTS:]
+
+
+def _list_turn(turn: TurnNode) -> Iterator[Segment]:
+    yield from _split("model", turn.times, turn.pauses)
+    for call in turn.calls:
+        yield from _split("tool", call.times, call.pauses)
+
+
+def _split(kind: str, times: Times, pauses: list[Pause]) -> Iterator[Segment]:
+    """The time of a request or a call, with its waits."""
+    at = times.started
+    for pause in pauses:
+        yield from _segment(kind, at, pause.started)
+        yield from _segment("person" if pause.for_person else "retry", pause.started, pause.ended)
+        if pause.ended is None:
             return
-        if not any(transcript is known for known in self._transcripts) and transcript.root:
-            self._add(transcript)
-        if self._feed is None and self.root:
-            self._feed = TreeFeed(self.root, self.now, self._name, self._place, self._stop)
-            self._place = self._feed.place
-        if self._replaced:
-            self._replaced.close()
-            self._replaced = None
+        at = pause.ended
+    yield from _segment(kind, at, times.ended)
 
-    def note(self, changed: Iterable[TreeNode]) -> None:
-        """Notes the nodes to send next."""
-        for thing in changed:
-            row = row_of(thing)
-            self._changed[row.key] = row
-            self._newest = row.key
 
-    def _add(self, transcript: Transcript) -> None:
-        self._transcripts.append(transcript)
-        if len(self._transcripts) == 1:
-            return
-        joining = [transcript]
-        if self._group is None:
-            self._group = new_group()
-            self._group.times.started = 0.0
-            joining = self._transcripts
-            self._changed.clear()
-            self._feed, self._replaced = None, self._feed
-        for one in joining:
-            one.join(add_run(self._group))
-        assert transcript.root
-        self.note([transcript.root])
+def _segment(kind: str, start: float | None, end: float | None) -> Iterator[Segment]:
+    if start is not None and (end is None or end > start):
+        yield kind, start, end
 
-    def tick(self) -> None:
-        """Sends the changes, if the last update is long enough ago."""
-        now, feed = self.now, self._feed
-        for transcript in self._transcripts:
-            self.note(transcript.tick(now))
-        # what begins to be written is shown at once, and the next update comes the later for it
-        early = EVERY if self._begins else 0.0
-        if feed is None or now < feed.next_at - early:
-            return
-        if not (self._changed or feed.is_due(now)):
-            feed.beat(self._newest, now)
-        else:
-            feed.update(self._changed, self._newest, now)
-            self._changed.clear()
-            self._begins = False
 
-    def close(self, bundle: dict[str, str]) -> None:
-        """Replaces the tree with the bundle, and releases the widget."""
-        feed, self._feed = self._feed, None
-        if feed is not None:
-            feed.update(self._changed, "", self.now)
-            self._changed.clear()
-            feed.close(bundle)
+def _join(segments: list[Segment]) -> list[Segment]:
+    """Segments of one kind that overlap, as one: calls at once."""
+    joined: list[Segment] = []
+    for kind, start, end in segments:
+        last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)
+        if kind != last_kind or (last is not None and start > last):
+            joined.append((kind, start, end))
+        elif last is not None:
+            joined[-1] = kind, first, None if end is None else max(end, last)
+    return joined

@@ -9,7 +9,6 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.cell_display import view
 from axe_nb.cell_display.display import display_mode, install, is_shown, remember
 from axe_nb.cell_display.feed import Feed, News, pack_parts
 from axe_nb.session.drive import Line, NoLine
@@ -29,14 +28,7 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """Creates a table without output.
-
-        Args:
-            thing: what it shows; as the cell's value, it is not shown a second time.
-            draw: progress → its bundle; no progress = its static twin.
-            list_parts: progress → the HTML of its parts, as many each time.
-            live: False = only its last state is shown, which saved notebooks are compared by.
-        """
+        """See `find_table`; live = False shows its last state alone, as saved notebooks have it."""
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
         self._parts: list[str] = []
@@ -82,11 +74,6 @@ class CellLine:
     """A line in the output of a cell: the progress of a map."""
 
     def __init__(self, *, live: bool) -> None:
-        """Creates a line without output.
-
-        Args:
-            live: False = only its last state is shown, which saved notebooks are compared by.
-        """
         self._is_live = live
         self._place: DisplayHandle | None = None
 
@@ -106,21 +93,25 @@ class CellLine:
 
 def find_line() -> Line:
     """Returns the line for a map in this cell."""
-    shell = get_ipython()
-    wanted = display_mode(shell) if shell else "off"
-    return NoLine() if wanted == "off" else CellLine(live=view.is_live(wanted))
+    mode = display_mode()
+    return NoLine() if mode == "off" else CellLine(live=mode == "live")
 
 
 def find_table(
     thing: object, draw: Callable[[str], dict[str, str]], list_parts: Callable[[str], list[str]]
 ) -> Line:
-    """Returns the table for a cell; see `Table`."""
-    shell = get_ipython()
-    wanted = display_mode(shell) if shell else "off"
-    if shell is None or wanted == "off":
+    """Returns the table for a cell.
+
+    Args:
+        thing: what it shows; as the cell's value, it is not shown a second time.
+        draw: progress → its bundle; no progress = its static twin.
+        list_parts: progress → the HTML of its parts, as many each time.
+    """
+    shell, mode = get_ipython(), display_mode()
+    if shell is None or mode == "off":
         return NoLine()
     install(shell)  # the next cell shows the grid again
-    return Table(thing, draw, list_parts, live=view.is_live(wanted))
+    return Table(thing, draw, list_parts, live=mode == "live")
 
 
 def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:

@@ -1,43 +1,76 @@
-"""Commands shared by `%axe` and `axe-nb`; each formats the output in its own way.
+"""Commands shared by `%axe` and `axe-nb`.
 
 Source: A-5.7, B-12.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import argparse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
-from axe_nb.agents.config import PROJECT_AGENTS, Config, format_path, is_own
+from axe_nb.agents.agent_files import check_agents_dir, creation_step, find_file, list_agents
+from axe_nb.agents.config import (
+    PROJECT_AGENTS,
+    Config,
+    format_path,
+    format_path_or_name,
+    is_own,
+)
 from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.prompt import all_warnings, find_workdir
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
-from axe_nb.agents.workdir import find_workdir
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history import delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
-from axe_nb.text import fold, printable, quote, reveal
+from axe_nb.text import align_columns, fold, printable, quote, reveal
 from axe_nb.views import agent_summary
+from axe_nb.views.appearance import LOOKS
 
 LATEST = 20
 """Runs that `history` lists."""
 
 
-def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
-    """Yields (name, agent or its error) for all agents found, sorted by name.
-
-    Raises ConfigError: there is no folder `agents_dir`.
-    """
-    check_agents_dir(agents_dir)
-    for name in sorted({*session.agents, *list_agents(agents_dir)}):
+def _list(chosen: argparse.Namespace) -> str:
+    check_agents_dir(chosen.agents_dir)
+    files = list_agents(chosen.agents_dir)
+    rows = []
+    for name in sorted({*session.agents, *files}):
         try:
-            yield name, session.find(name, agents_dir)
+            agent = session.find(name, chosen.agents_dir)
+            told = (agent.model, agent.description)
         except ConfigError as error:
-            yield name, error
+            told = (LOOKS["error"].sign, str(error))
+        if name in session.agents:
+            home = "this session" + (" (overrides its file)" if name in files else "")
+        else:
+            home = format_path_or_name(files[name].parent)
+        rows.append((name, *told, home))
+    return "\n".join(align_columns(rows)) or f"no agents found; {creation_step('NAME')}"
+
+
+def _show(chosen: argparse.Namespace) -> str:
+    agent = session.find(chosen.agent, chosen.agents_dir)
+    may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
+    warnings = [f"! {warning}" for warning in all_warnings(agent)]
+    return "\n".join(filter(None, [*format_agent(agent), may, *warnings]))
+
+
+def _show_history(chosen: argparse.Namespace) -> str:
+    if chosen.delete is not None:
+        delete_run(chosen.delete)
+        return f"run {chosen.delete} deleted from the history"
+    return repr(list_history(chosen.agent, LATEST))
+
+
+TEXTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
+    "list": _list, "show": _show, "history": _show_history,
+}  # fmt: skip
+"""Name of a command → what makes the text that it prints. Raises ConfigError."""
 
 
 def format_agent(agent: Agent) -> list[str]:
@@ -46,11 +79,7 @@ def format_agent(agent: Agent) -> list[str]:
 
 
 def format_tools(agent: Agent) -> str:
-    """Formats an agent's tools, one a line; starts its MCP servers as a run of it would.
-
-    Raises ConfigError: the agent names an unknown tool, its workdir is missing, or a server did not
-    start.
-    """
+    """Formats an agent's tools, one a line; starts its MCP servers as a run of it would."""
     settings, workdir = Config.load().mcp_servers, find_workdir(agent)
     offered = run_and_wait(session.servers.open(agent, settings, workdir))
     return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
@@ -62,24 +91,8 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
         check_agents_dir(agents_dir)
     except ConfigError as error:
         return [*diagnose(None), Finding("wrong", "agents folder", str(error), error.hint)]
-    return run_and_wait(
-        examine(
-            agents_dir,
-            session.agents,
-            lambda name: session.find(name, agents_dir),
-        )
-    )
-
-
-def show_history(agent: str | None, delete: int | None) -> str:
-    """Lists the latest runs, or deletes one.
-
-    Raises ConfigError: the history cannot be read, or has no such run.
-    """
-    if delete is not None:
-        delete_run(delete)
-        return f"run {delete} deleted from the history"
-    return repr(list_history(agent, LATEST))
+    found = examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
+    return run_and_wait(found)
 
 
 def trust(
@@ -90,14 +103,11 @@ def trust(
 ) -> bool:
     """Shows what the agents of a project may not have without trust, and asks for it.
 
-    Raises ConfigError: there is no such folder, or the list of trusted folders cannot be read.
+    Returns True if the project is trusted now. Raises ConfigError: there is no such folder.
 
     Args:
         target: a folder of the project, or a file in it; None = that of the agents found here.
         ask: prompts the person; None = no one can be prompted.
-
-    Returns:
-        True if the project is trusted now.
     """
     files = _find_project_files(target, agents_dir)
     project = find_project(files[0])
@@ -123,7 +133,6 @@ def trust(
 
 
 def _find_project_files(target: str | None, agents_dir: str | None) -> list[Path]:
-    """Returns the agent files of one project. Raises ConfigError: there are none."""
     if target is None:
         found = [path for path in list_agents(agents_dir).values() if not is_own(path)]
         if not found:

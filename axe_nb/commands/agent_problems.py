@@ -19,10 +19,8 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.engine.make_provider import make, provider_for
-from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.plan import check_agent_thinking
-from axe_nb.engine.scope import DepthLimit
-from axe_nb.engine.toolset import assemble, check_search
+from axe_nb.engine.plan import check_agent_thinking, check_search
+from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.providers.prices import Prices, make_price_error
 from axe_nb.providers.protocol import Provider
@@ -47,8 +45,7 @@ def problems(
 ) -> list[Problem]:
     """Returns all problems of this agent, mistakes in the TOML first.
 
-    Args:
-        scripts: folders to search for script models first.
+    `scripts` are folders that are searched for script models first.
     """
     found = []
     for key, entry, is_mistake, check in _list_checks(agent, find, scripts):
@@ -73,17 +70,17 @@ def _list_checks(
     yield ("model",), "", True, partial(parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = config is not None and provider not in config.known
-        yield ("model",), "", is_unknown, partial(_check_provider, provider, name, scripts)
+        yield ("model",), "", is_unknown, partial(_make_provider, provider, name, scripts)
         yield ("params", THINKING), "", False, partial(_check_model, agent, check_agent_thinking)
         yield ("tools",), SEARCH, False, partial(_check_model, agent, check_search)
     yield ("system_prompt",), "", False, partial(fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
-        yield ("tools",), name, True, partial(_check_tools, replace(bare, tools=(name,)))
+        yield ("tools",), name, True, partial(find_tools, replace(bare, tools=(name,)))
     for name, decision in agent.permissions.items():
         own = (name,) if name in agent.tools else ()
         alone = replace(bare, tools=own, permissions={name: decision})
-        yield ("permissions", name), "", True, partial(_check_tools, alone)
+        yield ("permissions", name), "", True, partial(find_tools, alone)
     for pattern in agent.files:
         yield ("files",), pattern, True, partial(check_glob, pattern)
     if agent.limits.max_cost:
@@ -92,10 +89,6 @@ def _list_checks(
     yield ("skill",), "", False, partial(brief, replace(bare, skill=agent.skill))
     for name in agent.sub_agents:
         yield ("sub_agents",), name, False, partial(find, name)
-
-
-def _check_tools(agent: Agent) -> None:
-    assemble(agent, 0, DepthLimit(), PermissionPolicy(agent, agent.mode))
 
 
 def _check_price(model: str) -> None:
@@ -113,5 +106,5 @@ def _check_model(agent: Agent, check: Callable[[Agent, Provider], None]) -> None
     check(agent, provider)
 
 
-def _check_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
-    provider_for(Config.load(), scripts)(provider, model)
+def _make_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> Provider:
+    return provider_for(Config.load(), scripts)(provider, model)

@@ -9,9 +9,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import TextIO, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, TextIO, TypeAlias
 
-from axe_nb.agents.config import Config
 from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import Event
@@ -21,14 +21,11 @@ from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
+from axe_nb.text import count_columns, cut_chars, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, TreeFilter, show_run
-
-LEAST_ROOM = 20
-"""Columns of a terminal below which the status line shows nothing of what is written."""
 
 KINDS = {"config": ConfigError, "provider": ProviderError}
 """Value of `--raises` that is not a status → the error that it expects."""
@@ -38,10 +35,7 @@ Write: TypeAlias = Callable[[str], object]
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
-    """The run requested by an option line.
-
-    Raises ConfigError: there is no conversation to continue.
-    """
+    """The run requested by an option line."""
     overrides, earlier = options.overrides, None
     if options.goes_on:
         earlier = session.conversation(options.agent, overrides.agents_dir)
@@ -54,13 +48,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Writes the request that would be sent, and its warnings to `note`.
-
-    Raises ConfigError: invalid configuration.
-
-    Args:
-        streams: True if the run would be shown as its replies arrive.
-    """
+    """Writes the request that would be sent, and its warnings to `note`."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -71,66 +59,50 @@ def show_dry_run(
         note(f"warning: {warning}")
 
 
+@dataclass
 class TextView:
     """Shows a run in plain text: verbose lines or a status line, then the result."""
 
-    is_live = False
+    handle: RunHandle
+    options: Options
+    write: Write
+    note: Write
+    status: StatusLine
+    piped: bool
+    """True if there is a prompt, for the verbose lines (B-11)."""
+    is_live: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        handle: RunHandle,
-        options: Options,
-        write: Write,
-        note: Write,
-        *,
-        piped: bool,
-        status: StatusLine,
-    ) -> None:
-        """Creates a view without output.
-
-        Args:
-            piped: True if there is a prompt, for the verbose lines (B-11).
-            status: the status line on the terminal.
-        """
-        self._handle = handle
-        self._options = options
-        self._write = write
-        self._note = note
-        self._piped = piped
-        self._status = status
-        self._verbose = axe_text.VerboseLines(note) if options.verbose else None
-        self.streams = status.streams and not options.verbose
+    def __post_init__(self) -> None:
+        self.streams = self.status.streams and not self.options.verbose
+        self._verbose = axe_text.VerboseLines(self.note) if self.options.verbose else None
         self._has_begun = False
 
     def event(self, event: Event) -> None:
-        """Writes the event's verbose lines, or counts it for the status line."""
-        if self._verbose:
-            if not self._has_begun and self._handle.plan:
-                self._has_begun = True
-                self._note(axe_text.verbose_header(self._handle.plan, piped=self._piped))
-            self._verbose.show(event)
-        else:
-            self._status.event(event)
+        if self._verbose is None:
+            self.status.event(event)
+            return
+        if not self._has_begun and self.handle.plan:
+            self._has_begun = True
+            self.note(axe_text.verbose_header(self.handle.plan, piped=self.piped))
+        self._verbose.show(event)
 
     def tick(self) -> None:
-        """Redraws the status line if it is time to; it would cut verbose lines."""
-        if self._verbose is None:
-            self._status.tick()
+        if self._verbose is None:  # the line would cut verbose ones
+            self.status.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Writes the answer or the JSON line, and the verbose footer."""
-        self._status.clear()
+        self.status.clear()
         if result is None:
             return
         result = show_run(result, TreeFilter(find_filter()))
         if self._verbose:
-            self._note(axe_text.verbose_footer(result))
+            self.note(axe_text.verbose_footer(result))
         for warning in result.warnings:
-            self._note(f"warning: {warning}")
-        if self._options.json:
-            self._write(result.to_json())
+            self.note(f"warning: {warning}")
+        if self.options.json:
+            self.write(result.to_json())
         elif result.ok or result.text:
-            self._write(result.text)
+            self.write(result.text)
 
 
 class TerminalLine:
@@ -141,11 +113,9 @@ class TerminalLine:
         self._width = 0
 
     def show(self, text: str) -> None:
-        """See `session.view.Line`."""
         self._write(one_line(text, _count_columns(self._stream) - 1), "")
 
     def finish(self, text: str) -> None:
-        """See `session.view.Line`."""
         self._write(text, "\n")
 
     def clear(self) -> None:
@@ -163,16 +133,12 @@ class TerminalLine:
 
 
 class StatusLine:
-    """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
+    """A line on a terminal, rewritten in place: agents at work, counts, time, what it waits for."""
 
     is_live = False
 
     def __init__(self, stream: TextIO | None, pause: float = 0.25) -> None:
-        """Creates a line that is not drawn yet.
-
-        Args:
-            pause: least seconds between two drawings.
-        """
+        """Creates a line that is not drawn yet; `pause` is in seconds between two drawings."""
         self._stream = stream if stream is not None and stream.isatty() else None
         self._line = TerminalLine(self._stream) if self._stream else None
         self._pause = pause
@@ -181,11 +147,9 @@ class StatusLine:
         self._started = self._drawn = time.monotonic()
 
     def event(self, event: Event) -> None:
-        """Receives each event, without drawing."""
         self._transcript.apply(event, time.monotonic())
 
     def tick(self) -> None:
-        """Redraws, unless it was drawn a moment ago."""
         now = time.monotonic()
         if self._stream is None or self._line is None or now - self._drawn < self._pause:
             return
@@ -202,14 +166,14 @@ class StatusLine:
         line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
         room = columns - count_columns(line) - len(" · ")
         drafts = [run.draft for run in runs if run.draft]
-        if drafts and room >= LEAST_ROOM:
-            line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
-        elif words := next(filter(None, map(find_wait, reversed(runs))), ""):
-            line += cut_chars(f" · {words}", max(0, columns - count_columns(line)), "")
-        self._line.show(line)
+        words = next(filter(None, map(find_wait, reversed(runs))), "")
+        if drafts and room > 0:
+            words = draft_line(drafts[-1], size=room)
+            if count_columns(words) > room:  # wide letters
+                words = draft_line(drafts[-1], size=room // 2)
+        self._line.show(cut_chars(f"{line} · {words}" if words else line, columns, ""))
 
     def finish(self, result: RunResult | None) -> None:
-        """Clears the line."""
         self.clear()
 
     def clear(self) -> None:
@@ -225,46 +189,27 @@ def _count_columns(stream: TextIO) -> int:
         return 80
 
 
-def is_expected(error: AxeError, raises: str | None) -> bool:
-    """True if the run could not start and `--raises` expects that error."""
+def is_expected(error: AxeError | None, raises: str | None) -> bool:
+    """True if `--raises` expects an error of this kind."""
     return isinstance(error, KINDS.get(raises or "", ()))
 
 
-def check_end(result: RunResult, raises: str | None) -> None:
-    """Raises unless the run completed, or ended as `--raises` expects.
+def check_end(result: RunResult, options: Options, name: str) -> None:
+    """Raises AxeError unless the run ended as its options expect; `name` is its variable."""
+    _check_status(result, options.raises)
+    if (expected := options.overrides.expect) is not None:
+        from axe_nb.expectations.check import check  # most runs have none
 
-    Raises AxeError: the run ended differently.
-    """
+        check(result, expected, name=name, agents_dir=options.overrides.agents_dir)
+
+
+def _check_status(result: RunResult, raises: str | None) -> None:
     error = result.cause
     if raises is None:
-        if isinstance(error, ProviderError) and error.status == 404:
-            provider, _, model = result.model.partition("/")
-            error.hint = run_and_wait(_find_hint(provider, model)) or error.hint
         result.raise_for_status()
         return
-    met = (
-        isinstance(result.cause, ProviderError)
-        if raises == "provider"
-        else (result.status == raises)
-    )
-    if not met:
+    if result.status != raises and not is_expected(error, raises):
         message = f"the run ended with status {result.status}, expected {raises} (--raises)"
         failure = RunError(message, exit_code=1)
         failure.place = result.place
         raise failure
-
-
-async def _find_hint(provider: str, model: str) -> str:
-    """Returns the models that a server has instead of this one; empty if that is of no help."""
-    from axe_nb.engine.make_provider import server
-    from axe_nb.providers.listing import advice, has, models
-
-    try:
-        config = Config.load()
-        info = config.provider(provider)
-        names = await models(server(provider, config)) if info.has_server else ()
-    except ConfigError:
-        return ""
-    except AxeError:
-        names = ()
-    return "" if not info.has_server or has(model, names) else advice(info, model, names)

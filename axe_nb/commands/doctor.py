@@ -21,22 +21,19 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.hosts import ANY
+from axe_nb.agents.names import ANY
 from axe_nb.agents.prompt import all_warnings
-from axe_nb.agents.protected import find_write_protection
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.agents.servers import McpServer, parse_servers
-from axe_nb.agents.tables import DEFAULT_LIMITS
-from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.agents.tables import DEFAULT_LIMITS, McpServer, parse_servers
+from axe_nb.commands.agent_problems import problems
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
-from axe_nb.providers.connections import most_in_flight
 from axe_nb.providers.key_command import fill_in_key
-from axe_nb.providers.prices import EXTRA, find_table_version
+from axe_nb.providers.secrets import without_login
 from axe_nb.recording.recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -46,9 +43,7 @@ from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
 
-SIGNS: Mapping[State, str] = {
-    "right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign,
-}  # fmt: skip
+SIGNS = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
@@ -89,14 +84,14 @@ async def examine(
     defined: Mapping[str, Agent],
     find: Callable[[str], Agent],
 ) -> list[Finding]:
-    """Returns all findings in reading order; servers are queried concurrently.
-
-    Args:
-        defined: name → agent of this session, without a file.
-    """
+    """Returns all findings in reading order; `defined` are the agents of this session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
-    used = _group_models(agents)
+    used: dict[str, Models] = {}
+    for agent in agents:
+        provider, _, model = agent.model.partition("/")
+        if model.strip():
+            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
     known = [info for info in config.known.values() if info.has_server]
     names = [
         info.name
@@ -110,10 +105,10 @@ async def examine(
     keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
     tried = await _try_servers(config, agents)
-    first = [
-        _check_versions(), settings, await in_thread(_check_sandbox),
-        _check_files(), _describe_caps(), check_prices(config), _check_history(),
-    ]  # fmt: skip
+    history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
+    if why := find_reason_against():
+        history = Finding("note", "history", f"off: {why}")
+    first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
     return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
 
 
@@ -133,7 +128,6 @@ def _check_versions() -> Finding:
 
 
 def _check_sandbox() -> Finding:
-    """Tries the sandbox of commands in the current folder."""
     try:
         sandbox = find_sandbox("auto", make_view(Path.cwd()))
     except ConfigError as error:
@@ -153,7 +147,6 @@ def _check_sandbox() -> Finding:
 
 
 def _check_settings() -> tuple[Config, Finding]:
-    """Returns the settings, empty if they are invalid, and the finding."""
     path = config_path()
     try:
         config = Config.load()
@@ -176,7 +169,6 @@ def _check_agents(
     find: Callable[[str], Agent],
     config: Config,
 ) -> tuple[list[Agent], list[Finding]]:
-    """Returns the agents that could be read, and the findings on all of them."""
     names = sorted({*defined, *list_agents(agents_dir)})
     scripts = (expand_home(agents_dir).parent / "scripts",) if agents_dir else ()
     agents: list[Agent] = []
@@ -192,37 +184,20 @@ def _check_agents(
         findings += [Finding("note", f"agent {name}", note) for note in notes]
         info = config.known.get(agent.model.partition("/")[0])
         has_rows = info is not None and info.has_server  # of its own, for its key and server
-        findings += [
-            _make_problem_finding(f"agent {name}", problem)
-            for problem in problems(agent, find, scripts)
-            if not (has_rows and problem.key == ("model",) and not problem.is_mistake)
-        ]
+        for problem in problems(agent, find, scripts):
+            is_missing = problem.key == ("model",) and not problem.is_mistake
+            if is_missing and has_rows:
+                continue
+            # a cell may still define a missing script, an option a variable; a missing sub-agent
+            # is an error when it is called
+            is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
+            finding = make_failed_finding(f"agent {name}", problem.error)
+            findings.append(replace(finding, state="note") if is_note else finding)
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
     step = "" if names else creation_step("NAME")
     state: State = "note" if failed else "right"
     return agents, [Finding(state, "agents", message, step), *findings]
-
-
-def _make_problem_finding(what: str, problem: Problem) -> Finding:
-    """Makes a finding; only a note if the agent runs all the same.
-
-    A cell may still define a missing script, an option a variable; a missing sub-agent is an error
-    when it is called.
-    """
-    found = make_failed_finding(what, problem.error)
-    is_script = problem.key == ("model",) and not problem.is_mistake
-    is_note = is_script or problem.key in (("sub_agents",), ("system_prompt",))
-    return replace(found, state="note") if is_note else found
-
-
-def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
-    used: dict[str, Models] = {}
-    for agent in agents:
-        provider, _, model = agent.model.partition("/")
-        if model.strip():
-            used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
-    return used
 
 
 def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
@@ -260,7 +235,6 @@ async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Find
 
 
 async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
-    """Checks that the server is up, accepts the key and has the models that agents use."""
     what = f"{provider} server"
     try:
         asked = await fill_in_key(server(provider, config))
@@ -279,7 +253,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
             return [Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
-        at = "" if listing.root(asked) in message else f" ({where})"
+        at = "" if without_login(asked.base_url) in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
@@ -297,7 +271,6 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
 
 
 def _format_agents(models: Models) -> str:
-    """Formats the names of the agents that need the models."""
     agents = sorted({agent for users in models.values() for agent in users})
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
@@ -316,47 +289,6 @@ def _list_reach(agent: Agent) -> Iterator[str]:
     if agent.sub_agents and agent.sub_agents_config.ask == "person":
         key = 'sub_agents_config.ask = "person"'
         yield f"{key}: its sub-agents ask you, with their place in the tree"
-
-
-def _describe_caps() -> Finding:
-    """Names the default caps of a tree, and what this process allows."""
-    most, limits = most_in_flight(), DEFAULT_LIMITS
-    text = (
-        f"by default {limits.max_requests} requests per tree, {limits.max_calls_per_reply} calls "
-        f"per reply, {limits.max_in_flight} requests in progress"
-    )
-    if most < limits.max_in_flight:
-        text += f"; {most} to servers, as this process can open only a few files"
-    return Finding("right", "caps", text)
-
-
-def _check_files() -> Finding:
-    """Lists the protected files directly in the current folder."""
-    here = Path.cwd().resolve()
-    try:
-        found = sorted(path.name for path in here.iterdir() if find_write_protection(path, here))
-    except OSError as error:
-        return Finding("note", "files", f"cannot be listed: {error.strerror or error}")
-    rule = "tools can write to protected files only after you approve each path"
-    shown = list_some(list(map(printable, found)), 8) or "none"
-    return Finding("right", "files", f"{rule}; here: {shown}")
-
-
-def check_prices(config: Config) -> Finding:
-    """Names the table of prices, and how many prices are the user's own."""
-    table, own = find_table_version(), len(config.prices)
-    also = f", and {plural(own, 'price')} in {format_path(config_path())}" if own else ""
-    if table:
-        return Finding("right", "prices", f"from the table {table}{also}")
-    step = f"to see the cost of runs: pip install '{EXTRA}'"
-    return Finding("note", "prices", f"no price table is installed{also}", step)
-
-
-def _check_history() -> Finding:
-    """Tells where runs are kept, or why they are not."""
-    if why := find_reason_against():
-        return Finding("note", "history", f"off: {why}")
-    return Finding("right", "history", f"runs are kept in {format_path(history_path())}")
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:

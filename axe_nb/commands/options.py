@@ -9,8 +9,8 @@ import argparse
 import json
 import keyword
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.tables import MODES, variable_problem
@@ -66,8 +66,6 @@ class Option:
     offers: Offer = ""
     group: str = "Options"
     """Heading of its group on help pages."""
-    instead: Mapping[Face, str] = field(default_factory=dict)
-    """Interface without this option → its equivalent there, or the reason for none; Markdown."""
 
     @property
     def flag(self) -> str:
@@ -83,21 +81,27 @@ class Option:
         return name if self.required else f"[{name}]"
 
 
-def reader(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """Makes the reader of a value.
+def reads(wanted: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+    """Makes the reader of a value of what raises ValueError; its message has the value in words."""
 
-    Args:
-        convert: text → value. Raises ValueError.
-        wanted: the value in words, for the message.
-    """
+    def mark(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+        def read(text: str) -> Any:
+            try:
+                return convert(text)
+            except ValueError:
+                raise argparse.ArgumentTypeError(f"takes {wanted}, not {quote(text)}") from None
 
-    def read(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {quote(text)}") from None
+        return read
 
-    return read
+    return mark
+
+
+@reads("names without spaces, as in a,b")
+def names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(","))
+    if text.strip() and not all(found):
+        raise ValueError
+    return tuple(filter(None, found))
 
 
 def _to_positive(text: str) -> float:
@@ -113,14 +117,25 @@ def _to_whole(text: str) -> int:
     return int(text)
 
 
-def _to_names(text: str) -> tuple[str, ...]:
-    found = tuple(name.strip() for name in text.split(","))
-    if text.strip() and not all(found):
+seconds = reads("seconds, as in 120 or 0.5")(_to_positive)
+run_id = reads("the id of a run, as in 17")(_to_whole)
+whole = reads("a whole number, as in 2")(_to_whole)
+
+
+@reads("US dollars, as in 0.40")
+def dollars(text: str) -> float:
+    return _to_positive(text.removeprefix("$"))
+
+
+@reads("a Python name")
+def variable(word: str) -> str:
+    if not word.isidentifier() or keyword.iskeyword(word):
         raise ValueError
-    return tuple(filter(None, found))
+    return word
 
 
-def _to_parameter(word: str) -> tuple[str, Any]:
+@reads("KEY=VALUE, as in temperature=0.2")
+def parameter(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or len(key.split()) != 1:
         raise ValueError
@@ -130,25 +145,13 @@ def _to_parameter(word: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _to_prompt_variable(word: str) -> tuple[str, str]:
+@reads("NAME=VALUE, as in language=French")
+def prompt_variable(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or variable_problem(name.strip()):
         raise ValueError
     return name.strip(), value
 
-
-def _to_variable(word: str) -> str:
-    if not word.isidentifier() or keyword.iskeyword(word):
-        raise ValueError
-    return word
-
-
-names = reader(_to_names, "names without spaces, as in a,b")
-seconds = reader(_to_positive, "seconds, as in 120 or 0.5")
-run_id = reader(_to_whole, "the id of a run, as in 17")
-whole = reader(_to_whole, "a whole number, as in 2")
-dollars = reader(lambda text: _to_positive(text.removeprefix("$")), "US dollars, as in 0.40")
-variable = reader(_to_variable, "a Python name")
 
 AGENT = Option(
     (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -183,9 +186,9 @@ OPTIONS: tuple[Option, ...] = (
            "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
            "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
     Option(("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
-           read=reader(_to_parameter, "KEY=VALUE, as in temperature=0.2"), group=AGENT_AND_MODEL),
+           read=parameter, group=AGENT_AND_MODEL),
     Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-           repeated=True, read=reader(_to_prompt_variable, "NAME=VALUE, as in language=French"),
+           repeated=True, read=prompt_variable,
            group=AGENT_AND_MODEL),
     AGENTS_DIR,
     Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
@@ -195,8 +198,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
            value=False, group=SHOWN),
     Option(("--output",), "output",
-           "require structured output: a file with a JSON Schema, or in a notebook a type, "
-           "list[TYPE] or dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+           "require structured output: a file with a JSON Schema, or in a notebook a type "
+           "or a dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
     Option(("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
            "EXPRS", group=ANSWER),
     Option(("--step",), "step",
@@ -205,50 +208,34 @@ OPTIONS: tuple[Option, ...] = (
            "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
            read=names, group=STEPS),
     Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
-           ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT),
+           ("line", "command"), group=INPUT),
     Option(
         ("-o", "--out"), "out", "variable for the result (with --bg, for the run's handle)", "NAME",
         IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
-        instead={"command": "no: a shell has no Python variables", "python": "the return value"},
     ),
     Option(
         ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
         faces=IN_NOTEBOOKS, group=INPUT,
-        instead={
-            "command": "no: each command is a new session without conversations",
-            "python": "`continue_from=`",
-        },
     ),
     Option(
         ("--from",), "fork_from",
         "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
         "task) or is added there",
         "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
-        instead={
-            "command": "no: each command is a new session without results",
-            "python": "`result.fork(place, …)`",
-        },
     ),
     Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-           IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"}, group=ANSWER),
+           IN_TEXT, choices=EXPECTED, group=ANSWER),
     Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
            group=SHOWN),
     Option(("--full",), "full",
            "with --dry-run: show the exact body too, and what fills its context", "", IN_TEXT,
            group=SHOWN),
-    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT,
-           instead={"python": "`.to_json()`"}, group=SHOWN),
+    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
     Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
-    Option(
-        ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT,
-        instead=dict.fromkeys(
-            ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
-        ),
-    ),
-    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
-           instead={"python": "`display=False`"}, group=SHOWN),
+    Option(("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+           group=INPUT),
+    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
     Option(("--bg",), "background", "run in the background and return a handle at once", "",
-           IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
-           group=ANSWER),
+           IN_NOTEBOOKS, group=ANSWER),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""

@@ -11,16 +11,14 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.agents.agent_files import has_file
-from axe_nb.commands.examples import ABOUT, EXAMPLES
 from axe_nb.commands.options import BARE_PROMPT, OPTION_GROUPS, Face, Option
-from axe_nb.commands.table import PROGRAMS, RUN, Command, commands_of
+from axe_nb.commands.table import ABOUT, EXAMPLES, PROGRAMS, RUN, Command, commands_of
 from axe_nb.errors import ConfigError
 from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.text import nearest, quote
@@ -70,27 +68,22 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
-    elsewhere: Mapping[str, str] = MappingProxyType({})
-    """Flag of other interfaces → the equivalent here, or the reason for none."""
+    page = ""
+    """The line that shows its help, where it has no `--help`."""
 
     def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
-        """Makes a parser without options; its page has the examples of the program.
-
-        Args:
-            program: what its usage line begins with.
-            about: what it is for, unless `ABOUT` says it at length.
-        """
+        """Makes a parser without options, for what begins with `program`."""
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
+        examples = textwrap.indent(EXAMPLES.get(program, ""), "  ")
         super().__init__(
             program, formatter_class=_Formatter, allow_abbrev=False,
             description="\n\n".join(map(fold.fill, ABOUT.get(program, (about,)))),
-            epilog=f"Examples:\n{textwrap.indent(EXAMPLES[program], '  ')}", add_help=add_help,
+            epilog=examples and f"Examples:\n{examples}", add_help=add_help,
         )  # fmt: skip
         self.color = False  # from Python 3.14 on it would colour usage lines of errors too
 
     @property
     def takes_prompt(self) -> bool:
-        """True if the prompt may be an argument of its own."""
         return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
     def error(self, message: str) -> NoReturn:
@@ -102,8 +95,8 @@ class Parser(argparse.ArgumentParser):
         if message.endswith(": expected one argument"):
             flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
             message += f"; write a value that begins with a dash as {flag}=…"
-        elif reason := self.elsewhere.get(unknown.partition("=")[0]):
-            message += f"; {reason}"
+        elif self.page and unknown in ("-h", "--help"):
+            message += f"; see {self.page}"
         elif near:
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self.takes_prompt:
@@ -117,16 +110,8 @@ def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
     about = f"{command.help[:1].upper()}{command.help[1:]}."
     made = Parser(command.program(face), add_help=face == "command", about=about)
-    elsewhere = {
-        flag: _format_reason(option.instead[face])
-        for option in command.options
-        if face not in option.faces and face in option.instead
-        for flag in option.flags
-    }
     if face != "command":
-        page = f"%axe help {command.words[face]}" if face == "line" else f"{made.prog}?"
-        elsewhere |= dict.fromkeys(("-h", "--help"), f"see {page}")
-    made.elsewhere = elsewhere
+        made.page = f"%axe help {command.words[face]}" if face == "line" else f"{made.prog}?"
     options = command.options_of(face)
     known = {name: made.add_argument_group(name) for name in OPTION_GROUPS
              if any(option.group == name for option in options)}  # fmt: skip
@@ -151,23 +136,18 @@ def list_parser(face: Face, group: str = "") -> Parser:
             about = ABOUT[f"{PROGRAMS[face]}{word}"][0] if second else command.help
             found.setdefault(word, f"{about[:1].lower()}{about[1:]}".rstrip("."))
     for word, about in found.items():
-        listed.add_parser(word, help=_escape(about))
+        listed.add_parser(word, help=about.replace("%", "%%"))
     return made
-
-
-def _format_reason(instead: str) -> str:
-    """Formats the equivalent of an option of other interfaces, or the reason for none."""
-    reason = instead.replace("`", "")
-    if reason.startswith("no: "):
-        return f"not available here: {reason.removeprefix('no: ')}"
-    return reason if reason.startswith("not ") else f"use {reason} instead"
 
 
 def _add_option(made: argparse._ActionsContainer, option: Option) -> None:
     about, default, rest = option.help.partition(" (default")
     chosen = f": {', '.join(option.choices)}" if option.choices else ""
-    told = _escape(f"{about}{chosen}{default}{rest}")
-    read = partial(_read_data, read=option.read)
+    told = f"{about}{chosen}{default}{rest}".replace("%", "%%")
+
+    def read(word: str) -> Any:
+        return option.read(word.replace(DATA, "", 1))  # without the mark of a variable
+
     if not option.flags:
         nargs = "+" if option.repeated else None if option.required else "?"
         made.add_argument(option.keyword, metavar=option.metavar, nargs=nargs, type=read, help=told)
@@ -181,15 +161,6 @@ def _add_option(made: argparse._ActionsContainer, option: Option) -> None:
             *option.flags, dest=option.keyword, metavar=option.metavar, help=told, type=read,
             action="append" if option.repeated else "store", choices=option.choices or None,
         )  # fmt: skip
-
-
-def _escape(text: str) -> str:
-    return text.replace("%", "%%")
-
-
-def _read_data(word: str, read: Callable[[str], Any]) -> Any:
-    """Returns the value of a word, without the mark of a variable."""
-    return read(word.replace(DATA, "", 1))
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
@@ -304,11 +275,8 @@ def parse_run(
 ) -> Options:
     """Parses the option line of a run, or its words.
 
-    Raises UsageError: invalid options; the hint is the usage line.
-
-    Args:
-        defaults: keyword → value for options that the line omits.
-        names: the user's variables, one of which `--output` may name.
+    `defaults` are values of options that the line omits; `--output` may name one of the user's
+    variables, `names`. Raises UsageError: invalid options; the hint is the usage line.
     """
     found = vars(parse(RUN, face, line))
     unset = {o.keyword: not o.value for o in RUN.options_of(face) if o.flags and not o.metavar}
@@ -318,9 +286,7 @@ def parse_run(
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
     if "output" in given:
-        from axe_nb.tools.output_form import find_named
-
-        given["output"] = find_named(given["output"], names)
+        given["output"] = names.get(given["output"], given["output"])
     if "full" in given and "dry_run" not in given:
         parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given

@@ -1,6 +1,6 @@
-"""The command table: one row for each command of the cell magics, `%axe` and `axe-nb`.
+"""The command table: a row for each command of the cell magics, `%axe` and `axe-nb`; its help.
 
-Rows are implemented by the entry of their name in `ACTIONS`: `notebook/line_magic.py` or `cli.py`.
+What they do is in `_act` of `notebook/line_magic.py` and `cli.py`, what both do in `actions.py`.
 Source: B-12.
 """
 
@@ -24,12 +24,13 @@ from axe_nb.commands.options import (
     Option,
     dollars,
     names,
-    reader,
+    reads,
     run_id,
     seconds,
     variable,
     whole,
 )
+from axe_nb.messages.model_table import suggest_model, suggest_small
 from axe_nb.recording.modes import MODES
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
@@ -56,11 +57,6 @@ class Command:
     def options_of(self, face: Face) -> tuple[Option, ...]:
         """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
-
-    def use(self, face: Face) -> str:
-        """Returns the usage without options: `%axe reset [NAME]`."""
-        arguments = [option.usage for option in self.options_of(face) if not option.flags]
-        return " ".join([self.program(face), *arguments])
 
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
@@ -98,7 +94,8 @@ OF_GRIDS = (
 """Options of a run that all runs of a grid have, or the grid as a whole."""
 
 
-def _to_budget(text: str) -> Any:
+@reads("US dollars or KEY=NUMBER, as in 0.40 or max_requests=100")
+def budget(text: str) -> Any:
     """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
     if "=" not in text:
         return dollars(text)
@@ -135,8 +132,7 @@ GRID = Command(
                "here)", "NAME", read=variable, offers="variables", group=LIMITS),
         Option(("--budget",), "budget",
                "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
-               read=reader(_to_budget, "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
-               group=LIMITS),
+               read=budget, group=LIMITS),
         Option(("--resume",), "resume",
                "file that keeps each result; with it, an interrupted grid continues", "PATH",
                offers="files", group=LIMITS),
@@ -315,3 +311,140 @@ COMMANDS: tuple[Command, ...] = (
 def commands_of(face: Face) -> Mapping[str, Command]:
     """Returns the words typed after the program → the command."""
     return {command.words[face]: command for command in COMMANDS if face in command.words}
+
+
+ABOUT: Mapping[str, tuple[str, ...]] = {
+    "%%axe": (
+        "Run an agent; the cell's body is the prompt. Returns the RunResult.",
+        "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
+        "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
+        "--raw turns interpolation off. Without AGENT, the prompt goes directly to the model given "
+        "with -m. "
+        "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
+        "all cells.",
+    ),
+    "%%axe_agent": (
+        "Define an agent from the TOML in the cell, and show its tools, permissions and "
+        "sub-agents.",
+        "From then on it is available in this session, also as a sub-agent of others. With --save, "
+        "the TOML, comments included, is also written to the agent's file, and the changes are "
+        "shown. `name` may be omitted.",
+    ),
+    "%%axe_grid": (
+        "Run every combination of agents, models and parameters on every input. Returns the Grid.",
+        "The body is a template of the prompt: {{ name }} is a column of the inputs, or else a "
+        "variable. The table shows the share of runs that passed, with its confidence interval; "
+        "each square opens its runs.",
+    ),
+    "%axe": (
+        "List, show, run and check agents, and look into finished runs.",
+        "%axe help COMMAND describes one command. Cells have pages of their own: %%axe?, "
+        "%%axe_agent? and %%axe_grid?",
+    ),
+    "axe-nb": (
+        "Run LLM agents that delegate to other agents.",
+        "axe-nb COMMAND --help describes one command. Without a key, begin with demo or start.",
+    ),
+    "axe-nb run": (
+        "Run an agent. The answer goes to stdout, everything else to stderr.",
+        "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
+        "(nothing was sent), 3 the model's server failed or the time limit was reached, 130 "
+        "interrupted.",
+    ),
+    "axe-nb agents": ("List, show, create and edit agents.",),
+    "axe-nb config": ("Show where the settings are, and create the file.",),
+    "axe-nb check": (
+        "Run notebooks without a key or network, and list the cells that differ.",
+        "A cell differs if it fails, if its output is not the saved one, or if its saved answer "
+        "no longer belongs to the agents, prompts and cassettes on disk. The exit code is then 1.",
+    ),
+    "axe-nb freeze": (
+        "Record a notebook's exchanges with models, and verify that it is its own test.",
+        "The exchanges go to a cassette beside the notebook. Two more runs, without network, must "
+        "give the same outputs; if not, the notebook is left unchanged and the exit code is 1.",
+    ),
+}
+"""Beginning of a usage line → the paragraphs below it; others have the sentence of the table."""
+
+EXAMPLES: Mapping[str, str] = {
+    "%%axe": """\
+%%axe critic -o review
+What is missing in {{ draft }}?
+
+%%axe critic -c
+Which of these matters most?
+
+%%axe -m ollama/llama3.2 --param temperature=0
+Name three rivers of France.""",
+    "%%axe_agent": f"""\
+%%axe_agent critic
+model = "{suggest_model("anthropic")}"
+system_prompt = "You find what is missing."
+
+%%axe_agent reader --save
+model = "ollama/llama3.2"
+tools = ["file_ops_readonly"]""",
+    "%%axe_grid": f"""\
+%%axe_grid brief,thorough --inputs texts
+Summarise: {{{{ input }}}}
+
+%%axe_grid critic --models {suggest_model("openai")},{suggest_small()} --inputs cases.csv
+What is missing in {{{{ text }}}}?
+
+%%axe_grid critic --inputs cases.csv --budget 0.50 --dry-run
+What is missing in {{{{ text }}}}?""",
+    "%axe": """\
+%axe init critic
+%axe run critic "What is missing?"
+%axe help request""",
+    "%axe run": """\
+%axe run critic "What is missing?" -o review
+%axe run critic -p {draft}
+%axe run critic "What is missing?" --dry-run""",
+    "%axe expect": """\
+%axe expect depth <= 2; no write_file
+%axe expect review: text ~ /missing/
+%axe expect turns <= 6; tokens < 5000; cost < 0.02""",
+    "%axe history": """\
+%axe history
+%axe history critic
+%axe history --delete 17""",
+    "%axe cassette": """\
+%axe cassette lesson.axe
+%axe cassette lesson.axe --mode record
+%axe cassette --status""",
+    "%axe request": """\
+%axe request
+%axe request review@0.2/3
+%axe request 0/1 --protocol openai""",
+    "%axe diff": """\
+%axe diff first second
+%axe diff first@0.2 second@0.2
+%axe diff first 0""",
+    "%axe undo": """\
+%axe undo
+%axe undo review
+%axe undo 17""",
+    "axe-nb": """\
+axe-nb start
+axe-nb run greeter "My name is Ada."
+git diff | axe-nb run critic -p "What did I miss?\"""",
+    "axe-nb run": """\
+axe-nb run critic "What is missing?"
+git diff | axe-nb run critic -p "What did I miss?"
+axe-nb run -m ollama/llama3.2 -p "Say hello.\"""",
+    "axe-nb check": """\
+axe-nb check lesson.ipynb
+axe-nb check "notebooks/0*.ipynb" --timeout 60""",
+    "axe-nb freeze": """\
+axe-nb freeze lesson.ipynb
+axe-nb freeze notebooks""",
+    "axe-nb lesson": """\
+axe-nb lesson lesson.ipynb
+axe-nb lesson lesson.ipynb --to handout
+axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
+    "axe-nb start": """\
+axe-nb start
+axe-nb start survey --no-open""",
+}
+"""Beginning of a usage line → the examples of its page; blank lines separate those of cells."""

@@ -9,7 +9,7 @@ import ast
 import builtins
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_nb.conversion.own_text import remove_addresses
@@ -99,7 +99,11 @@ def _find_expression(text: str, start: int) -> tuple[str, int] | None:
 
     Bare literals are left alone: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
     """
-    for end in _find_closings(text, start):
+    stop = min(len(text), start + LONGEST_EXPRESSION)
+    end = start - 1
+    for _ in range(8):
+        if (end := text.find("}}", end + 1, stop)) < 0:
+            return None
         source = text[start:end].strip()
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -112,16 +116,6 @@ def _find_expression(text: str, start: int) -> tuple[str, int] | None:
             return source, end + 2
         return None
     return None
-
-
-def _find_closings(text: str, start: int) -> Iterator[int]:
-    stop = min(len(text), start + LONGEST_EXPRESSION)
-    end = text.find("}}", start, stop)
-    for _ in range(8):
-        if end < 0:
-            return
-        yield end
-        end = text.find("}}", end + 1, stop)
 
 
 def _evaluate(
@@ -146,7 +140,9 @@ def _evaluate(
         problem, hint = f"cannot be sent: {error.message}", error.hint
     except NameError as error:
         name = error.name or source
-        near = nearest(name, _list_names(namespace))
+        hidden = {*dir(builtins), "In", "Out", "get_ipython"}
+        own = (one for one in namespace if not one.startswith("_") and one not in hidden)
+        near = nearest(name, own)
         suggested = f"; did you mean {near}?" if near else ""
         raise ConfigError(
             f"unknown name {quote(name)} in {shown} (line {line}){suggested}", hint=hint
@@ -170,9 +166,3 @@ def _write_parts(parts: Sequence[object], pictures: list[Picture]) -> str:
         else:
             lines.append(format_value(part))
     return "\n".join(lines)
-
-
-def _list_names(namespace: Mapping[str, Any]) -> Iterator[str]:
-    """The user's own names, without those of Python and IPython."""
-    hidden = {*dir(builtins), "In", "Out", "get_ipython"}
-    return (name for name in namespace if not name.startswith("_") and name not in hidden)

@@ -33,10 +33,10 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
 """Type that is a JSON array → function that makes one from a list."""
 
 MAX_MISTAKES = 8
-"""Maximum number of mistakes in one answer."""
+"""Mistakes in one answer that are told."""
 
 MAX_TOLD = 400
-"""Maximum length of one mistake in characters."""
+"""Characters of one of them."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
@@ -167,9 +167,10 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     if origin in (Union, types.UnionType):
         return _make_union([shape(member, where, inside) for member in arguments])
     if origin is tuple and arguments and arguments[-1] is not ...:
-        return _make_tuple([shape(member, where, inside) for member in arguments])
+        members = [shape(member, where, inside) for member in arguments]
+        return _make_list(members, tuple, len(members))
     if origin in LISTS:
-        return _make_list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
+        return _make_list([shape((*arguments, Any)[0], where, inside)], LISTS[origin])
     if origin in (dict, abc.Mapping) and arguments[:1] in ((), (str,)):
         return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
@@ -227,17 +228,15 @@ def _make_exact(kind: type) -> Callable[[Any], Any]:
     return make
 
 
-def _make_number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return value
+def _make_number(kind: type) -> Callable[[Any], Any]:
+    def make(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError
+        if kind is int and value != int(value):
+            raise ValueError
+        return kind(value)
 
-
-def _make_int(value: Any) -> int:
-    number = _make_number(value)
-    if isinstance(number, float) and not number.is_integer():
-        raise ValueError
-    return int(number)
+    return make
 
 
 LITERALS: Mapping[type, str] = {
@@ -252,8 +251,8 @@ ANY = _make_scalar({}, "any value", _make_exact(object))
 SCALARS: Mapping[object, Shape] = {
     str: _make_scalar({"type": "string"}, "a string", _make_exact(str)),
     bool: _make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
-    int: _make_scalar({"type": "integer"}, "an integer", _make_int),
-    float: _make_scalar({"type": "number"}, "a number", lambda v: float(_make_number(v))),
+    int: _make_scalar({"type": "integer"}, "an integer", _make_number(int)),
+    float: _make_scalar({"type": "number"}, "a number", _make_number(float)),
     type(None): NULL,
     Any: ANY,
     object: ANY,
@@ -305,32 +304,22 @@ def _make_union(members: Sequence[Shape]) -> Shape:
     return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
 
 
-def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
-    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        if not isinstance(value, list):
-            return note_wrong(mistakes, at, "a list", value)
-        before = len(mistakes)
-        items = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, one in enumerate(value)]
-        return make(items) if len(mistakes) == before else None
-
-    return Shape({"type": "array", "items": dict(item.schema)}, "a list", read)
-
-
-def _make_tuple(items: Sequence[Shape]) -> Shape:
-    """A tuple of fixed length, each value with its own type."""
-    wanted = f"a list of {plural(len(items), 'value')}"
+def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
+    """A list of one type; with a size, a tuple whose values have types of their own."""
+    wanted = f"a list of {plural(size, 'value')}" if size else "a list"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        if not isinstance(value, list) or len(value) != len(items):
+        if not isinstance(value, list) or (size and len(value) != size):
             return note_wrong(mistakes, at, wanted, value)
-        pairs = enumerate(zip(items, value, strict=True))
-        return tuple(item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs)
+        before = len(mistakes)
+        pairs = enumerate(zip(items if size else items * len(value), value, strict=True))
+        made = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs]
+        return make(made) if len(mistakes) == before else None
 
     kinds = [dict(item.schema) for item in items]
-    one_kind = all(kind == kinds[0] for kind in kinds)
-    schema = kinds[0] if one_kind else {"anyOf": kinds}
-    size = {"minItems": len(items), "maxItems": len(items)}
-    return Shape({"type": "array", "items": schema, **size}, wanted, read)
+    schema = kinds[0] if all(kind == kinds[0] for kind in kinds) else {"anyOf": kinds}
+    sizes = {"minItems": size, "maxItems": size} if size else {}
+    return Shape({"type": "array", "items": schema, **sizes}, wanted, read)
 
 
 def _make_dict(item: Shape) -> Shape:
@@ -344,33 +333,13 @@ def _make_dict(item: Shape) -> Shape:
 
 
 def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
-    """A dataclass, or a TypedDict, whose keys may be `NotRequired`."""
+    """A dataclass, or a TypedDict, whose keys may be `NotRequired`; with exactly these keys."""
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
+    make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
     wanted = {}
     for name, required, default in _list_fields(kind, hints):
         member = shape(hints.get(name, Any), f'"{name}" of {kind.__name__}', inside)
         wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
-    return _make_object(wanted, dict if _is_typed_dict(kind) else kind)
-
-
-def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
-    """Yields name, whether it is required, and default of each field."""
-    if _is_typed_dict(kind):
-        marked = typing.get_type_hints(kind, include_extras=True)
-        for name in hints:
-            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
-            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
-            yield name, is_usual or mark is typing.Required, None
-    else:
-        for field in dataclasses.fields(kind):
-            if field.init:
-                has_default = field.default is not dataclasses.MISSING
-                is_required = not has_default and field.default_factory is dataclasses.MISSING
-                yield field.name, is_required, field.default if has_default else None
-
-
-def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:
-    """An object with exactly these keys, from which `make` makes the value."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
@@ -392,6 +361,22 @@ def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> S
         "additionalProperties": False,
     }
     return Shape(schema, "an object", read)
+
+
+def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
+    """Yields name, whether it is required, and default of each field."""
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            yield name, is_usual or mark is typing.Required, None
+    else:
+        for field in dataclasses.fields(kind):
+            if field.init:
+                has_default = field.default is not dataclasses.MISSING
+                is_required = not has_default and field.default_factory is dataclasses.MISSING
+                yield field.name, is_required, field.default if has_default else None
 
 
 def type_hints(thing: Any, where: str) -> dict[str, Any]:

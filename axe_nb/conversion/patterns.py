@@ -59,15 +59,6 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
     """
     import regex
 
-    _check_size(pattern)
-    try:
-        return regex.compile(pattern, flags)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise ConfigError(str(error)) from None
-
-
-def _check_size(pattern: str) -> None:
-    """Checks that a pattern is not too costly to compile. Raises ConfigError if it is."""
     if len(pattern) > MAX_PATTERN:
         raise ConfigError(f"longer than {MAX_PATTERN} characters")
     copies = count_copies(pattern)
@@ -82,6 +73,10 @@ def _check_size(pattern: str) -> None:
     space = r"(?:\s|\#[^\n]*\n)*" if re.search(r"\(\?[A-Za-z01-]*x", pattern) else ""
     if copies > 1 and re.search(_EMPTY.format(space=space), bare):
         raise ConfigError("it contains a repeat and an empty group", hint="remove the empty group")
+    try:
+        return regex.compile(pattern, flags)
+    except (regex.error, RecursionError, OverflowError, ValueError) as error:
+        raise ConfigError(str(error)) from None
 
 
 def count_copies(pattern: str) -> int:
@@ -129,6 +124,4 @@ def _count_nested(pattern: str) -> int | None:
 
 def _copies(counts: str) -> int:
     """The copies that a repeat such as `+` or `{n,m}` makes."""
-    if counts == "+":
-        return 2
-    return 1 + max([0, *(int(number) for number in counts.split(",") if number)])
+    return 2 if counts == "+" else 1 + max([0, *map(int, filter(None, counts.split(",")))])

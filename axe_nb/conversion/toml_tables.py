@@ -6,8 +6,6 @@ Source: D-27, D-36, B-1.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,48 +58,11 @@ class Source:
         return ", ".join(filter(None, at))
 
 
-def clear_arguments(cls: type[T]) -> type[T]:
-    """Makes the constructor of a dataclass tell wrong arguments by a ConfigError of one line."""
-    init = cls.__init__
-    expected = inspect.signature(init)
-
-    @functools.wraps(init)
-    def checked(self: T, *given: Any, **named: Any) -> None:
-        try:
-            init(self, *given, **named)
-        except TypeError:
-            try:
-                expected.bind(self, *given, **named)
-            except TypeError as error:
-                known = [field.name for field in toml_fields(cls)]
-                message, step = f"{cls.__name__}(…): {error}", f"it takes {', '.join(known)}"
-                if unknown := [name for name in named if name not in known]:
-                    message = f"{cls.__name__} has no {quote(unknown[0])}"
-                    step = advise_keyword(unknown[0], cls)
-                raise ConfigError(message, hint=step) from None
-            raise
-
-    cls.__init__ = checked  # type: ignore[assignment]  # same arguments
-    return cls
-
-
-def advise_keyword(key: str, cls: type) -> str:
-    """As `advise_key`, for an argument in Python."""
-    if key in getattr(cls, "advice", {}):
-        return advise_key(key, cls)
-    match _find_home(key, cls):
-        case (table,):
-            return f"write {table}={{{quote(key)}: …}}"
-    return advise_key(key, cls)
-
-
 def advise_key(key: str, cls: type, root: type | None = None) -> str:
     """Returns the next step for a key that the table of `cls` does not have.
 
-    A dataclass may give the step for some keys itself, in `advice`: key → the next step.
-
-    Args:
-        root: the class of the whole file, where the key may have its place.
+    `root` is the class of the whole file, where the key may have its place. A dataclass may give
+    the step for some keys itself, in `advice`: key → the next step.
     """
     if step := str(getattr(cls, "advice", {}).get(key, "")):
         return step
@@ -138,7 +99,7 @@ def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
     """
     for field in toml_fields(type(value)):
         nested, own = nested_table(field), getattr(value, field.name)
-        if nested and type(own) is not nested and isinstance(own, Mapping):
+        if nested and isinstance(own, Mapping):
             table = {str(key): one for key, one in own.items()}
             made = build(nested, table, Source(""), (*at, field.name))
             object.__setattr__(value, field.name, made)
@@ -184,7 +145,7 @@ def read(
         WrongValue: a value that must be a table is not one.
     """
     if not isinstance(table, dict):
-        raise WrongValue(at, "must be a table", hint=advise_table(at[-1]))
+        raise WrongValue(at, "must be a table", hint=f"write its keys under a line [{at[-1]}]")
     keys = {field.name: field for field in toml_fields(cls)}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -213,7 +174,7 @@ def check_types(value: Any) -> None:
     for name, default, called, fits in _list_checks(cls):
         own = getattr(value, name)
         if own is not default and not fits(own):
-            raise WrongValue((name,), f"must be {called}", hint=advise_value(name, called, own))
+            raise WrongValue((name,), f"must be {called}")
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -309,32 +270,3 @@ def _list_checks(cls: Any) -> list[tuple[str, Any, str, Callable[[Any], bool]]]:
 
 def _is_instance(kind: type, value: object) -> bool:
     return isinstance(value, kind)
-
-
-def advise_value(key: str, wanted: str, value: object) -> str:
-    """Returns the right form of a value of the wrong type; empty if the message is enough."""
-    match wanted, value:
-        case "a list of strings", _ if key == "sub_agents":
-            return "list agent names; axe_nb.define(agent) registers an Agent under its name"
-        case "a list of strings", _:
-            return f'for example {key} = ["…"]'
-        case "a string", bool() | int() | float():
-            return f'put it in quotes, as in {key} = "…"'
-        case "a whole number" | "a number", str():
-            seconds = ", in seconds" if key == "timeout" else ""
-            return f"write {key} as digits, without quotes or a unit{seconds}"
-        case "true or false", str():
-            return f"write {key} = true or {key} = false"
-        case "a table of strings", Mapping() if key == "permissions":
-            return 'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
-        case "a table of strings", _:
-            return f'write a table, as in {key} = {{name = "…"}}'
-        case "a table", _:
-            return advise_table(key)
-    return ""
-
-
-def advise_table(key: str) -> str:
-    """Returns the right form of a table."""
-    also = "; axe_nb.run(…, output=…) also takes types" if key == "output" else ""
-    return f"write its keys under a line [{key}]; in Python, pass a dict{also}"

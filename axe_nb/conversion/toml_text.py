@@ -31,10 +31,6 @@ ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
     "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
-    "Unterminated string": "close the string with the quotes that it starts with",
-    "Unclosed array": "close the list with ], and separate its items with commas",
-    "Cannot overwrite a value": "the key is set twice; keep one of them",
-    "Invalid statement": "a line is key = value, [table] or # comment",
     "Unescaped '\\'": ESCAPES,
     "Invalid hex value": ESCAPES,
     "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',

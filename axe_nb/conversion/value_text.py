@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -235,15 +235,11 @@ def _refuse_bytes(value: object) -> None:
 
 
 def _make_no_text(value: object) -> NoText:
-    kind = type(value)
-    if issubclass(kind, Iterator):
+    step = "name the part of it that you mean"
+    if isinstance(value, Iterator):
         step = "wrap it in list(…)"
-    elif issubclass(kind, FunctionType | BuiltinFunctionType | MethodType):
+    elif isinstance(value, FunctionType | BuiltinFunctionType | MethodType):
         step = "call it"
-    elif callable(getattr(kind, "collect", None)):
-        step = "call its collect() method"
-    else:
-        step = "name the part of it that you mean"
     return NoText(f"is of type {type_name(value)}, which cannot be converted to text", step)
 
 
@@ -293,18 +289,13 @@ def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[
         cell: maximum bytes of one cell.
     """
     lines: list[str] = []
-    for line in _list_lines(table, width, cell):
+    for row in chain([tuple(table.labels[:width])], table.rows(width)):
+        line = ",".join(_write_cell(value, cell) for value in row)
         limit -= count_bytes(line) + 1
         if limit < 0:
             return lines, False
         lines.append(line)
     return lines, True
-
-
-def _list_lines(table: Table, width: int, cell: int) -> Iterator[str]:
-    yield ",".join(_write_cell(label, cell) for label in table.labels[:width])
-    for row in table.rows(width):
-        yield ",".join(_write_cell(value, cell) for value in row)
 
 
 def _write_cell(value: Any, limit: int) -> str:

@@ -1,1 +1,13 @@
 """The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
+
+from axe_nb.tools.registry import ToolTable
+
+SOURCE = ToolTable(
+    {
+        "call_agent": "axe_nb.delegation.call_agent",
+        "subagent": "axe_nb.delegation.subagent",
+        "spawn_agent": "axe_nb.delegation.spawn_agent",
+        "delegate_task": "axe_nb.delegation.delegate_task",
+    }
+)
+"""Tool → its module."""

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_nb.errors import AxeError
-from axe_nb.limits import Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.text import one_line, quote
-from axe_nb.tools.tool import Describe, Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools.tool import Describe, Job, Limits, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "call_agent"
 

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.context import server_of
-from axe_nb.agents.servers import keep_servers, names_of_servers
-from axe_nb.agents.tables import keep_server_tools
+from axe_nb.agents.prompt import server_of
+from axe_nb.agents.tables import keep_server_tools, keep_servers, names_of_servers
 from axe_nb.builtin import table as builtin
-from axe_nb.delegation import table as delegation
+from axe_nb.delegation import SOURCE
 from axe_nb.text import one_line
 from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import ToolContext, ToolError
@@ -38,7 +37,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     of_sub_agents = {  # tools that come from `sub_agents` rather than from `tools`
         name
         for name in tools
-        if name not in own and (tool := delegation.SOURCE.find(name)) and tool.calls_sub_agents
+        if name not in own and (tool := SOURCE.find(name)) and tool.calls_sub_agents
     }
     return replace(
         ctx.agent,

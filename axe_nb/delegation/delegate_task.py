@@ -69,8 +69,7 @@ async def _run_subtasks(
 ) -> dict[int, Outcome]:
     """Runs the subtasks and returns number → outcome; after an error no more are started.
 
-    They run in order; if `max_concurrent` is over 1, up to that many run together once their
-    dependencies have ended.
+    They run in order; up to `max_concurrent` together, once their dependencies have ended (D-5).
     """
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}
@@ -131,10 +130,7 @@ def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome])
 
 
 def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
-    """Parses the subtasks, leniently but without guessing (O-42).
-
-    Raises ToolError if there are none or too many, or one of them is invalid (D-21).
-    """
+    """Parses the subtasks, leniently but without guessing (O-42); raises ToolError (D-21)."""
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
             given = json.loads(given)

@@ -1,23 +1,35 @@
 """spawn_agent: runs a task in a copy of the caller within a budget and returns a report block.
 
-Source: D-4, D-6, D-7, D-18, D-35, D-39.
+`ctx.delegate` starts the same child from a Python tool, or a named agent. The seconds in a report
+are for the caller's model; recordings and differences compare requests without them, and views
+show them as `…s`.
+Source: D-1, D-4, D-6, D-7, D-18, D-35, D-39, D-59, O-8, O-11.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import ChildBudget, Mode
-from axe_nb.delegation.child_copy import copy_of_caller
+from axe_nb.delegation.child_copy import copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
-from axe_nb.limits import Limits
-from axe_nb.messages import ToolParameter
+from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
 from axe_nb.text import list_some
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools.tool import (
+    Job,
+    Limits,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    text_argument,
+)
 
 NAME = "spawn_agent"
 
@@ -248,3 +260,70 @@ def whole_number(value: object) -> int | None:
 
 
 TOOLS = {NAME: tool(ChildBudget())}
+
+
+async def delegate(
+    ctx: ToolContext,
+    task: str,
+    agent: Agent | str | None,
+    tools: Sequence[str] | None,
+    scope: str | None,
+    mode: Mode | None,
+    limits: Limits | None,
+    key: str | int | None,
+) -> RunResult:
+    """Runs a child to its end, as documented at `ToolContext.delegate`."""
+    if problem := too_deep(ctx):
+        raise ToolError(problem)
+    if not task.strip():
+        raise ToolError("task is required: describe what the sub-agent should do")
+    if agent is None:
+        if tools is not None:
+            tools = tools_of_caller(ctx, tools, "Unknown tool in tools: ")
+        limits = _merge_limits(limits, granted_limits(ctx))
+        child = job(ctx, ctx.call.name, task, scope or "", limits, mode, tools=tools)
+    elif tools is not None:
+        raise ToolError("tools are for a copy of the caller; a named agent has its own")
+    else:
+        prompt = f"Task: {task}"
+        if scope and scope.strip():
+            prompt += f"\n\nContext:\nFocus on: {scope}"
+        own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
+        child = Job(agent, task, prompt, _merge_limits(limits, own), mode=mode)
+    return await ctx.start(replace(child, key=key))
+
+
+def _merge_limits(limits: Limits | None, default: Limits) -> Limits:
+    if limits is None:
+        return default
+    return replace(
+        limits,
+        tool_calls=limits.tool_calls or default.tool_calls,
+        tokens=limits.tokens or default.tokens,
+        seconds=limits.seconds or default.seconds,
+    )
+
+
+REPORTING = ("spawn_agent", "delegate_task")
+"""The tools whose results have such seconds."""
+
+CLOCK = re.compile(r"\b\d+\.\d+s\b")
+
+REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
+"""Matches what a report says of one run."""
+
+_SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
+"""Matches the head of a subtask in a report of delegate_task."""
+
+
+def without_seconds(result: ToolResult) -> str:
+    """Returns the text of a result without what differs between equal runs."""
+    return CLOCK.sub("…s", result.content) if result.name in REPORTING else result.content
+
+
+def find_reports(tool: str, text: str) -> list[str]:
+    """Returns what a tool's result reports of runs, before the words of these."""
+    heads = _SUBTASK.findall(text) if tool == "delegate_task" else []
+    if tool == "spawn_agent":
+        heads = [text.partition("\n\n")[0]]
+    return [match[0] for head in heads for match in REPORT.finditer(head)]

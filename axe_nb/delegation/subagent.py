@@ -11,11 +11,10 @@ from typing import Any
 from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
 from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
-from axe_nb.limits import MAX_TURNS, Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, one_line, quote
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import MAX_TURNS, Job, Limits, Tool, ToolContext, ToolError
 
 NAME = "subagent"
 
@@ -78,7 +77,13 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     if problem := _find_problem(arguments):
         raise ToolError(problem)
     name, task = arguments["label"], arguments["task_prompt"]
-    tools = _select_tools(ctx, arguments.get("allowed_tools"))
+    names: Sequence[str] | None = arguments.get("allowed_tools")
+    if names is None:  # X-12..X-17
+        tools = tuple(tool for tool in ctx.tools if tool != NAME)
+    elif NAME in names:
+        raise ToolError("Subagent cannot have 'subagent' in allowed_tools")
+    else:
+        tools = tools_of_caller(ctx, names, "Unknown tool in allowed_tools: ")
     config, turns = ctx.agent.sub_agents_config, arguments.get("max_turns")
     turns = config.max_turns if turns is None else int(turns)
     summary = arguments.get("summary_prompt") or ""
@@ -127,18 +132,6 @@ def _find_problem(given: Mapping[str, Any]) -> str:
     if turns is not None and not 1 <= turns <= MAX_TURNS:
         return "max_turns must be between 1 and 50"
     return ""
-
-
-def _select_tools(ctx: ToolContext, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Returns the caller's tools that the child gets besides its own `subagent` (X-12..X-17).
-
-    Raises ToolError if a name is forbidden, or is not a tool of the caller.
-    """
-    if names is None:
-        return tuple(name for name in ctx.tools if name != NAME)
-    if NAME in names:
-        raise ToolError("Subagent cannot have 'subagent' in allowed_tools")
-    return tools_of_caller(ctx, names, "Unknown tool in allowed_tools: ")
 
 
 def _collect_metadata(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from axe_nb.engine.ask_person import ask_person, has_person
+from axe_nb.conversion.json_schema import clean_schema
+from axe_nb.conversion.jsonable import copy_json
+from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.engine.scope import RunScope
-from axe_nb.engine.stepping import find_schema
+from axe_nb.errors import ConfigError
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
 
 NO_NEEDS = Guard(covers="this tool")
 """The needs of the calls of a tool without a guard."""
@@ -26,52 +28,43 @@ DENIED = "denied by the user"
 """Notes of calls that the person was asked about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
-    """Permission for one call."""
-
-    arguments: Mapping[str, Any]
-    """The arguments to run with."""
-    guard: Guard
-    """The needs of the call with these arguments."""
-    is_edited: bool = False
-    """True if the person changed the arguments."""
-    note: str = ""
-    """The person's yes, as a note of the call."""
-
-
 class Authorizer:
-    """Authorizes the calls of one run, and asks its questions one at a time."""
+    """Makes sure that the calls of a run may run, and asks its questions one at a time."""
 
-    def __init__(self, scope: RunScope, workdir: Path) -> None:
+    def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
+        self.next = next
         self._scope = scope
         self._workdir = workdir
         self._covered: set[tuple[str, str]] = set()
+        """(tool, later calls) that the person always allows."""
         self.unasked: dict[str, str] = {}
         """Tool → why its calls were denied, of those that a person could have allowed."""
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
-    async def authorize(
-        self, tool: Tool, arguments: Mapping[str, Any], call_id: str = ""
-    ) -> Permit:
-        """Returns the permission for a call.
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """A link: see `RunCall`."""
+        call.arguments = copy_json(call.arguments)  # history keeps its own
+        await self.authorize(call)
+        if call.is_edited:
+            call.edited = copy_json(call.arguments)
+        return await self.next(call)
 
-        Raises:
-            PermissionDenied: the call is denied; the message names the key to change.
-            ToolError: its guard rejects the arguments.
-            RunStopped: the person stopped the run.
+    async def authorize(self, call: PendingCall) -> None:
+        """Permits a call, whose arguments the person may change.
+
+        Raises PermissionDenied if it is denied, ToolError if its guard rejects the arguments, and
+        RunStopped if the person stopped the run.
         """
-        verdict, reason = self._scope.policy.decide(tool)
-        if verdict == "deny" and tool.effect != "network":  # no host is known yet
-            raise _make_denial(tool, reason)
+        verdict, reason = self._scope.policy.decide(call.tool)
+        if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
+            raise _make_denial(call.tool, reason)
         async with self._guard_lock:  # so that questions keep the order of the calls
-            guard = await self._find_needs(tool, arguments)
-        if self._needs_approval(tool, guard):
+            call.guard = await self._find_needs(call)
+        if self._needs_approval(call):
             async with self._prompt_lock:
-                if self._needs_approval(tool, guard):  # else: covered by the previous answer
-                    return await self._ask_approval(tool, arguments, guard, call_id)
-        return Permit(arguments=arguments, guard=guard)
+                if self._needs_approval(call):  # else: covered by the previous answer
+                    await self._ask_approval(call)
 
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""
@@ -87,88 +80,84 @@ class Authorizer:
         """Returns the person's answer to a question of the model, asked by a call."""
         scope = self._scope
         request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
-        async with self._prompt_lock:
-            return (await ask_person(scope, request)).text
+        return (await scope.ask(request)).text
 
-    async def _find_needs(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard:
-        if tool.guard is None:
+    async def _find_needs(self, call: PendingCall) -> Guard:
+        if call.tool.guard is None:
             return NO_NEEDS
         site = CallSite(
             agents=self._scope.policy.agents,
             workdir=self._workdir,
             sources=frozenset(self._scope.env.sources),
         )
-        return await in_thread(tool.guard, arguments, site) or NO_NEEDS  # it may look at files
+        return await in_thread(call.tool.guard, call.arguments, site) or NO_NEEDS  # reads files
 
-    def _needs_approval(self, tool: Tool, guard: Guard) -> bool:
+    def _needs_approval(self, call: PendingCall) -> bool:
         """True if the person has to be asked for a call."""
-        policy = self._scope.policy
+        policy, tool, guard = self._scope.policy, call.tool, call.guard
         verdict, reason = policy.decide(tool, guard)
-        if verdict == "ask" and self._is_covered(tool, guard):
+        if verdict == "ask" and self._is_covered(call):
             return False
-        if verdict == "ask" and not has_person(self._scope):
+        if verdict == "ask" and not self._scope.env.has_person:
+            need = f"connecting to {guard.host} needs approval" if guard.host else ""
+            need = guard.reason if guard.floor == "ask" else need or "it needs approval"
             step = policy.next_step(tool, guard)
-            verdict, reason = "deny", f"{_describe(guard)}, and no one can be prompted here; {step}"
+            verdict, reason = "deny", f"{need}, and no one can be prompted here; {step}"
             self.unasked[tool.name] = reason
         if verdict == "deny":
             raise _make_denial(tool, reason)
         return verdict == "ask"
 
-    def _is_covered(self, tool: Tool, guard: Guard) -> bool:
+    def _is_covered(self, call: PendingCall) -> bool:
         """True if an earlier answer holds for the call too."""
+        guard = call.guard
         is_known_host = guard.host and guard.floor == "allow" and self._is_allowed(guard.host)
-        return bool(is_known_host) or (tool.name, guard.covers) in self._covered
+        return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered
 
-    async def _ask_approval(
-        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard, call_id: str
-    ) -> Permit:
+    async def _ask_approval(self, call: PendingCall) -> None:
         """Asks the person for approval; they may edit the arguments."""
+        scope, tool, guard, preview = self._scope, call.tool, call.guard, call.tool.preview
         # a preview reads files
-        detail = await in_thread(tool.preview, arguments, self._workdir) if tool.preview else ""
+        detail = await in_thread(preview, call.arguments, self._workdir) if preview else ""
         told = (guard.reason if guard.floor == "ask" else "", guard.note)
         request = ApprovalRequest(
-            self._scope.id, self._scope.name, tool.name, arguments, detail,
+            scope.id, scope.name, tool.name, call.arguments, detail,
             whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
-            host=guard.host, workdir=str(self._workdir), call_id=call_id, schema=find_schema(tool),
+            host=guard.host, workdir=str(self._workdir), call_id=call.call.id,
+            schema=find_schema(tool),
         )  # fmt: skip
-        answer = await ask_person(self._scope, request, lambda: self._is_covered(tool, guard))
+        answer = await scope.ask(request, lambda: self._is_covered(call))
         if answer.choice == "edit":
-            return await self._check_edited(tool, answer, guard, call_id)
-        if answer.choice not in ALLOWED:
+            call.arguments, call.is_edited = answer.arguments, True
+            call.guard = await self._find_needs(call)
+            is_other = call.guard.floor == "ask" and call.guard.reason != guard.reason
+            if self._needs_approval(call) and is_other:
+                await self._ask_approval(call)
+                call.note = ""
+                return
+        elif answer.choice in ALLOWED:
+            call.note = ALLOWED[answer.choice]
+        else:
             why = f": {answer.text}" if answer.text else ""
             raise PermissionDenied(f"permission denied for {tool.name} by the user{why}", DENIED)
-        self._remember(tool, guard, answer)
-        return Permit(arguments=arguments, guard=guard, note=ALLOWED[answer.choice])
+        self._remember(call, answer)
 
-    async def _check_edited(
-        self, tool: Tool, answer: Decision, asked: Guard, call_id: str
-    ) -> Permit:
-        """Permits the call as the person typed it, unless it now needs another approval."""
-        guard = await self._find_needs(tool, answer.arguments)
-        is_other = guard.floor == "ask" and guard.reason != asked.reason
-        if self._needs_approval(tool, guard) and is_other:
-            permit = await self._ask_approval(tool, answer.arguments, guard, call_id)
-        else:
-            permit = Permit(arguments=answer.arguments, guard=guard)
-            self._remember(tool, guard, answer)
-        return replace(permit, is_edited=True, note="")
-
-    def _remember(self, tool: Tool, guard: Guard, answer: Decision) -> None:
-        env = self._scope.env
+    def _remember(self, call: PendingCall, answer: Decision) -> None:
+        env, guard = self._scope.env, call.guard
         if guard.host and answer.is_recorded:
             env.recorded_hosts.add(guard.host)
         elif guard.host:
             env.hosts[guard.host] = None
         if answer.choice == "always" and guard.covers:
-            self._covered.add((tool.name, guard.covers))
+            self._covered.add((call.tool.name, guard.covers))
+
+
+def find_schema(tool: Tool) -> Mapping[str, Any]:
+    """Returns the JSON Schema of a tool's arguments; empty if they cannot be checked by it."""
+    with suppress(ConfigError):
+        return clean_schema(tool.spec.input_schema(), tool.name)
+    return {}
 
 
 def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
     return PermissionDenied(f"permission denied for {tool.name}: {reason}")
-
-
-def _describe(guard: Guard) -> str:
-    """The reason that a call needs approval, as a clause."""
-    if guard.floor == "ask":
-        return guard.reason
-    return f"connecting to {guard.host} needs approval" if guard.host else "it needs approval"

@@ -1,4 +1,4 @@
-"""Execution of one tool call: its function, in a task of its own, and the children it starts.
+"""One tool call: its function, in a task of its own, and the children that it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
 child outlives the call that started it. Our own delegation tools end when they are cancelled, and
@@ -6,28 +6,27 @@ so do their children: they need no other task than that of the call.
 
 A tool may ignore its context; code that it calls, even in a thread that inherits its context
 variables, still belongs to the call: `axe_nb.run` there starts a child.
-Source: D-8, D-57, D-58.
+Source: D-1, D-5, D-8, D-57, D-58, D-59, A-11.*.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from itertools import count
+from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.limits import SlotPool
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
-
-StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
-"""(job, dependencies of the child and its descendants) → the child's result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +36,9 @@ class Caller:
     context: ToolContext
     env: Env
     """Dependencies of its run."""
-    start: StartBelow
-    """Runs a child; may be awaited on any event loop."""
+    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
+    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
+    any event loop."""
 
 
 _caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
@@ -65,11 +65,7 @@ def calling() -> Caller | None:
 
 
 def refuse_in_tool(name: str) -> None:
-    """Refuses a function whose runs would be no part of the tree of a tool that calls it.
-
-    Raises:
-        AxeError: a tool calls it.
-    """
+    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
     if calling() is not None:
         raise AxeError(
             f"axe_nb.{name} was called inside a tool",
@@ -78,21 +74,14 @@ def refuse_in_tool(name: str) -> None:
         )
 
 
-class InsideRun:
-    """Context manager for code of a run; hides the calls of enclosing runs."""
-
-    __slots__ = ("_before",)
-
-    def __enter__(self) -> None:
-        self._before = _caller.set(None)
-
-    def __exit__(self, *_: object) -> None:
-        _caller.reset(self._before)
-
-
-def enter_call(caller: Caller) -> None:
-    """Marks the rest of the current task as part of a tool call."""
-    _caller.set(caller)
+@contextmanager
+def inside_run() -> Iterator[None]:
+    """Marks the block as code of a run; hides the calls of enclosing runs."""
+    before = _caller.set(None)
+    try:
+        yield
+    finally:
+        _caller.reset(before)
 
 
 TASK = "axe_nb "
@@ -106,44 +95,35 @@ LOOK_EVERY = 1.0
 
 ENDED = "this call has ended and can no longer start a sub-agent"
 
-_left_behind: set[asyncio.Task[None]] = set()
+KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
+"""A key that a tool may give a child; run ids use dots, dashes and slashes themselves."""
+
+_left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
-class CallSlot:
-    """The slot of one call in progress, given back once: at its end or when it starts a child."""
-
-    def __init__(self, slots: SlotPool) -> None:
-        """Creates the slot, which `slots` has given."""
-        self._slots: SlotPool | None = slots
-
-    def release(self, _: object = None) -> None:
-        """Gives the slot back, if it is still held."""
-        if self._slots is not None:
-            self._slots.release()
-            self._slots = None
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class PendingCall:
     """A call of a run on its way through the links, which complete it."""
 
     call: ToolCall
-    number: int
-    """Among all calls of the run, from 1 (D-59)."""
-    turn: int
+    number: int = 0
+    """Among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
+    turn: int = 0
     """The turn that made it."""
-    index: int
+    index: int = 0
     """Position in its turn, from 0."""
-    count: int
+    count: int = 0
     """Number of calls of the turn."""
-    ahead: float
-    """Virtual seconds already elapsed."""
-    slot: CallSlot
-    """Its own: children that need one must not wait for it."""
-    arguments: Mapping[str, Any]
+    ahead: float = 0.0
+    """Virtual seconds elapsed."""
+    arguments: Mapping[str, Any] = field(init=False)
     """Those to run with."""
     tool: Tool = field(init=False)
+    slot: AsyncExitStack = field(init=False)
+    """Its slot of the calls in progress, closed when it starts a child: that may need one too."""
+    keys: set[str] = field(default_factory=set)
+    """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
     """The needs of the call with these arguments."""
     is_edited: bool = False
@@ -156,28 +136,44 @@ class PendingCall:
     has_begun: bool = False
     """True once its tool is run."""
 
+    def __post_init__(self) -> None:
+        self.arguments = self.call.arguments
 
-class CallLink(Protocol):
-    """One concern of a call; asks the next link."""
+    def take_key(self, given: str | int | None) -> str:
+        """Reserves the key of a child."""
+        if given is None:
+            given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
+        key = f"{given}"
+        if not KEY.fullmatch(key):
+            raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
+        if key in self.keys:
+            raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
+        self.keys.add(key)
+        return key
 
-    async def run(self, call: PendingCall) -> ToolOutput:
-        """Returns the output of the call.
 
-        Raises:
-            Exception: whatever the tool raises; a failure is an error result for the model.
-            RunStopped: the tree has been stopped.
-        """
+RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
+"""One concern of a call: (call) → its output; asks the next link.
 
+Raises whatever the tool raises, as a failure is an error result for the model; RunStopped if the
+tree has been stopped.
+"""
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
-"""(call, job, dependencies of the child; None = those of its run) → the child's result."""
+StartChild: TypeAlias = Callable[[PendingCall, Job, Env], Coroutine[Any, Any, RunResult]]
+"""(call, job, dependencies of the child and its descendants) → the child's result.
+
+Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
+or the tree may not send another request.
+"""
 
 
 class CallChildren:
     """The children started by one call."""
 
-    def __init__(self, call: PendingCall, start_child: StartChild) -> None:
+    def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
         self._call = call
+        self._env = env
+        """Dependencies of the run that made the call."""
         self._start_child = start_child
         self._loop = asyncio.get_running_loop()
         self._process = os.getpid()
@@ -185,24 +181,15 @@ class CallChildren:
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to its end, always on the event loop of its call.
-
-        Args:
-            job: the child's task and limits.
-            env: dependencies of the child and its descendants; None = those of the call's run.
-
-        Raises:
-            ToolError: the call has ended.
-            ConfigError: the child cannot be started.
-        """
+        """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if os.getpid() != self._process:
             raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
-        self._call.slot.release()
-        task = asyncio.create_task(self._start_child(self._call, job, env))
+        await self._call.slot.aclose()
+        task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
@@ -228,11 +215,6 @@ class CallChildren:
             raise
         return waiting.result()
 
-    def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
-        """Runs a child to its end in the task of its call, for a tool that only awaits it."""
-        self._call.slot.release()
-        return self._start_child(self._call, job, None)
-
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
@@ -242,10 +224,9 @@ class CallChildren:
         """Cancels the children that are still running, and waits for them even if cancelled."""
         self._has_ended = True
         stop: asyncio.CancelledError | None = None
-        tasks = set(self._tasks)
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        while pending := {task for task in tasks if not task.done()}:
+        while pending := [task for task in self._tasks if not task.done()]:
             try:
                 await asyncio.wait(pending)
             except asyncio.CancelledError as cancelled:
@@ -265,30 +246,22 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
-    """Runs a tool's function and returns its answer.
+    """Returns the answer of a tool, or raises what it raises.
 
-    Raises:
-        asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
-        BaseException: any other exception raised by the tool.
+    If the call is cancelled, a tool that ignores this is abandoned.
     """
-    ended: asyncio.Future[tuple[object, BaseException | None]]
-    ended = asyncio.get_running_loop().create_future()
 
-    async def work() -> None:
-        enter_call(Caller(context=context, env=env, start=children.start))
-        answer: object = None
-        fault: BaseException | None = None
+    async def work() -> tuple[object, BaseException | None]:
+        _caller.set(Caller(context=context, env=env, start=children.start))
         try:
-            answer = await tool.fn(context, context.call.arguments)
+            return await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
-            fault = error
-        if not ended.done():
-            ended.set_result((answer, fault))
+            return None, error
 
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     task = asyncio.create_task(work(), name=name)
     try:
-        answer, fault = await ended  # the task itself would be cancelled, and waited for
+        await asyncio.wait({task})  # awaiting the task itself would cancel it, and wait for it
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -300,6 +273,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
                 task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
+    answer, fault = task.result()
     if fault is not None:
         raise fault
     return answer

@@ -1,6 +1,6 @@
 """One agent's conversation with its model: messages, responses, usage and the turn log.
 
-Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32.
+Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32, D-36.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import replace
 from operator import is_
 
 from axe_nb.agents.names import parse_model
-from axe_nb.engine.links import Arrival, Exchanges, Link, Money, Partial, Retries, Slots
+from axe_nb.engine.links import Attempts, Partial, Retries, Send
 from axe_nb.engine.plan import Plan
+from axe_nb.errors import ProviderError
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
 from axe_nb.messages import (
     CallIds,
@@ -24,6 +25,7 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
+from axe_nb.messages.answer_tool import OUTPUT
 from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
@@ -40,13 +42,12 @@ class Conversation:
         """Continues the job's history, if it has one."""
         self._plan = plan
         self._scope = plan.scope
-        self._model = connect_model(plan)
-        self._encoded: dict[object, object] = {}
+        emit = plan.scope.env.emit if plan.streams else discard
+        self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
+        self._send = connect_model(plan, self._partial)
         self._ids: CallIds | None = None
         """None = no call yet in this run."""
         self._last_text = ""
-        self._said = ""
-        """The text that a fork has added before the latest turn."""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         """The tools that may be offered."""
@@ -63,7 +64,7 @@ class Conversation:
     @property
     def text(self) -> str:
         """The model's latest text, including that of an incomplete reply."""
-        return self._model.partial.text or self._last_text
+        return self._partial.text or self._last_text
 
     @text.setter
     def text(self, text: str) -> None:
@@ -72,7 +73,7 @@ class Conversation:
     @property
     def exchanges(self) -> Sequence[Exchange]:
         """Every request so far, with its outcome."""
-        return self._model.partial.exchanges
+        return self._partial.exchanges
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
@@ -90,7 +91,7 @@ class Conversation:
         asked: FinalRequest = "",
         question: str = "",
     ) -> Response:
-        """Sends a request and adds the response to the conversation.
+        """Sends a request and adds the response to the conversation; raises what `Send` does.
 
         Args:
             tools: the tools offered to the model.
@@ -99,43 +100,43 @@ class Conversation:
             closing: true for the request for a subagent's final summary.
             asked: what the turn asks for at the end of the run, with `question`.
             question: the message that asks for it.
-
-        Raises:
-            ProviderError: the request failed and is not retried any more.
-            RunStopped: a cap of the tree has been reached.
-            TimeoutError: the time is up.
         """
-        scope, number = self._scope, self.turns + 1
+        scope, plan, partial, number = self._scope, self._plan, self._partial, self.turns + 1
+        scope.env.halt.check()
         scope.clock.check()
-        opening = self._plan.job.open_turn(number)
-        self._said = opening.said if opening else ""
+        opening = plan.job.open_turn(number)
         if opening is not None and opening.messages:  # a file may be damaged
             self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
-        pending = len(self.messages[-1].tool_results)
-        form: DataForm = ""
-        if output and self._plan.output is not None:
-            form = "value" if self._plan.output.is_wrapped else "object"
-        scope.env.emit(
-            TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
-        )
-        before = len(self.exchanges)
-        response = await self._model.send(self.make_request(tools, output=output))
+        wanted = plan.output if output else None
+        form: DataForm = "" if wanted is None else "value" if wanted.is_wrapped else "object"
+        sent, pending = len(self.messages), len(self.messages[-1].tool_results)
+        scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
+        before = len(partial.exchanges)
+        try:
+            response = await self._send(self.make_request(tools, output=output, asked=asked))
+        except ProviderError as error:
+            partial.failed = error.partial_text
+            raise
+        partial.clear()  # also if the time was up before the virtual reply had arrived
+        if response.seconds:  # of a script, on the virtual clock (D-36)
+            scope.clock.forward(scope.clock.ahead + response.seconds)
         response = self._settle_calls(response)
         self._add(response, calls=with_calls and not response.is_cut)
-        source = self.exchanges[-1].source
+        source = partial.exchanges[-1].source
         if source in ASKED_NOW:
-            size = self.count_context(response, tools)
-            scope.meter.charge(scope.name, size, response.usage.cost)
+            tokens = self.count_context(response, tools)
+            scope.meter.charge(scope.name, tokens, response.usage.cost)
         self.last = turn = Turn(
             number, response.content, () if closing else response.tool_calls, (),
             response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel, closing,
-            asked, question or self._said, source, response.server_calls, response.sources,
+            asked, question or (opening.said if opening else ""), source, response.server_calls,
+            response.sources,
         )  # fmt: skip
         scope.env.emit(
             TurnFinished(
                 scope.id, number, turn.text, turn.calls, turn.stop_reason, turn.usage,
-                turn.parallel, closing, asked, turn.question, tuple(self.exchanges[before:]),
+                turn.parallel, closing, asked, turn.question, tuple(partial.exchanges[before:]),
                 source, turn.server_calls, turn.sources,
             )
         )  # fmt: skip
@@ -150,11 +151,7 @@ class Conversation:
             self.messages.append(response.message(calls=calls))
 
     async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
-        """Asks a last question, without tools; the reply is the run's text unless it is empty.
-
-        Raises:
-            ProviderError, RunStopped, TimeoutError: as for `turn`.
-        """
+        """Asks a last question, without tools; the reply is the run's text unless it is empty."""
         before = self.text
         self.say(question)
         said = "" if closing else question
@@ -175,23 +172,26 @@ class Conversation:
         """Returns a response whose calls have ids of their own and the traits of their tools."""
         if not response.tool_calls:
             return response
-        watch = self._scope.clock.watch
         self._ids = self._ids or CallIds(self.messages)
-        calls = self._ids.settle(self._plan.provider.name, watch(response.tool_calls))
-        calls = tuple(map(self._plan.toolset.describe, watch(calls)))
+        settled = self._ids.settle(self._plan.provider.name, response.tool_calls)
+        calls = tuple(map(self._plan.toolset.describe, settled))
         if all(map(is_, calls, response.tool_calls)):
             return response
         return replace(response, tool_calls=calls)
 
-    def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
+    def make_request(
+        self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
+    ) -> Request:
         """Returns the request of the next turn."""
         plan, agent = self._plan, self._scope.agent
+        ignores_form = asked == "repair" and "{" not in self.text
         return Request(
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends, encoded=self._encoded,
+            system_ends=plan.briefing.system_ends,
             output=plan.output.sent if plan.output and output else None,
+            refused=frozenset({OUTPUT} if ignores_form else ()),
         )  # fmt: skip
 
     def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:
@@ -215,26 +215,20 @@ class Conversation:
         return size // BYTES_OF_TOKEN
 
 
-def connect_model(plan: Plan) -> Arrival:
-    """Returns the links to the model of a run: only those that it needs."""
+def connect_model(plan: Plan, partial: Partial) -> Send:
+    """Returns the first of the links to the model of a run: only those that it needs."""
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
-    emit = env.emit if plan.streams else discard
-    partial = Partial(scope.id, emit, is_streamed=plan.is_streamed)
-    exchanges = Exchanges(scope, provider, partial, keeps_replies=env.cassette is not None)
-    paid = Money(scope, partial, provider.name == "script", exchanges)
-    link: Link = Retries(scope, is_virtual, Slots(scope, paid))
-    if env.cassette is not None:
-        from axe_nb.engine.replays import CassetteReplay
+    attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
+    send: Send = Retries(scope, is_virtual, attempts.send).send
+    if env.cassette or env.stepper or env.fork:
+        from axe_nb.engine.replays import CassetteReplay, ForkReplay, Steps
 
-        link = CassetteReplay(scope, env.cassette, exchanges, is_virtual, link)
-    if env.stepper is not None:
-        from axe_nb.engine.stepping import Steps
-
-        link = Steps(scope, env.stepper, provider.name, partial, link)
-    if env.fork is not None:
-        from axe_nb.engine.replays import ForkReplay
-
-        link = ForkReplay(scope, env.fork, env.cassette, partial, link)
-    return Arrival(scope, partial, link)
+        if env.cassette:
+            send = CassetteReplay(scope, env.cassette, attempts, is_virtual, send).send
+        if env.stepper:
+            send = Steps(scope, env.stepper, provider.name, partial, send).send
+        if env.fork:
+            send = ForkReplay(scope, env.fork, env.cassette, partial, send).send
+    return send

@@ -1,21 +1,43 @@
-"""Tool dispatch: runs the calls of a reply beside one another, with exactly one result each.
+"""Tool calls: those of a reply are run beside one another, with exactly one result each.
 
-Source: A-8.2, A-11.*, D-5, D-35, D-51.
+A call passes through links, each with one concern (`RunCall`): `Authorizer` asks policy, guard and
+person, `Dispatch.run_tool` runs the tool; `replays.py` has those that may answer first.
+Source: A-8.2, A-11.*, D-3, D-5, D-7, D-35, D-51.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
 
+from axe_nb.delegation.spawn_agent import delegate
 from axe_nb.engine.authorize import Authorizer
-from axe_nb.engine.call import CallLink, CallSlot, PendingCall
-from axe_nb.engine.call_links import Authorised, RunCalls, Told, ToolRun, TopLink
-from axe_nb.engine.children import Children
+from axe_nb.engine.call import CallChildren, PendingCall, RunCall, StartChild, run_call
 from axe_nb.engine.plan import Plan
-from axe_nb.limits import RunStopped
-from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.threads import STRETCH, without_group
-from axe_nb.tools.tool import FileLog, PermissionDenied, Tool
+from axe_nb.errors import words
+from axe_nb.events import ToolFinished, ToolStarted
+from axe_nb.messages import ToolCall, ToolResult, dump
+from axe_nb.results import RunResult, RunStopped
+from axe_nb.text import cut_bytes, quote
+from axe_nb.threads import without_group
+from axe_nb.tools.tool import (
+    FileLog,
+    Job,
+    PermissionDenied,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    fault_text,
+    limit_output,
+    output_of,
+)
+
+MAX_EDIT = 4096
+"""Bytes shown to the model of arguments that the person edited."""
 
 USED_UP = "the budget of tool calls is used up"
 
@@ -29,34 +51,37 @@ def is_refused(result: ToolResult) -> bool:
 
 
 class Dispatch:
-    """Executes the tool calls of one run."""
+    """The tool calls of one run, and what they share."""
 
-    def __init__(self, plan: Plan, children: Children) -> None:
-        self._scope = scope = plan.scope
-        self._cap = scope.meter.cap_reply()
-        workdir = plan.briefing.workdir
-        self.made = RunCalls(
-            scope=scope, toolset=plan.toolset, workdir=workdir, children=children,
-            pictures=plan.make_room(), file_log=FileLog(kept=scope.env.kept),
-            authorizer=Authorizer(scope, workdir),
-        )  # fmt: skip
-        self._chain = connect_calls(self.made)
+    def __init__(self, plan: Plan, start_child: StartChild) -> None:
+        self.scope = plan.scope
+        self.workdir = plan.briefing.workdir
+        self.pictures = plan.make_room()
+        """The room for pictures in the run's conversation."""
+        self.file_log = FileLog(kept=plan.scope.env.kept)
+        self.count = 0
+        """Number of calls executed so far."""
+        self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
+        self.next: RunCall = self.authorizer.run
+        """The first link of a call that a fork does not have."""
+        self.take_kept: Callable[[PendingCall], Awaitable[ToolResult | None]] | None = None
+        """Takes the result of a call from the run that is forked; None = it is not there."""
+        self._toolset = plan.toolset
+        self._start_child = start_child
+        self._cap = plan.scope.meter.cap_reply()
 
     def describe_denials(self) -> list[str]:
         """Returns a warning for each tool that was denied as no one could be asked."""
-        unasked = self.made.authorizer.unasked
-        return [f"{name} was denied: {why}" for name, why in unasked.items()]
+        return [f"{name} was denied: {why}" for name, why in self.authorizer.unasked.items()]
 
     async def permit_server_tool(self, tool: Tool) -> str:
-        """Returns why a tool of the model's server must not be offered; empty if it may be.
-
-        Raises:
-            RunStopped: the person stopped the run.
-        """
+        """Returns why a tool of the model's server must not be offered; empty if it may be."""
+        call = PendingCall(ToolCall("", tool.name, {}))
+        call.tool = tool
         try:
-            await self.made.authorizer.authorize(tool, {})
+            await self.authorizer.authorize(call)
         except PermissionDenied as denied:
-            self.made.authorizer.unasked.pop(tool.name, None)
+            self.authorizer.unasked.pop(tool.name, None)
             return str(denied)
         return ""
 
@@ -65,44 +90,29 @@ class Dispatch:
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
-        Raises:
-            RunStopped: there were more calls than the run may make; the others were answered.
+        Raises RunStopped if there were more than the run may make; the others are answered.
         """
-        clock, slots = self._scope.clock, self._scope.in_flight.calls
-        most = self._scope.limits.tool_calls
-        left = None if most is None else most - self.made.count
+        clock, most = self.scope.clock, self.scope.limits.tool_calls
+        left = None if most is None else most - self.count
         allowed = self._refuse_calls(calls, results, left)
-        self._scope.begin_calls(turn, calls)
-        first, ahead = self.made.count + 1, clock.ahead
-        parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
+        self.scope.begin_calls(turn, calls)
+        first, ahead = self.count + 1, clock.ahead
+        parallel = self.scope.agent.sub_agents_config.parallel and len(allowed) > 1
 
-        async def run(index: int, slot: CallSlot) -> None:
-            call = allowed[index]
-            results[index] = await self._chain.run(
-                PendingCall(
-                    call=call, number=first + index, turn=turn, index=index, count=len(calls),
-                    ahead=ahead if parallel else clock.ahead, slot=slot, arguments=call.arguments,
-                )
-            )  # fmt: skip
+        async def run(index: int) -> None:
+            number, elapsed = first + index, ahead if parallel else clock.ahead
+            call = PendingCall(allowed[index], number, turn, index, len(calls), elapsed)
+            kept = await self.take_kept(call) if self.take_kept else None
+            results[index] = kept or await self._run(call)
 
         if parallel:
             with without_group():
                 async with asyncio.TaskGroup() as group:
                     for index in range(len(allowed)):
-                        if index % STRETCH == STRETCH - 1:
-                            await asyncio.sleep(0)  # to those that have begun, and the timer
-                            clock.check()
-                        await slots.acquire()
-                        slot = CallSlot(slots)
-                        group.create_task(run(index, slot)).add_done_callback(slot.release)
+                        group.create_task(run(index))
         else:
             for index in range(len(allowed)):
-                await slots.acquire()
-                slot = CallSlot(slots)
-                try:
-                    await run(index, slot)
-                finally:
-                    slot.release()
+                await run(index)
         clock.forward(clock.ahead)
         if left is not None and len(calls) > left:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
@@ -123,23 +133,98 @@ class Dispatch:
         ]
         return calls[:most]
 
+    async def _run(self, call: PendingCall) -> ToolResult:
+        """Returns the result of a call, an error result if it fails (A-13.1); tells the views."""
+        scope, asked = self.scope, call.call
+        scope.clock.check()  # the timer does not fire before all calls have begun
+        scope.env.halt.check()
+        began, started = scope.seconds, time.monotonic()
+        self.count += 1
+        scope.env.emit(ToolStarted(scope.id, asked))
+        tool = self._toolset.find(asked.name)
+        if tool is None:
+            content = f"Unknown tool: {quote(asked.name)}"
+            result = ToolResult(asked.id, content, is_error=True, name=asked.name)
+        else:
+            call.tool, has_ended = tool, False
+            try:
+                result = await self._answer(call)
+                has_ended = True
+            finally:
+                if has_ended or call.has_begun:  # else it was cut while it was asked for
+                    scope.note("tool", began, call=asked.id)
+        scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
+        if scope.env.halt.stop is not None:  # below this call; it is the end of all
+            scope.env.halt.check()
+        return result
 
-def connect_calls(made: RunCalls) -> TopLink:
-    """Returns the links to the tools of a run: only those that it needs."""
-    scope, env = made.scope, made.scope.env
-    link: CallLink = ToolRun(made)
-    if env.cassette is not None:
-        from axe_nb.engine.replays import CassetteCalls
+    async def _answer(self, call: PendingCall) -> ToolResult:
+        is_denied = False
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled_before = task.cancelling()
+        try:
+            output = await self.next(call)
+        except RunStopped:
+            raise
+        except BaseException as error:  # a tool may raise CancelledError by itself
+            if task.cancelling() > cancelled_before and not isinstance(error, ToolError):
+                raise
+            output = describe_failure(error)
+            is_denied = isinstance(error, PermissionDenied)
+        output = await self.pictures.admit_output(limit_output(call.tool, output))
+        content = output.content
+        if call.edited is not None:
+            edited = cut_bytes(dump(dict(call.edited)).decode(), MAX_EDIT, "…")
+            content += f"\n(The user changed the arguments of this call to {edited})"
+        note = " · ".join(filter(None, (call.note, output.note)))
+        return ToolResult(
+            call.call.id, content, output.is_error, call.call.name, note, is_denied=is_denied,
+            pictures=output.pictures, edited=call.edited, is_skipped=call.is_skipped,
+        )  # fmt: skip
 
-        link = CassetteCalls(scope, env.cassette, link)
-    link = Authorised(made, link)
-    if env.stepper is not None:
-        from axe_nb.engine.stepping import StepCalls
+    async def run_tool(self, call: PendingCall) -> ToolOutput:
+        """Runs the tool of a call, and the children that it starts: the last link."""
+        scope, tool = self.scope, call.tool
+        call.has_begun = True
+        if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
 
-        link = StepCalls(scope, env.stepper, link)
-    top: TopLink = Told(made, link)
-    if env.fork is None:
-        return top
-    from axe_nb.engine.replays import ForkCalls
+            async def start(job: Job) -> RunResult:
+                return await self._start_child(call, job, scope.env)
 
-    return ForkCalls(made, env.fork, top)
+            return output_of(await tool.fn(self._make_context(call, start), call.arguments))
+        async with AsyncExitStack() as call.slot:
+            await call.slot.enter_async_context(scope.in_flight.calls.take())
+            children = CallChildren(call, scope.env, self._start_child)
+            context = self._make_context(call, children.start)
+            return output_of(await run_call(tool, context, children, scope.env))
+
+    def _make_context(
+        self, call: PendingCall, start: Callable[[Job], Awaitable[RunResult]]
+    ) -> ToolContext:
+        scope, asked = self.scope, call.call
+        can_ask = scope.depth == 0 and scope.env.has_person
+        return ToolContext(
+            call=ToolCall(asked.id, asked.name, call.arguments, asked.raw, traits=asked.traits),
+            agent=scope.agent,
+            depth=scope.depth,
+            max_depth=scope.depth_limit.of(call.tool),
+            workdir=self.workdir,
+            file_log=self.file_log,
+            start=start,
+            tools=tuple(self._toolset.tools),
+            ask=partial(self.authorizer.ask_question, asked.id) if can_ask else None,
+            limits=scope.limits,
+            delegation=delegate,
+            guard=call.guard,
+            allows_host=partial(self.authorizer.allows_host, call.tool),
+            sources=frozenset(scope.env.sources),
+            above=scope.policy.agents[1:],
+        )
+
+
+def describe_failure(error: BaseException) -> ToolOutput:
+    """Returns the exception of a tool, which is the user's code, as a result for the model."""
+    if isinstance(error, ToolError):
+        return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
+    return ToolOutput(f"Error: {fault_text(error)}", is_error=True)

@@ -6,6 +6,7 @@ Source: B-2, B-3, D-25, D-33.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from importlib import import_module
@@ -36,17 +37,13 @@ def make(
     model: str = "",
     needs: Needed = "key",
 ) -> Provider:
-    """Makes the provider of that name, with its key and base URL.
+    """Makes the provider of that name, with its key and base URL; raises ConfigError.
 
     Args:
         name: the part of a model before the slash; lower case.
         model: the part after it, which may decide about the API.
         scripts: folders to look script models up in first.
         needs: what has to be set up; the rest is an error of the first request that is sent.
-
-    Raises:
-        ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
-            or its base URL is not a valid URL.
     """
     try:
         info = config.provider(name)
@@ -77,11 +74,7 @@ class Keyless:
         """The error of a request that would have to be sent."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`.
-
-        Raises:
-            ConfigError: the request would have to be sent.
-        """
+        """See `Provider.send`; raises ConfigError if the request would have to be sent."""
         if self._provider is None or request.log is None or request.log.recorded is None:
             raise copy(self.problem)
         return await self._provider.send(request, on_delta)
@@ -100,11 +93,7 @@ def find_player(provider: Provider, protocol: str) -> Provider:
 
 
 def server(name: str, config: Config) -> Server:
-    """Makes the server of a provider that has one, with its key and base URL.
-
-    Raises:
-        ConfigError: its key is missing or invalid, or its base URL is not a valid URL.
-    """
+    """Makes the server of a provider that has one; raises ConfigError as `make` does."""
     made: Server = _load_provider(config.provider(name), config, config.api_key(name))
     return made
 
@@ -118,17 +107,17 @@ def provider_for(
 ) -> Callable[[str, str], Provider]:
     """Returns (provider, model) → the provider, one per API, which also rejects missing scripts.
 
-    Args:
-        scripts: folders to look script models up in first.
-        needs: what has to be set up; the rest is an error of the first request that is sent.
-        sent: name → script that came with a job from another process.
+    Arguments are those of `make`, and `sent`: scripts that came with a job from another process.
     """
     made: dict[tuple[str, str], Provider] = {}
     if sent:
         made["script", ""] = ScriptProvider(scripts or None, sent)
 
     def find(name: str, model: str) -> Provider:
-        key = name, _find_api(name, config, model)
+        api = ""
+        with suppress(ConfigError, ValueError):  # which `make` reports, if it matters
+            api = config.provider(name).choose_api(config.base_url(name), model).module
+        key = name, api
         if key not in made:
             made[key] = make(name, config, scripts, model=model, needs=needs)
         provider = made[key]
@@ -139,16 +128,19 @@ def provider_for(
     return find
 
 
-def _find_api(name: str, config: Config, model: str) -> str:
-    """Returns the module of the API that a model gets; empty for scripts and wrong settings."""
-    try:
-        return config.provider(name).choose_api(config.base_url(name), model).module
-    except (ConfigError, ValueError):  # which `make` reports, if it matters
-        return ""
-
-
 def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
-    url = _check_base_url(info, config)
+    url = config.base_url(info.name)
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
+    except ValueError:
+        is_whole = False
+    if not is_whole or not url.isprintable() or " " in url:
+        raise ConfigError(
+            f"base URL of provider {quote(info.name)} is not a valid URL",
+            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
+            "config.toml, to something like http://localhost:8000",
+        )
     info = info.choose_api(url, model)
     base_url, info = info.locate(url)
     if any(info.certificates):
@@ -157,19 +149,3 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     if not key:
         info = replace(info, key_command=config.key_commands.get(info.name))
     return import_module(info.module).PROVIDER(base_url, key, info)
-
-
-def _check_base_url(info: ProviderInfo, config: Config) -> str:
-    base_url = config.base_url(info.name)
-    try:
-        parts = urlsplit(base_url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
-    except ValueError:
-        is_whole = False
-    if not is_whole or not base_url.isprintable() or " " in base_url:
-        raise ConfigError(
-            f"base URL of provider {quote(info.name)} is not a valid URL",
-            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
-            "config.toml, to something like http://localhost:8000",
-        )
-    return base_url

@@ -1,29 +1,34 @@
-"""Questions to the person, their decisions, and the replies that they give in place of a model's.
+"""Questions to the person, and their decisions: about approvals, and at the pauses of a run.
 
-A question is about an approval or a pause (`Step`). Both take one way: `ask_person.py` puts them,
-cassettes keep the answers.
+Both take one way: `RunScope.ask` puts them, cassettes keep the answers.
 Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.agents.provider_table import PROTOCOLS
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response, ToolCall, Usage
 from axe_nb.messages.exchanges import Exchange, Source
+from axe_nb.results import RunStopped
 from axe_nb.scripting.rules import stop_reason
 from axe_nb.secrets import find_filter, redact
-from axe_nb.tools.output import output_of
+from axe_nb.text import quote, suggestion
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import fault_text, output_of
 
-Choice = Literal[
-    "yes", "no", "always", "edit", "stop", "text", "go", "result", "skip", "end",
-]  # fmt: skip
+Plain = Literal["go", "skip", "end", "stop"]
+"""Decisions that a step function may return as text."""
+
+Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
 """`text` answers a question of the model's; `go`, `result`, `skip` and `end` answer a `Step`."""
 
 
@@ -126,8 +131,9 @@ class Step:
         """The body of the request, without secrets; empty for a call."""
         if self.request is None:
             return {}
-        decoded = json.loads(encode_body(self.request, self.protocol)[0])
-        cleaned: dict[str, Any] = find_filter().json(decoded)
+        used = self.protocol if self.protocol in PROTOCOLS else OF_SCRIPTS
+        body = json.loads(import_module(PROTOCOLS[used].module).body(self.request))
+        cleaned: dict[str, Any] = find_filter().json(body)
         return cleaned
 
     @property
@@ -185,15 +191,14 @@ class Step:
         return Decision("edit" if self.kind == "reply" else "result", reply=_check_reply(value))
 
 
-def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
-    if step.kind != "request" or step.request is None:
-        return None
-    if decision.choice == "skip":
-        return make_given(step.request, step.turn, Response(), "skipped")
-    if decision.reply is None:
-        return None
-    return make_given(step.request, step.turn, decision.reply)
+Question: TypeAlias = ApprovalRequest | Step
+"""Both kinds of question to the person: may the call run, and how does the run go on."""
+
+AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
+"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
+
+OF_SCRIPTS = "openai"
+"""Protocol in which the requests to models without a server are shown."""
 
 
 def _check_reply(value: Any) -> Response:
@@ -206,17 +211,6 @@ def _check_reply(value: Any) -> Response:
         )
     calls = reply.tool_calls
     return Response(reply.content, calls, reply.stop_reason or stop_reason(calls))
-
-
-Question: TypeAlias = ApprovalRequest | Step
-"""Both kinds of question to the person: may the call run, and how does the run go on."""
-
-AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
-"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
-
-
-OF_SCRIPTS = "openai"
-"""Protocol in which the requests to models without a server are shown."""
 
 
 def make_reply(given: Any) -> Response | None:
@@ -233,6 +227,17 @@ def make_reply(given: Any) -> Response | None:
     return None
 
 
+def make_decided(step: Step, decision: Decision) -> Exchange | None:
+    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
+    if step.kind != "request" or step.request is None:
+        return None
+    if decision.choice == "skip":
+        return make_given(step.request, step.turn, Response(), "skipped")
+    if decision.reply is None:
+        return None
+    return make_given(step.request, step.turn, decision.reply)
+
+
 def make_given(request: Request, turn: int, reply: Response, source: Source = "given") -> Exchange:
     """Returns the exchange of a turn whose reply a person gives: nothing was sent or paid."""
     return Exchange(
@@ -243,13 +248,110 @@ def make_given(request: Request, turn: int, reply: Response, source: Source = "g
     )  # fmt: skip
 
 
-def encode_body(request: Request, protocol: str) -> tuple[bytes, str]:
-    """Returns the body of a request, and the protocol that it is encoded for.
+StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
+"""Decides at each pause, in place of a person; may be async."""
 
-    Args:
-        request: the request.
-        protocol: that of its server; a model without one has its body over another.
-    """
-    used = protocol if protocol in PROTOCOLS else OF_SCRIPTS
-    body: bytes = import_module(PROTOCOLS[used].module).body(request)
-    return body, used
+BreakKind = Literal["tool", "agent", "depth", "turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A place of `--break`."""
+
+    kind: BreakKind
+    value: str = ""
+    """Name of the tool or agent, or the depth."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.value}" if self.value else self.kind
+
+    def matches(self, step: Step) -> bool:
+        """True if a pause is at this place."""
+        match self.kind:
+            case "tool":
+                return step.kind == "call" and step.tool in REGISTRY.expand(self.value)
+            case "agent":
+                return step.agent == self.value
+            case "depth":
+                return step.run.count(".") == int(self.value)
+            case "turn":
+                return step.kind == "request"
+
+    @classmethod
+    def parse(cls, text: str) -> Breakpoint:
+        """Returns the place that a text of `--break` means; raises ConfigError."""
+        word, _, value = (part.strip() for part in text.partition(":"))
+        hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
+        kind: BreakKind | None = next((one for one in get_args(BreakKind) if one == word), None)
+        if kind is None:
+            near = suggestion(word, get_args(BreakKind))
+            raise ConfigError(f"--break: unknown place {quote(text)}", hint=near or hint)
+        if bool(value) == (kind == "turn"):
+            raise ConfigError(f"--break: {quote(text)} is not a place", hint=hint)
+        if kind == "depth" and not (value.isascii() and value.isdecimal() and len(value) < 4):
+            problem = f"a depth must be a whole number, not {quote(value)}"
+            raise ConfigError(f"--break: {problem}", hint=hint)
+        return cls(kind, str(int(value)) if kind == "depth" else value)
+
+
+@dataclass(eq=False)
+class Stepper:
+    """Steps through one tree of runs; used on its event loop only."""
+
+    breaks: tuple[Breakpoint, ...] = ()
+    """The places of the pauses; none = before each request and call."""
+    function: StepFunction | None = None
+    """Decides; None = the person does."""
+    is_over: bool = False
+    """True once the tree is to run to its end without further pauses."""
+    _reached: set[Breakpoint] = field(default_factory=set)
+
+    @property
+    def flag(self) -> str:
+        """The option that asks for the pauses."""
+        return "--break" if self.breaks else "--step"
+
+    def pauses_at(self, step: Step) -> bool:
+        """True if there is a pause."""
+        met = [one for one in self.breaks if one.matches(step)]
+        self._reached.update(met)
+        return not self.is_over and bool(met or not self.breaks)
+
+    async def decide(self, step: Step) -> Decision:
+        """Has the function decide; raises RunStopped if it fails, or returns something else."""
+        assert self.function is not None
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                said: Any = await self.function(step)
+            else:
+                said = await in_thread(self.function, step)
+                if inspect.isawaitable(said):
+                    said = await said
+        except Exception as error:
+            raise RunStopped("error", f"the step function failed: {fault_text(error)}") from None
+        if said is None:
+            return Decision("go")
+        if isinstance(said, str) and said in get_args(Plain):
+            return Decision(said)  # type: ignore[arg-type]  # one of `Plain`
+        if isinstance(said, Decision) and said.choice in ("edit", "result", *get_args(Plain)):
+            return said
+        given = quote(said) if isinstance(said, str) else type(said).__name__
+        raise RunStopped(
+            "error",
+            f"the step function returned {given}, which is not a decision; "
+            'return "go", "skip", "end", "stop", step.edit(…) or step.result(…)',
+        )
+
+    def describe_missed(self) -> Iterator[str]:
+        """Yields a warning for each place that the tree never came to."""
+        for one in () if self.is_over else self.breaks:
+            if one not in self._reached:
+                yield f"the run never reached --break {one}"
+
+
+def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
+    """Returns what steps through a tree, at the places of `--break` if any; None = nothing does."""
+    places = tuple(map(Breakpoint.parse, breaks or ()))
+    if not step and not places:
+        return None
+    return Stepper(places, step if callable(step) else None)

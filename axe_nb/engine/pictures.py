@@ -41,8 +41,7 @@ class PictureRoom:
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
         """Returns the pictures as they are sent, scaled down if need be, and counts them.
 
-        Raises:
-            ConfigError: one of them is too large, they are together, or they are too many.
+        Raises ConfigError if one of them is too large, or all of them are, or they are too many.
         """
         fitted: list[Picture] = []
         used, count = self.used, self.count
@@ -68,15 +67,9 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with its pictures and those of the agent's files, as they are sent.
+        """Returns a prompt with its pictures as they are sent.
 
-        Args:
-            prompt: the text of the prompt.
-            pictures: those whose marks are in it.
-            files: (path, picture) of the others, which are listed below it.
-
-        Raises:
-            ConfigError: they are too large.
+        The marks of `pictures` are in it; those of `files`, (path, picture), are listed below it.
         """
         if not (pictures or files):
             return Illustrated(prompt)

@@ -6,33 +6,44 @@ Source: A-8.4, A-10.3, B-7, B-10.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.context import Context
-from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief, fill_in
+from axe_nb.agents.names import ANY, is_address, parse_model
+from axe_nb.agents.prompt import (
+    NO_PROMPT,
+    Briefing,
+    Context,
+    add_files,
+    brief,
+    confine,
+    fill_in,
+    find_workdir,
+)
+from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
-from axe_nb.agents.workdir import confine, find_workdir
 from axe_nb.engine.make_provider import Keyless
 from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
-from axe_nb.engine.toolset import Toolset, assemble, enter_server_tools
+from axe_nb.engine.toolbox import Toolset, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
+from axe_nb.messages import ToolSpec
 from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
+from axe_nb.providers.server_tools import make_entry
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
-from axe_nb.tools.tool import Job, Tool
+from axe_nb.tools.tool import Guard, Job, Tool
 
 MAX_CHECKED = 100
 """Sub-agents that are checked before a run; a search for similar names takes milliseconds."""
@@ -109,30 +120,23 @@ class Plan:
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Resolves the model, API key, skill, files and tools of a run.
-
-    Raises:
-        ConfigError: invalid model, missing key, missing skill, invalid glob, unknown tool or
-            server, a server that does not start, a required sandbox that is missing, or pictures
-            that are too large.
-    """
+    """Resolves the model, API key, skill, files and tools of a run; raises ConfigError."""
     agent = scope.agent
     provider, model = _make_provider(scope)
     check_agent_thinking(agent, provider)
-    await _check_price(scope)
+    if scope.meter.caps_cost and not scope.env.cassette:
+        await scope.env.prices.load(agent.model)
+    _check_price(scope, agent)
     briefing = await _brief(scope)
     scope.env.sources.update(briefing.sources)
     if agent.path:
         scope.env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
-    await _check_sandbox(scope, briefing)
+    if scope.env.requires_sandbox:
+        await _require_sandboxes(scope, briefing.workdir)
     offered = await _open_servers(scope, briefing)
-    briefing = add_files(briefing, agent, offered.files, offered.warnings)
-    toolset = assemble(
-        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools,
-        partial(_describe, scope),
-    )  # fmt: skip
-    toolset, to_permit = enter_server_tools(scope, toolset, provider)
+    briefing = add_files(briefing, offered.files, offered.warnings)
+    toolset, to_permit = _make_toolset(scope, provider, offered.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
@@ -189,11 +193,7 @@ def _describe(scope: RunScope, name: str) -> str:
 
 
 def check_agent_thinking(agent: Agent, provider: Provider) -> None:
-    """Checks that the model takes the value of `[params] thinking`.
-
-    Raises:
-        ConfigError: it does not; a mistake in the agent's file has its place.
-    """
+    """Raises ConfigError if the model does not take the value of `[params] thinking`."""
     try:
         check_thinking(provider.name, parse_model(agent.model)[1], agent.params)
     except ConfigError as error:
@@ -201,23 +201,12 @@ def check_agent_thinking(agent: Agent, provider: Provider) -> None:
         raise
 
 
-async def _check_price(scope: RunScope) -> None:
+def _check_price(scope: RunScope, agent: Agent) -> None:
     """Checks that the cost of a run with a limit can be counted; a recorded one is known."""
-    agent = scope.agent
-    if scope.meter.caps_cost and not scope.env.cassette:
-        await scope.env.prices.load(agent.model)
-    try:
-        _require_price(scope, agent)
-    except ConfigError as error:
+    if scope.meter.caps_cost and not scope.env.cassette and not scope.env.prices.knows(agent.model):
+        error = make_price_error(agent.model, "limits.max_cost cannot be enforced")
         error.place = find_place(agent, "model", agent.model)
-        raise
-
-
-def _require_price(scope: RunScope, agent: Agent) -> None:
-    """As `_check_price`, for any agent of the tree."""
-    if not scope.meter.caps_cost or scope.env.cassette or scope.env.prices.knows(agent.model):
-        return
-    raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
+        raise error
 
 
 async def _brief(scope: RunScope) -> Briefing:
@@ -234,24 +223,16 @@ async def _brief(scope: RunScope) -> Briefing:
         return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
 
 
-async def _check_sandbox(scope: RunScope, briefing: Briefing) -> None:
-    """Checks that there is a sandbox, if the user requires one and a run needs one.
-
-    The agents that a root can reach are checked with it, before anything is sent.
-    """
-    env = scope.env
-    if not env.requires_sandbox:
-        return
-    agents = scope.policy.agents
-    await in_thread(_require_sandbox, env, agents, briefing.workdir)
-    found = env.walk_below(agents) if scope.depth == 0 else iter(())
-    for below in islice(found, MAX_CHECKED):
+async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
+    """Checks that an agent has a sandbox if it needs one; of a root, all that it can reach."""
+    env, agents = scope.env, scope.policy.agents
+    await in_thread(_require_sandbox, env, agents, workdir)
+    for below in islice(env.walk_below(agents), 0 if scope.depth else MAX_CHECKED):
         try:
-            child = confine(below[0], briefing.workdir, env.workdir, env.defined)
-            workdir = find_workdir(child)
+            folder = find_workdir(confine(below[0], workdir, env.workdir, env.defined))
         except ConfigError:  # an error if the agent is started
             continue
-        await in_thread(_require_sandbox, env, below, workdir)
+        await in_thread(_require_sandbox, env, below, folder)
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
@@ -297,6 +278,78 @@ async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
         return ServerTools(warnings=("the MCP servers did not start in time",))
 
 
+def _make_toolset(
+    scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
+) -> tuple[Toolset, tuple[Tool, ...]]:
+    """Returns the tools, and those of the model's server that need approval."""
+    tools = find_tools(scope.agent, scope.env.tools, of_servers, partial(_describe, scope))
+    offered: list[ToolSpec] = []
+    to_permit: list[Tool] = []
+    for tool in tools.values():
+        is_too_deep = tool.effect == "delegate" and scope.depth >= scope.depth_limit.of(tool)
+        if is_too_deep or not scope.policy.offers(tool):
+            continue
+        spec = tool.spec
+        if tool.by_server:
+            model, prices = scope.agent.model, scope.env.prices
+            is_priced = scope.env.cassette or prices.knows_call(model, tool.name)
+            if scope.meter.caps_cost and not is_priced:
+                problem = f"limits.max_cost cannot be enforced with {tool.name}"
+                raise make_price_error(model, problem)
+            is_permitted, entry = _make_entry(scope, tool, provider)
+            spec = replace(spec, entry=entry)
+            to_permit += [] if is_permitted else [tool]
+        offered.append(spec)
+    return Toolset(tools, tuple(offered)), tuple(to_permit)
+
+
+def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
+    """Returns the entry of a tool of the model's server, and True if it needs no approval.
+
+    A search that can be limited to the hosts that the run may reach anyway needs none (D-50), but
+    in plan mode.
+    """
+    policy, agent = scope.policy, scope.agent
+    server = provider.name, getattr(provider, "base_url", "")
+    options = agent.params.get(SERVER_TOOLS, {}).get(tool.name, {})
+    is_permitted = policy.decide(tool, Guard(host=ANY))[0] == "allow"
+    if not is_permitted and tool.name == SEARCH and policy.mode != "plan":
+        listed = dict.fromkeys(host for one in policy.agents for host in one.allowed_hosts)
+        hosts = [one for one in listed if policy.decide(tool, Guard(host=one))[0] == "allow"]
+        names = [host.removeprefix("*.") for host in hosts]
+        domains = [name for name in names if "." in name and not is_address(name)]
+        if domains and (limited := make_entry(*server, SEARCH, options, domains)):
+            return True, limited
+    entry = make_entry(*server, tool.name, options)
+    if not entry:
+        raise _make_server_error(agent, tool.name, provider)
+    return is_permitted, entry
+
+
+def check_search(agent: Agent, provider: Provider) -> None:
+    """Raises ConfigError if the agent's `tools` name a search that its server does not have."""
+    address = getattr(provider, "base_url", "")
+    if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
+        raise _make_server_error(agent, SEARCH, provider)
+
+
+def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
+    """Makes the error for a tool that the model's server does not have."""
+    listed = "tools" if tool in agent.tools else f"params.{SERVER_TOOLS}"
+    name = parse_model(agent.model)[0]
+    who = f"agent {quote(agent.name)}" if agent.name else f"model {quote(agent.model)}"
+    step = "use a model of Anthropic, OpenAI, OpenRouter or Groq"
+    if provider.name == "openai":  # Chat Completions, where a server may have Responses too
+        step = f'set api = "responses" under [providers.{name}] if its server has that API'
+    error = ConfigError(
+        f"{who} cannot use {tool}: the model's server has to run it, and "
+        f"{name} has no such tool in the protocol {provider.name}",
+        hint=f"{step}, or remove {tool} from `{listed}`; `fetch` reads pages with any model",
+    )
+    error.place = find_place(agent, "tools", tool)
+    return error
+
+
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
@@ -305,7 +358,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         try:
             agent = scope.env.agents.load(name)
             fill_in(scope.env.as_child(agent))
-            _require_price(scope, agent)
+            _check_price(scope, agent)
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"

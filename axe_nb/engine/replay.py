@@ -1,20 +1,67 @@
-"""The interface of a replay: a cassette or a fork that may answer instead of a model or a tool.
+"""Places in a tree of runs, and the interface of a replay, which may have the answers at a place.
 
+`0.2/3` is the third turn of run `0.2`, the child of the root's second call. A cassette and a fork
+may answer instead of a model, a tool or the person.
 Source: D-48, D-59, D-66.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from axe_nb.agents.agent import Agent
 from axe_nb.engine.person import Decision, Question
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, ToolResult
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.results import RunResult, Status
-from axe_nb.tools.tool import ToolOutput
+from axe_nb.results import RunResult, RunStopped, Status
+from axe_nb.tools.tool import Job, ToolOutput
+
+_PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
+
+LAST = 1_000_000
+"""Sort position of children with named keys: after the numbered ones, in order of key."""
+
+CallOrder: TypeAlias = "tuple[int, int, str]"
+"""Sort key of a child among those of its parent: number of the call, position there, key."""
+
+Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
+"""Sort key of a place: the calls and keys on the way to its run, then the turn."""
+
+
+def is_place(text: str) -> bool:
+    """True if a text is a place."""
+    return _PLACE.fullmatch(text) is not None
+
+
+def run_of(place: str) -> str:
+    """Returns the id of the run of a place."""
+    return place.partition("/")[0]
+
+
+def turn_of(place: str) -> int:
+    """Returns the turn of a place."""
+    return int(place.rpartition("/")[2])
+
+
+def is_below(place: str, other: str) -> bool:
+    """True if a place is in the same run as another, or in a descendant of it."""
+    return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
+
+
+def order_of(place: str) -> Order:
+    """Returns the sort key of a place: runs in the order of their calls, parents first."""
+    run, _, turn = place.partition("/")
+    return tuple(map(order_child, run.split("."))), int(turn or 0)
+
+
+def order_child(run: str) -> CallOrder:
+    """Returns the sort key of a run among the children of its parent."""
+    number, _, key = run.rpartition(".")[2].partition("-")  # of an id in a file, too
+    position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
+    return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +101,6 @@ class AskedPlace:
 Asked: TypeAlias = AskedTurn | AskedCall | AskedPlace | Question
 
 
-async def _wait_for_nothing(run: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
     """The attempts of a turn, in order; the last one brought the answer or the final error."""
@@ -64,7 +108,7 @@ class KeptTurn:
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
     """The cap that refused the attempt after them."""
-    wait_until_quiet: Callable[[str], Awaitable[None]] = _wait_for_nothing
+    wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
     """Waits until a run and those below it have asked for all that is recorded of them; awaited
     before the last attempt is cut."""
 
@@ -114,3 +158,14 @@ class Replay(Protocol):
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""
+
+
+class ForkedTree(Replay, Protocol):
+    """The run that a tree forks."""
+
+    @property
+    def place(self) -> str:
+        """The place of the fork."""
+
+    def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
+        """Returns the agent and the job of a child that is about to start, with its changes."""

@@ -1,6 +1,8 @@
-"""The links that ask a replay first: a fork above the pauses of a run, a cassette below them.
+"""The links that may answer first: a fork, the person at a pause, a cassette.
 
-Source: D-48, D-59, D-66, docs/recordings.md, docs/exploring.md.
+A fork stands above the pauses of a run: its turns are not stepped through. A cassette stands below
+them: it has the decisions of the person, too.
+Source: D-48, D-59, D-66, docs/recordings.md, docs/exploring.md, docs/stepping.md.
 """
 
 from __future__ import annotations
@@ -11,28 +13,37 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
-from axe_nb.engine.call import CallLink, PendingCall
-from axe_nb.engine.call_links import RunCalls, TopLink, describe_failure
+from axe_nb.conversion.json_schema import find_mistakes
+from axe_nb.engine.authorize import find_schema
+from axe_nb.engine.call import PendingCall, RunCall
+from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.links import (
-    Exchanges,
-    Link,
+    Attempts,
     Partial,
+    Send,
     compute_wait,
     make_last_error,
     make_late_error,
     tell_retry,
 )
 from axe_nb.engine.make_provider import find_player
-from axe_nb.engine.place import turn_of
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
+from axe_nb.engine.person import Decision, Step, Stepper, make_decided
+from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay, turn_of
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
-from axe_nb.limits import RunStopped
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.protocol import OnDelta
+from axe_nb.results import RunResult, RunStopped
+from axe_nb.text import quote
+from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput
+
+SKIPPED = "skipped by the user"
+
+GIVEN = "given by the user"
+"""Notes of calls that were not made."""
 
 
 @dataclass(slots=True)
@@ -44,14 +55,14 @@ class ForkReplay:
     cassette: Replay | None
     """Records what the fork finds, so that a recorded fork finds its root again."""
     partial: Partial
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.fork.find(asked)
         if not isinstance(found, KeptTurn):
-            return await self.next.send(request)
+            return await self.next(request)
         self.scope.meter.settle()
         if self.cassette is not None:
             self.cassette.keep(asked, found)
@@ -72,21 +83,21 @@ class CassetteReplay:
 
     scope: RunScope
     cassette: Replay
-    exchanges: Exchanges
+    attempts: Attempts
     is_virtual: bool
     """True if the model is a script on the virtual clock (D-36)."""
-    next: Link
+    next: Send
 
     async def send(self, request: Request) -> Response:
-        """See `Link`."""
+        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.cassette.find(asked)
         if isinstance(found, KeptTurn):
             return await _play(self.scope, request, found, partial(self._answer, request, found))
-        made = self.exchanges.partial.exchanges
+        made = self.attempts.partial.exchanges
         before, refusal = len(made), None
         try:
-            return await self.next.send(request)
+            return await self.next(request)
         except RunStopped as stop:
             refusal = stop
             raise
@@ -97,26 +108,28 @@ class CassetteReplay:
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
         """Plays one attempt: the bytes of a server, or the answer of a script."""
         self.scope.meter.request(self.scope.name)
-        player = find_player(self.exchanges.provider, recorded.protocol)
+        player = find_player(self.attempts.provider, recorded.protocol)
         if recorded.reply is None:
-            player = _Player(recorded, self.exchanges.provider.name)
+            player = _Player(recorded, self.attempts.provider.name)
         hang = partial(self._cut, recorded.cut, turn) if recorded.cut else None
-        played = replace(self.exchanges, provider=player, recorded=recorded, hang=hang)
-        return await played.send(replace(request, attempt=recorded.attempt))
+        request = replace(request, attempt=recorded.attempt)
+        return await self.attempts.ask(request, player, recorded, hang)
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt as it was ended by the run's time, or by a person."""
-        clock, halt = self.scope.clock, self.scope.env.halt
+        clock, halt, wait = self.scope.clock, self.scope.env.halt, turn.wait_until_quiet
         if cut == "timeout":
             if clock.deadline is None:
                 raise RunStopped("timeout", "timeout, as recorded")
             if self.is_virtual or clock.deadline.run == self.scope.id:
                 clock.forward(clock.ahead + (clock.left or 0.0))
             else:  # the time of a run above ends all that is below it at once
-                await turn.wait_until_quiet(clock.deadline.run)
+                if wait is not None:
+                    await wait(clock.deadline.run)
                 clock.deadline.expire()
         if cut == "cancelled":
-            await turn.wait_until_quiet("0")
+            if wait is not None:
+                await wait("0")
             halt.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
 
@@ -174,23 +187,24 @@ async def _play(
 class ForkCalls:
     """Takes the outcomes of calls from the run that is forked, with the children of each."""
 
-    made: RunCalls
+    calls: Dispatch
     fork: Replay
-    next: TopLink
+    adopt: Callable[[RunResult], None]
+    """Takes a child."""
 
-    async def run(self, call: PendingCall) -> ToolResult:
-        """See `CallLink`."""
-        kept = await self.fork.find(make_asked(self.made.scope, call, call.call.name))
+    async def take(self, call: PendingCall) -> ToolResult | None:
+        """Returns the result of a call; None = it has to be made."""
+        calls, scope = self.calls, self.calls.scope
+        kept = await self.fork.find(make_asked(scope, call, call.call.name))
         if not isinstance(kept, KeptCall):
-            return await self.next.run(call)
-        made, scope = self.made, self.made.scope
-        made.count += 1
+            return None
+        calls.count += 1
         scope.env.emit(ToolStarted(scope.id, call.call))
         for child in kept.children:
-            made.children.adopt(child, scope.depth + 1)
-        made.file_log.files_read.update(dict.fromkeys(kept.files_read))
-        made.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
-        made.pictures.use([Message("tool", tool_results=(kept.result,))])
+            self.adopt(child)
+        calls.file_log.files_read.update(dict.fromkeys(kept.files_read))
+        calls.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
+        calls.pictures.use([Message("tool", tool_results=(kept.result,))])
         scope.env.emit(ToolFinished(scope.id, kept.result, 0.0))
         return kept.result
 
@@ -201,18 +215,18 @@ class CassetteCalls:
 
     scope: RunScope
     cassette: Replay
-    next: CallLink
+    next: RunCall
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """See `CallLink`."""
+        """A link: see `RunCall`."""
         if not call.tool.record:
-            return await self.next.run(call)
+            return await self.next(call)
         asked = make_asked(self.scope, call, call.tool.name)
         found = await self.cassette.find(asked)
         if isinstance(found, ToolOutput):
             return found
         try:
-            output = await self.next.run(call)
+            output = await self.next(call)
         except RunStopped:
             raise
         except Exception as error:
@@ -228,3 +242,93 @@ def make_asked(scope: RunScope, call: PendingCall, tool: str) -> AskedCall:
         run=scope.id, number=call.number, turn=call.turn, index=call.index, count=call.count,
         call_id=call.call.id, tool=tool, arguments=call.arguments,
     )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Steps:
+    """Pauses before a request, and about its reply if that is to be edited."""
+
+    scope: RunScope
+    stepper: Stepper
+    protocol: str
+    """Protocol of the model's server."""
+    partial: Partial
+    next: Send
+
+    async def send(self, request: Request) -> Response:
+        """A link: see `Send`."""
+        scope, made = self.scope, self.partial.exchanges
+        step = Step(
+            kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),
+            model=scope.agent.model, request=request, protocol=self.protocol,
+        )  # fmt: skip
+        if not self.stepper.pauses_at(step):
+            return await self.next(request)
+        decision = await scope.ask(step)
+        _check(scope, decision, ("go", "end", "edit", "skip", "result"))
+        if (given := make_decided(step, decision)) is not None:  # nothing is sent or paid
+            scope.meter.settle()
+            scope.note("replay", scope.seconds, step.turn)
+            made.append(given)
+            assert given.response is not None
+            return given.response
+        response = await self.next(request)
+        if decision.choice != "edit":
+            return response
+        decision = await scope.ask(replace(step, kind="reply", response=response))
+        _check(scope, decision, ("go", "end", "edit"))
+        reply = decision.reply if decision.choice == "edit" else None
+        if reply is None:
+            return response
+        edited = replace(
+            response, content=reply.content, tool_calls=reply.tool_calls,
+            stop_reason=reply.stop_reason, echo={},
+        )  # fmt: skip
+        made[-1] = replace(made[-1], response=edited, source="edited")
+        return edited
+
+
+@dataclass(slots=True)
+class StepCalls:
+    """Pauses before a call."""
+
+    scope: RunScope
+    stepper: Stepper
+    next: RunCall
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        """A link: see `RunCall`."""
+        scope, tool = self.scope, call.tool
+        step = Step(
+            kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,
+            tool=tool.name, given=call.arguments, number=call.number, call_id=call.call.id,
+            whole=tool.shown_whole, schema=find_schema(tool),
+        )  # fmt: skip
+        if not self.stepper.pauses_at(step):
+            return await self.next(call)
+        decision = await scope.ask(step)
+        _check(scope, decision, ("go", "end", "edit", "skip", "result"))
+        if decision.choice == "skip":
+            call.is_skipped = True
+            text = f"Error: {SKIPPED}; the call was not made"
+            return ToolOutput(text, is_error=True, note=SKIPPED)
+        if decision.choice == "result":
+            return ToolOutput(decision.text, note=GIVEN)
+        if decision.choice == "edit":
+            given = dict(decision.arguments)
+            mistakes = await in_thread(find_mistakes, step.schema, given) if step.schema else []
+            if mistakes:
+                told = f"the edited arguments of {tool.name} do not match its schema: "
+                raise _end(scope, told + "; ".join(mistakes))
+            call.arguments, call.is_edited = decision.arguments, True
+        return await self.next(call)
+
+
+def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> None:
+    """Checks that a decision, which may be a function's or a recorded one, fits its step."""
+    if decision.choice not in fitting:
+        raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
+
+
+def _end(scope: RunScope, why: str) -> RunStopped:
+    return scope.env.halt.end_tree(RunStopped("error", f"step: {why}"))

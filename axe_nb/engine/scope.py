@@ -1,6 +1,6 @@
 """The position of a run in its tree, and the state it shares with the other runs.
 
-Source: D-1, D-3, D-10, D-19, D-59.
+Source: D-1, D-3, D-10, D-19, D-48, D-56, D-59.
 """
 
 from __future__ import annotations
@@ -13,27 +13,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.definitions import Definitions
-from axe_nb.agents.prompt import Briefing, brief
-from axe_nb.agents.servers import McpServer
-from axe_nb.clock import Clock
-from axe_nb.engine.budget import TreeBudget
+from axe_nb.agents.prompt import Briefing, Definitions
+from axe_nb.agents.tables import McpServer
+from axe_nb.engine.clock import Clock
+from axe_nb.engine.meter import Budget, InFlight, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.person import AskPerson, Question
-from axe_nb.engine.replay import AskedPlace, Replay
-from axe_nb.engine.stepper import Stepper
+from axe_nb.engine.person import AskPerson, Decision, Question, Step, Stepper
+from axe_nb.engine.replay import AskedPlace, ForkedTree, Replay
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit, Event, PersonAsked
-from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
+from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.results import RunResult, Status, name_run
-from axe_nb.threads import in_thread
+from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.tools.kept_files import KeptFiles
-from axe_nb.tools.tool import Job, Tool
+from axe_nb.tools.tool import Job, Limits, Tool
 
 HARD_DEPTH = 5
 """Maximum depth of any configuration (A-10.4)."""
@@ -49,22 +45,12 @@ class DepthLimit:
     """The lowest `max_depth` on the path from the root; a child can only lower it."""
 
     def lowered(self, agent: Agent) -> DepthLimit:
-        """Returns the limit for a child."""
         own = agent.sub_agents_config.max_depth or HARD_DEPTH
         return self if own >= self.lowest else replace(self, lowest=own)
 
     def of(self, tool: Tool) -> int:
         """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
         return min(self.root or tool.default_depth, self.lowest)
-
-
-async def brief_now(agent: Agent) -> Briefing:
-    """Reads the agent's own context from disk.
-
-    Raises:
-        ConfigError: as for `brief`.
-    """
-    return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
 
 
 class Recorder(Protocol):
@@ -97,11 +83,7 @@ class Halt:
         return self.stop
 
     def check(self) -> None:
-        """Checks that the tree may go on.
-
-        Raises:
-            RunStopped: it may not.
-        """
+        """Raises RunStopped if the tree may not go on."""
         if self.stop is not None:
             raise RunStopped(self.stop.status, str(self.stop))
         if self.is_set:
@@ -118,7 +100,7 @@ class AgentSource:
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     knows: Callable[[str], bool] = lambda name: True
     """False if there is no agent of that name, without a search for the reason."""
-    brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
+    brief: Callable[[Agent], Awaitable[Briefing]]
     """Agent → its own context. Raises ConfigError."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
     """Root → the agents of the tree, to be kept."""
@@ -170,20 +152,16 @@ class Env:
     """True if the root asks for whole replies."""
     cassette: Replay | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
-    fork: Replay | None = None
+    fork: ForkedTree | None = None
     """The run that the tree forks; None = the tree is not a fork."""
-    forked_at: str = ""
-    """The place of the fork."""
-    adapt: Callable[[str, Agent, Job], tuple[Agent, Job]] = lambda run, agent, job: (agent, job)
-    """(run id, agent, job) → agent and job of a child, as a fork changes them."""
     recorder: Recorder | None = None
     """Keeps the tree in the history; None = it is not kept."""
     kept: KeptFiles = field(default_factory=KeptFiles)
     """Keeps the files that tools of the tree change."""
     prices: Prices = field(default_factory=Prices)
     """The prices of models."""
-    budget: TreeBudget = field(default_factory=TreeBudget)
-    """Counts what is spent, within the budget of the session."""
+    budget: Budget = field(default_factory=Budget)
+    """Counts what the session spends."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
@@ -193,6 +171,23 @@ class Env:
     def replays(self) -> Sequence[Replay]:
         """All that may answer instead of a model, a tool or the person."""
         return [one for one in (self.fork, self.cassette) if one is not None]
+
+    @property
+    def has_person(self) -> bool:
+        """True if someone answers questions: a person, or the recorded answers of one."""
+        return self.ask_person is not None or any(one.answers("question") for one in self.replays)
+
+    def check_can_step(self) -> None:
+        """Raises ConfigError if no one decides at the pauses of the tree."""
+        stepper = self.stepper
+        if stepper is None or stepper.function is not None or self.ask_person is not None:
+            return
+        if not any(one.answers("step") for one in self.replays):
+            problem = "no one can be prompted here, and no decision is recorded"
+            raise ConfigError(
+                f"{stepper.flag} pauses the run: {problem}",
+                hint="run it in a notebook or terminal, or pass step=function in Python",
+            )
 
     def finish(self, status: Status) -> list[str]:
         """Ends what was kept of the tree, with the status of its root; returns the warnings."""
@@ -215,10 +210,6 @@ class Env:
                 agents = (self.as_child(self.agents.load(name)), *above)
                 waiting += [(below, agents) for below in agents[0].sub_agents]
                 yield agents
-
-    def for_root(self, agent: Agent, *, streams: bool) -> Env:
-        """Returns these for the tree of an agent, which may be shown as its replies arrive."""
-        return replace(self, streams=streams and agent.stream, wants_whole=not agent.stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,12 +253,9 @@ class RunScope:
         return self.env.default_retries if own is None else own
 
     def admit(self, place: str) -> None:
-        """Admits a turn, or with turn 0 a child that is to start, unless a cap refuses it.
+        """Raises RunStopped if a cap refuses a turn, or with turn 0 a child that is to start.
 
         No cap refuses what is recorded. The one that refused it then does so again.
-
-        Raises:
-            RunStopped: a cap of the tree has been reached.
         """
         replays = self.env.replays
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
@@ -288,6 +276,60 @@ class RunScope:
         """Notes the time of what ends now: a request of a turn, or a call by its id."""
         turn, number = self.calls.get(call, (turn, 0))
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
+
+    async def ask(
+        self, question: Question, is_covered: Callable[[], bool] = lambda: False
+    ) -> Decision:
+        """Returns the answer to a question of the run: that of the recording, else of the person.
+
+        It is a yes if `is_covered`: the answer to another question has allowed the same meanwhile.
+        The time of the run and of all above it stands still, also while it waits for its turn.
+        Raises RunStopped if the person stopped the tree, or no one can be asked; CassetteMiss.
+        """
+        env, began = self.env, self.seconds
+        is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)
+        asked = env.describe(question) if is_asked else PersonAsked("", question.call_id)
+        try:
+            with self.clock.paused():
+                async with env.asking:
+                    env.halt.check()
+                    env.emit(replace(asked, run=self.id))
+                    try:
+                        decision = await self._find_answer(question, is_covered)
+                    except RunStopped as stop:  # of a step function
+                        raise env.halt.end_tree(stop) from None
+                    env.emit(PersonAnswered(self.id, question.call_id, decision.choice))
+        finally:
+            self.note("person", began, call=question.call_id)
+        if decision.choice == "stop":
+            raise env.halt.end_tree(RunStopped("cancelled", "stopped by the user at a prompt"))
+        return decision
+
+    async def _find_answer(self, question: Question, is_covered: Callable[[], bool]) -> Decision:
+        env, stepper = self.env, self.env.stepper
+        if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before it
+            return Decision("go")
+        is_recorded = isinstance(question, Step) or not question.raises
+        cassette = env.cassette if is_recorded else None
+        found = await cassette.find(question) if cassette else None
+        if isinstance(found, Decision):
+            decision = found
+        elif is_covered():
+            decision = Decision("yes")
+        elif isinstance(question, Step) and stepper and stepper.function:
+            decision = await stepper.decide(question)
+        elif env.ask_person is not None:
+            decision = await env.ask_person(question)
+        elif env.has_person:  # but the answer is not recorded
+            decision = Decision("no", "no one can be asked, and no answer is recorded")
+        else:
+            flag = stepper.flag if stepper else "this"
+            raise RunStopped("error", f"{flag} needs an answer, and no one can be prompted here")
+        if cassette is not None:
+            cassette.keep(question, decision)
+        if stepper is not None and decision.choice == "end":
+            stepper.is_over = True
+        return decision
 
     @property
     def name(self) -> str:
@@ -313,10 +355,8 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
-            meter=UsageMeter(
-                name_run(agent.name, agent.model), agent.limits, above, path=agent.path
-            ),
-            in_flight=in_flight.below(most) if in_flight else InFlight.of(most),
+            meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
+            in_flight=in_flight.below(most) if in_flight else InFlight(most),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
             clock=clock,
         )

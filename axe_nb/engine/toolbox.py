@@ -1,27 +1,31 @@
-"""The tools that an agent can name: built-in, delegation, session and its own tools.
+"""The tools that agents can name, those that an agent has, and the decorator that makes one.
 
-Source: D-19, D-20, D-44.
+Source: A-9.*, A-N1, D-19, D-20, D-44.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, find_place
+from axe_nb.agents.provider_table import SERVER_TOOLS
+from axe_nb.agents.tables import names_of_servers
 from axe_nb.builtin import table as builtin
-from axe_nb.delegation import table as delegation
+from axe_nb.builtin.table import make_server_tool
+from axe_nb.delegation import SOURCE as DELEGATION
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote
+from axe_nb.messages import CallTraits, ToolCall, ToolSpec
+from axe_nb.text import list_some, quote
 from axe_nb.tools.python_tool import make_tool, tool_of
 from axe_nb.tools.registry import Registry, ToolTable
-from axe_nb.tools.tool import Effect, Tool
+from axe_nb.tools.tool import Describe, Effect, Tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BUILT_IN = Registry((builtin.SOURCE, delegation.SOURCE))
+BUILT_IN = Registry((builtin.SOURCE, DELEGATION))
 """The tools that come with axe_nb, whose names are reserved."""
 
 SESSION = ToolTable()
@@ -31,14 +35,97 @@ REGISTRY = Registry((*BUILT_IN.sources, SESSION))
 """The tools that any agent can name."""
 
 
-def registry_of(agent: Agent, handed: Sequence[Tool] = ()) -> Registry:
-    """The tools that an agent can name: its own, those of its run, then the registered ones.
+MAX_NAMED = 20
+"""Tools that an error names."""
 
-    Raises:
-        ConfigError: a function of the agent cannot be used as a tool.
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """The tools of one run."""
+
+    tools: Mapping[str, Tool]
+    """Name → tool, including tools hidden by depth, which reject calls with their own message."""
+    offered: tuple[ToolSpec, ...]
+    """The tools offered to the model."""
+
+    @property
+    def is_needed(self) -> bool:
+        """True if there are tools to run; otherwise the conversation is one turn (A-8.4)."""
+        return bool(self.tools)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool with that name or alias (D-20); None if there is none."""
+        if name in self.tools:
+            return self.tools[name]
+        meant = REGISTRY.expand(name)
+        return self.tools.get(meant[0]) if len(meant) == 1 else None
+
+    def describe(self, call: ToolCall) -> ToolCall:
+        """The call with the traits of its tool; those of an unknown tool are the default."""
+        tool = self.find(call.name)
+        traits = tool.traits if tool else CallTraits()
+        return call if call.traits == traits else replace(call, traits=traits)
+
+
+def find_tools(
+    agent: Agent,
+    handed: Sequence[Tool] = (),
+    of_servers: Sequence[Tool] | None = None,
+    describe: Describe = lambda _: "",
+) -> dict[str, Tool]:
+    """Returns the tools of an agent, by name; raises ConfigError if one of them is unknown.
+
+    Args:
+        agent: the agent.
+        handed: tools passed to the run as objects.
+        of_servers: tools of the agent's MCP servers; None = these have not been started.
+        describe: name of another agent → its description; empty = it has none.
     """
     own = {name: tool_of(thing) for name, thing in agent.own_tools.items()}
-    return REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
+    registry = REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
+    table = ToolTable({tool.name: tool for tool in of_servers or ()})
+    registry = Registry((*registry.sources, table))
+    named = [name for given in agent.tools for name in registry.expand(given)]
+    if agent.sub_agents:  # D-44
+        below = map(DELEGATION.find, DELEGATION.tools)
+        named = [*(tool.name for tool in below if tool and tool.calls_sub_agents), *named]
+    servers = names_of_servers(agent.mcp_servers)
+    unknown = () if of_servers is not None else tuple(f"{name}__" for name in servers)
+    of_params = agent.params.get(SERVER_TOOLS, {})
+    tools: dict[str, Tool] = {}
+    for name in dict.fromkeys((*named, *table.tools, *of_params)):
+        tool = registry.find(name)
+        if tool is None and name in of_params:
+            tool = make_server_tool(name, f"{name}, run by the model's server")
+        if tool is None and name.startswith(unknown):
+            continue
+        if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
+            raise _make_unknown_error(name, agent, registry)
+        if agent.sub_agents_config.enabled or tool.effect != "delegate":
+            tools[name] = tool.for_agent(agent, describe)
+    for name in agent.permissions:
+        is_of_server = name.partition("__")[0] in servers
+        if name not in tools and name not in registry.known and not is_of_server:
+            raise _make_unknown_error(name, agent, registry)
+    return tools
+
+
+def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
+    near = builtin.OTHER_NAMES.get(name.casefold()) or registry.nearest(name)
+    meant = registry.find(near)
+    if registry.find(name):
+        hint = f"`sub_agents` offers {name}"
+    elif near and not (meant and meant.calls_sub_agents):
+        hint = f"did you mean {quote(near)}?"
+    else:
+        known = [tool.name for tool in registry if not tool.calls_sub_agents]
+        hint = (
+            f"known tools: {list_some([*registry.toolsets, *known], MAX_NAMED)}; in a notebook or "
+            "in Python, decorate your own function with @axe_nb.tool first"
+        )
+    error = ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)
+    error.place = find_place(agent, "tools", name) or find_place(agent, "permissions", name)
+    return error
 
 
 @overload

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
+from axe_nb.cell_display.front_end import find_variable
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.conversion.records import to_json
@@ -18,7 +19,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_page import NAME, draw, format_grid, show_grid
 from axe_nb.exploring.grid_squares import GridRun, Squares
 from axe_nb.exploring.grid_variants import Variant, name_agent
-from axe_nb.front_end import find_variable
 from axe_nb.paths import open_real_file
 from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter

@@ -22,15 +22,15 @@ from axe_nb.conversion.libraries import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.make_provider import Needed
+from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
 from axe_nb.exploring.map_progress import Tally
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
-from axe_nb.limits import InFlight, RunStopped, UsageMeter
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import RunResult, Status, name_run
+from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, find_context, session
@@ -383,7 +383,7 @@ def write_case(prompt: str, answer: str) -> str:
 def open_session(meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
     """Returns a session for a map: the agents as they are now; usage, budget and tools shared."""
     most = meter.limits.max_in_flight if meter else 0
-    in_flight = InFlight.of(most) if most else None
+    in_flight = InFlight(most) if most else None
     session.open_cassette()  # which the environment may name, for both
     shared = {
         one.name: getattr(session, one.name)

@@ -33,6 +33,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.meter import OverBudget
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
 from axe_nb.exploring.map_batch import Batch, Ended, Task
@@ -118,7 +119,11 @@ class Runs:
             return
         handle = self._handles[task] = batch.session.start(batch.make_request(task), on_claim)
         try:
-            self._finish(task, handle, await handle.execute(discard))
+            result = await handle.execute(discard)
+            if handle.plan and isinstance(handle.plan.scope.env.halt.stop, OverBudget):
+                result = replace(result, status="cancelled")
+                batch.stop_for(OUT_OF_BUDGET)
+            self._put(task, result)
         except AxeError as error:
             self._put(task, batch.make_failed(task, error))
         except BaseException:
@@ -127,13 +132,6 @@ class Runs:
             raise
         finally:
             self._handles.pop(task, None)
-
-    def _finish(self, task: Task, handle: RunHandle, result: RunResult) -> None:
-        budget = handle.plan.scope.env.budget if handle.plan else None
-        if budget is not None and budget.is_refused and not result.ok:
-            result = replace(result, status="cancelled")
-            self._batch.stop_for(OUT_OF_BUDGET)
-        self._put(task, result)
 
     def _put(self, task: Task, result: RunResult) -> None:
         """Passes on the result of a run once, whichever thread has ended it."""

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
-from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.prompt import Context
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
@@ -31,7 +31,7 @@ from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Task
 from axe_nb.exploring.map_driver import Driver, Prompts, Runs
 from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.providers.prices import Prices
-from axe_nb.providers.secrets import mask_query
+from axe_nb.providers.secrets import list_keys
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import Script
@@ -262,7 +262,7 @@ def _clean(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[s
         try:
             url = config.base_url(name) if config.provider(name).has_server else ""
             parts = urlsplit(url)
-            is_secret = "@" in parts.netloc or mask_query(parts.query) != parts.query
+            is_secret = "@" in parts.netloc or bool(list_keys(parts.query))
         except (ConfigError, ValueError):
             url, is_secret = "", False
         table.pop("base_url", None)

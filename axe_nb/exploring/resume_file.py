@@ -35,7 +35,7 @@ from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.pictures.picture import Picture
-from axe_nb.providers.error_bodies import is_used_up
+from axe_nb.providers.reply_errors import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
 from axe_nb.session.overrides import Overrides

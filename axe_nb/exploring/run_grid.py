@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import expand_home
+from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
@@ -39,7 +40,6 @@ from axe_nb.exploring.map_batch import (
 from axe_nb.exploring.map_driver import Driver, Prompts
 from axe_nb.exploring.map_progress import Progress, Tally
 from axe_nb.exploring.run_map import read_count
-from axe_nb.front_end import find_variable, make_table
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line

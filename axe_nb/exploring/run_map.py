@@ -12,6 +12,7 @@ from contextlib import aclosing, closing, contextmanager
 from typing import Any, ParamSpec, Unpack
 
 from axe_nb.agents.agent import Agent
+from axe_nb.cell_display.front_end import make_line
 from axe_nb.conversion.libraries import as_count
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
@@ -30,7 +31,6 @@ from axe_nb.exploring.map_batch import (
 )
 from axe_nb.exploring.map_driver import Driver, Prompts, Runs, Source
 from axe_nb.exploring.map_progress import Progress, Tally
-from axe_nb.front_end import make_line
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import (

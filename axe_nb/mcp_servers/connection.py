@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, TypeVar
 
-from axe_nb.agents.servers import McpServer
+from axe_nb.agents.tables import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
@@ -322,7 +322,7 @@ def check_library() -> None:
     except ImportError:
         raise ConfigError(
             "MCP servers require the mcp package, version 2.3 or newer",
-            hint="pip install --upgrade 'axe-nb[mcp]'",
+            hint="pip install 'axe-nb[mcp]'",
         ) from None
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from axe_nb.agents.servers import McpServer, expand_variables
+from axe_nb.agents.tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.process import Process, clean_environment
@@ -166,16 +166,14 @@ class Words:
 
     errors: bytes = b""
     """The end of its standard error."""
-    stray: bytes = b""
-    """Its last line of standard output that could not be read as a message."""
     fault: str = ""
     """The reason that it was ended, if it was."""
     process: Process | None = field(default=None, repr=False)
 
     @property
     def last(self) -> str:
-        """The last line of standard error, else the stray one; the error itself if one names it."""
-        lines = [line for line in self.errors.splitlines() if line.strip()] or [self.stray]
+        """The last line of standard error; the error itself if one names it."""
+        lines = [b"", *(line for line in self.errors.splitlines() if line.strip())]
         named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
         return (named or lines)[-1].decode("utf-8", "replace").strip()
 
@@ -303,7 +301,6 @@ def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValueError, RecursionError):
-            words.stray = line[:KEPT] if line.strip() else words.stray
             if (found := ID.search(line[:CHUNK])) is None:
                 continue
             # stands in for an answer, whose caller would wait; a wrong id harms only the server

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.context import RESOURCE
-from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
+from axe_nb.agents.prompt import RESOURCE
+from axe_nb.agents.tables import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.text import plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
@@ -116,13 +116,13 @@ def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> 
     return error
 
 
-@dataclass
+@dataclass(eq=False)
 class Servers:
     """The servers that a session has started."""
 
     _connections: dict[str, Connection] = field(default_factory=dict)
     """Key of name, table and workdir → connection."""
-    _thread: LoopThread = field(init=False)
+    _thread: LoopThread = field(init=False, repr=False)
     _owner: int = 0
     """The process whose thread serves them; 0 if there is none."""
 

@@ -13,8 +13,7 @@ from typing import Any
 from axe_nb.mcp_servers.connection import Connection, ListedTool
 from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, format_bytes, join_parts
 from axe_nb.text import one_line
-from axe_nb.tools.output import as_text
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
 
 Run = Callable[[Any], Awaitable[Any]]
 """(coroutine) → its result, from the loop of the servers."""

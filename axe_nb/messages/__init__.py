@@ -1,7 +1,4 @@
-"""Messages, tools, requests and responses, independent of providers.
-
-Source: A-1.*, D-11, D-28, D-32.
-"""
+"""Messages, tools, requests and responses, independent of providers."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -184,16 +182,8 @@ class Usage:
     """The price of those tokens, in US dollars."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            searches=self.searches + other.searches,
-            priced_tokens=self.priced_tokens + other.priced_tokens,
-            dollars=self.dollars + other.dollars,
-        )
+        names = [one.name for one in fields(self)]
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
         """Returns the usage of one reply with its price; None = the price is unknown."""
@@ -224,16 +214,8 @@ class Usage:
 
 def add_costs(costs: Iterable[float | None]) -> float | None:
     """Returns the sum of prices; None if any is unknown."""
-    known: list[float] = []
-    for cost in costs:
-        if cost is None:
-            return None
-        known.append(cost)
-    return math.fsum(known)
-
-
-MAX_URL = 2000
-"""Characters of a URL; a longer one is not kept as a source."""
+    known = list(costs)
+    return None if None in known else math.fsum(filter(None, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +242,7 @@ class ServerCall:
 
 def is_link(url: str) -> bool:
     """True for an address of the web that can be shown and opened as it is."""
-    if len(url) > MAX_URL or not url.isprintable() or set(url) & set(' <>"'):
+    if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
         parts = urlsplit(url)
@@ -287,14 +269,9 @@ class WireReply:
     """The failure of the connection, before the reply or in the middle of it."""
 
     @property
-    def body(self) -> bytes:
-        """All pieces together."""
-        return b"".join(self.pieces)
-
-    @property
     def text(self) -> str:
         """The body as text; bytes that are not UTF-8 become half characters."""
-        return self.body.decode("utf-8", "surrogateescape")
+        return b"".join(self.pieces).decode("utf-8", "surrogateescape")
 
     @property
     def is_stream(self) -> bool:
@@ -303,50 +280,41 @@ class WireReply:
         return "event-stream" in kind or "ndjson" in kind
 
 
+@dataclass(slots=True)
 class WireLog:
     """The reply to one request; of several requests for one answer, the last one's."""
 
-    def __init__(self) -> None:
-        self.keeps = False
-        """True if the bytes of the reply are kept, for a cassette."""
-        self.recorded: WireReply | None = None
-        """The reply to play instead of asking the server."""
-        self.protocol = ""
-        """That of the recorded reply; empty = that of the provider."""
-        self.hang: Callable[[], Awaitable[None]] | None = None
-        """Awaited after the pieces of a recorded reply that did not end by itself."""
-        self.streaming: Mapping[str, Any] = {}
-        """The fields of the request that ask for a stream."""
-        self.refused: frozenset[str] = frozenset()
-        """As in `Request`; those of a recorded exchange are kept."""
-        self.server = ""
-        """As in `Exchange.server`; that of a recorded exchange is kept."""
-        self._has_begun = False
-        self._status = 0
-        self._headers: Mapping[str, str] = {}
-        self._pieces: list[bytes] = []
-        self._failure: ProviderError | None = None
+    keeps: bool = False
+    """True if the bytes of the reply are kept, for a cassette."""
+    recorded: WireReply | None = None
+    """The reply to play instead of asking the server."""
+    protocol: str = ""
+    """That of the recorded reply; empty = that of the provider."""
+    hang: Callable[[], Awaitable[None]] | None = None
+    """Awaited after the pieces of a recorded reply that did not end by itself."""
+    streaming: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the request that ask for a stream."""
+    refused: frozenset[str] = frozenset()
+    """As in `Request`; those of a recorded exchange are kept."""
+    server: str = ""
+    """As in `Exchange.server`; that of a recorded exchange is kept."""
+    _begun: WireReply | None = None
+    _pieces: list[bytes] = field(default_factory=list)
 
     @property
     def reply(self) -> WireReply | None:
         """The reply so far; None if no request was sent, or its bytes are not kept."""
-        if not self._has_begun:
-            return self.recorded
-        return WireReply(
-            status=self._status,
-            headers={name: value for name in KEPT_HEADERS if (value := self._headers.get(name))},
-            pieces=tuple(self._pieces),
-            failure=self._failure and copy(self._failure),
-        )
+        return self._begun and replace(self._begun, pieces=tuple(self._pieces))
 
     def begin(self) -> None:
         """Notes that a request is sent."""
-        self._has_begun = self.keeps
-        self._status, self._headers, self._pieces, self._failure = 0, {}, [], None
+        self._begun, self._pieces = WireReply() if self.keeps else None, []
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Notes the head of the reply."""
-        self._status, self._headers = status, headers
+        if self._begun:
+            kept = {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
+            self._begun = replace(self._begun, status=status, headers=kept)
 
     def add(self, piece: bytes) -> None:
         """Notes a piece of the body."""
@@ -355,17 +323,13 @@ class WireLog:
 
     def fail(self, failure: ProviderError) -> ProviderError:
         """Notes a failure of the connection; returns it."""
-        self._failure = failure
+        if self._begun:
+            self._begun = replace(self._begun, failure=copy(failure))
         return failure
 
 
 async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a recorded body.
-
-    Raises:
-        ProviderError: the connection failed after them.
-        Exception: whatever cut the reply.
-    """
+    """Yields the pieces of a recorded body; raises what cut it, or the connection's failure."""
     for piece in reply.pieces:
         yield piece
     if log.hang:
@@ -411,11 +375,6 @@ class Request:
     """The server that it is sent to, as in `Message.echo`; empty = that of all its messages."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
     """The parts that its server refuses; they are not sent."""
-    encoded: dict[object, Any] = field(
-        default_factory=dict, kw_only=True, repr=False, compare=False
-    )
-    """Protocol → messages and their objects on the wire, which the requests of one conversation
-    share: turn 1000 is written in half the time."""
     log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
     """Takes, or plays, the bytes of the reply; None = they are not kept."""
 
@@ -524,16 +483,16 @@ class CallIds:
 
         n is the call's position if that id is free (A-4.3), else the next free number.
         """
-        return tuple(self._settle_one(prefix, call, index) for index, call in enumerate(calls))
-
-    def _settle_one(self, prefix: str, call: ToolCall, index: int) -> ToolCall:
-        if not call.id.strip() or call.id in self._seen:
-            self._next = max(self._next, index)
-            while (free := f"{prefix}_{self._next}") in self._seen:
-                self._next += 1
-            call = replace(call, id=free)
-        self._seen.add(call.id)
-        return call
+        settled = []
+        for index, call in enumerate(calls):
+            if not call.id.strip() or call.id in self._seen:
+                self._next = max(self._next, index)
+                while (free := f"{prefix}_{self._next}") in self._seen:
+                    self._next += 1
+                call = replace(call, id=free)
+            self._seen.add(call.id)
+            settled.append(call)
+        return tuple(settled)
 
 
 def close_open_calls(messages: Sequence[Message]) -> list[Message]:
@@ -543,27 +502,16 @@ def close_open_calls(messages: Sequence[Message]) -> list[Message]:
     calls right before them, as servers reject both.
     """
     closed: list[Message] = []
-    for i, message in enumerate(messages):
-        said = message.content.strip() or message.tool_calls or message.echo
-        if message.role == "assistant" and not said:
-            continue
-        if message.role == "tool":
-            continue  # added below, after its calls
+    for message, after in zip_longest(messages, messages[1:], fillvalue=Message("tool")):
+        is_empty = not (message.content.strip() or message.tool_calls or message.echo)
+        if message.role == "tool" or (message.role == "assistant" and is_empty):
+            continue  # results are added after their calls
         closed.append(message)
         if message.tool_calls:
-            after = messages[i + 1] if i + 1 < len(messages) else Message("tool")
-            closed.append(_match_results(message, after))
+            known = {result.call_id: result for result in after.tool_results}
+            results = [
+                known.get(c.id) or ToolResult(c.id, INTERRUPTED, is_error=True, name=c.name)
+                for c in message.tool_calls
+            ]
+            closed.append(Message("tool", tool_results=tuple(results)))
     return closed
-
-
-def _match_results(calls: Message, results: Message) -> Message:
-    if [r.call_id for r in results.tool_results] == [c.id for c in calls.tool_calls]:
-        return results
-    by_id = {r.call_id: r for r in results.tool_results}
-    return Message(
-        "tool",
-        tool_results=tuple(
-            by_id.get(c.id, ToolResult(c.id, INTERRUPTED, is_error=True, name=c.name))
-            for c in calls.tool_calls
-        ),
-    )

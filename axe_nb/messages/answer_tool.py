@@ -2,7 +2,6 @@
 
 Offered, not forced, while the model has other tools to use. The rest of the program does not see
 it: its arguments become the text of the answer.
-Source: D-65.
 """
 
 from __future__ import annotations
@@ -53,11 +52,8 @@ def has_answer_tool_alone(request: Request) -> bool:
 def take_answer(request: Request, response: Response) -> Response:
     """Returns the response with the arguments of the tool, if it was called, as its text.
 
-    If other tools are called in the same reply, they come first: the answer was too early.
-
-    Args:
-        request: as it was before the tool took the place of `output`.
-        response: the reply to it.
+    If other tools are called in the same reply, they come first: the answer was too early. The
+    request is that before the tool took the place of `output`.
     """
     if request.output is None or not response.tool_calls:
         return response

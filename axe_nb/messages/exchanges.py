@@ -1,7 +1,6 @@
 """One exchange with a model: what it was asked, and what came back, as data; turns, their times.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
-Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -94,13 +93,7 @@ class Exchange:
     source: Source = ""
 
     def request(self, messages: Sequence[Message], agent: str, run: str) -> Request:
-        """Returns the request, as it was sent.
-
-        Args:
-            messages: those of the run.
-            agent: the name of its agent.
-            run: its id.
-        """
+        """Returns the request as it was sent, given the messages, agent and id of its run."""
         request = Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,

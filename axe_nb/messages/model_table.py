@@ -1,7 +1,4 @@
-"""Facts about the models of vendors, from the data file `models.toml`.
-
-Source: D-73, D-79.
-"""
+"""Facts about the models of vendors, from the data file `models.toml`."""
 
 from __future__ import annotations
 
@@ -54,10 +51,6 @@ class ModelFacts:
     retires: date | None = None
     """Day on which the vendor ends it, as far as announced."""
 
-    def retires_soon(self, today: date) -> bool:
-        """True if the vendor has ended the model, or ends it within `SOON`."""
-        return self.retires is not None and self.retires - today <= SOON
-
     @property
     def is_known(self) -> bool:
         """True if the model is in the table."""
@@ -66,6 +59,9 @@ class ModelFacts:
 
 UNKNOWN = ModelFacts()
 """Facts about a model that is not in the table."""
+
+_CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
+"""A name of Anthropic's, as clouds write it."""
 
 
 @cache
@@ -95,11 +91,7 @@ def suggest_model(provider: str) -> str:
 
 
 def thinks(model: str, params: Mapping[str, Any]) -> bool:
-    """True if a model thinks before it answers: it is asked to, or does so by default.
-
-    Args:
-        params: the `[params]` of its agent, with `thinking` or keys in the vendor's own form.
-    """
+    """True if a model thinks before it answers: `[params]` ask it to, or it does so by default."""
     facts = find_facts("", model)
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)
@@ -124,22 +116,13 @@ def suggest_small() -> str:
 def tell_end(model: str, today: date) -> tuple[str, str]:
     """Returns the warning that a model ends soon, and the next step; empty if it does not."""
     provider, _, name = model.partition("/")
-    vendor = provider if provider in _VENDORS else ""
-    facts = find_facts(vendor, name)
-    if facts.retires is None or not facts.retires_soon(today):
+    vendor = provider if provider in ("anthropic", "openai") else ""
+    end = find_facts(vendor, name).retires
+    if end is None or end - today > SOON:
         return "", ""
-    verb = "ended" if facts.retires <= today else "ends"
-    other = suggest_model(vendor)
-    return (
-        f"its vendor {verb} this model on {facts.retires.isoformat()}",
-        f"use {other}" if other else "use a newer model",
-    )
-
-
-_VENDORS = ("anthropic", "openai")
-
-_CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
-"""A name of Anthropic's, as clouds write it."""
+    verb = "ended" if end <= today else "ends"
+    other = suggest_model(vendor) or "a newer model"
+    return f"its vendor {verb} this model on {end.isoformat()}", f"use {other}"
 
 
 @cache

@@ -48,9 +48,13 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, notes = _parse_agent(name, body, magic_line, agents_dir)
     text = LEFT_OUT.sub("", body)
-    path = _choose_file(name, chosen.dir, agents_dir) if chosen.save else None
-    saved = _save(path, name, text) if path else []
-    if path and _is_found_at(name, path, agents_dir):
+    path, saved = None, list[str]()
+    if chosen.save:
+        found = _find_file(name, agents_dir) or agent_dirs(agents_dir or None)[0] / f"{name}.toml"
+        path = expand_home(chosen.dir) / f"{name}.toml" if chosen.dir else found
+        saved = _save(path, name, text)
+    now = _find_file(name, agents_dir)
+    if path and now and now.resolve() == path.resolve():
         session.forget(name)
     else:
         session.define(agent, text)
@@ -61,10 +65,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 
 def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
-    """The agent that the TOML describes, and notes on problems outside it.
-
-    Raises ConfigError: the TOML is invalid; the message or the place names the line in the cell.
-    """
+    """The agent that the TOML describes, and notes on problems outside it."""
     source = Source(_number_lines(name, body, magic_line))
     try:
         agent = Agent.from_toml(source.text, name=name)
@@ -82,8 +83,14 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
         if problem.is_mistake:
             problem.error.place = f"line {_find_line(problem, source) or magic_line}"
             raise problem.error
-    others = (problem for problem in found if problem.key != ("sub_agents",))  # those are drawn
-    return agent, [_format_note(problem, _find_line(problem, source)) for problem in others]
+    notes = []
+    for problem in found:
+        if problem.key != ("sub_agents",):  # those are drawn
+            line = _find_line(problem, source)
+            at = f" (line {line})" if line else ""
+            step = f"; {problem.error.hint}" if problem.error.hint else ""
+            notes.append(f"{problem.error}{at}{step}")
+    return agent, notes
 
 
 def _number_lines(name: str, body: str, magic_line: int) -> str:
@@ -115,35 +122,15 @@ def _find_line(problem: Problem, source: Source) -> int | None:
     return source.line(problem.key, problem.entry)
 
 
-def _format_note(problem: Problem, line: int | None) -> str:
-    at = f" (line {line})" if line else ""
-    step = f"; {problem.error.hint}" if problem.error.hint else ""
-    return f"{problem.error}{at}{step}"
-
-
-def _choose_file(name: str, folder: str, agents_dir: str) -> Path:
-    """The file to write: in the given folder, else in place, else in the first agents folder."""
-    if folder:
-        return expand_home(folder) / f"{name}.toml"
+def _find_file(name: str, agents_dir: str) -> Path | None:
     try:
         return find_file(name, agents_dir or None)
     except ConfigError:
-        return agent_dirs(agents_dir or None)[0] / f"{name}.toml"
-
-
-def _is_found_at(name: str, path: Path, agents_dir: str) -> bool:
-    """True if the agent of that name is the one in this file."""
-    try:
-        return find_file(name, agents_dir or None).resolve() == path.resolve()
-    except ConfigError:
-        return False
+        return None
 
 
 def _save(path: Path, name: str, body: str) -> list[str]:
-    """Writes the file if anything changes; returns the changes as lines.
-
-    Raises ConfigError: the file cannot be read or written.
-    """
+    """Writes the file if anything changes; returns the changes as lines."""
     called = format_path_or_name(path)
     try:
         before = read_text(path)
@@ -167,6 +154,5 @@ def _format_file(name: str, body: str, before: str) -> str:
     """The TOML as written to the file: with its name, and with its original line endings."""
     if "name" not in parse_toml(body):
         body = f"name = {quote(name)}\n{body}"
-    ends = re.search(r"[\r\n]*\Z", before)
-    text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")
+    text = body.rstrip("\n") + "\n"
     return text.replace("\n", "\r\n") if "\r\n" in before else text

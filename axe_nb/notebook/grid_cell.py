@@ -22,7 +22,6 @@ from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion
-from axe_nb.tools.output_form import find_named
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
 """Options that are passed on to each run."""
@@ -50,7 +49,7 @@ def run_grid(
     if found.agents is None and not (found.models or given.get("model_all")):
         parser(GRID, "cell").error("no agent: name one, or name models with -m")
     if "output" in given:
-        given["output"] = find_named(given["output"], names)
+        given["output"] = names.get(given["output"], given["output"])
     common = given.pop("params", None)
     counts = {"repeats": 1, "concurrency": 8}
     counts |= {name: chosen[name] for name in counts if chosen[name] is not None}

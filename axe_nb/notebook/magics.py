@@ -10,6 +10,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import (
     Magics,
@@ -23,11 +29,6 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 if TYPE_CHECKING:
     from axe_nb.exploring.grid import Grid
-    from axe_nb.results import RunResult
-    from axe_nb.session.runs import RunHandle
-    from axe_nb.views.diffs.run_diff import RunDiff
-    from axe_nb.views.request import SentRequest
-    from axe_nb.views.timeline import Timeline
 
 OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
 """Settings that are options of a run."""
@@ -107,9 +108,7 @@ class AxeMagics(Magics):
 
     @cell_magic
     @axe_magic("axe")
-    def axe(
-        self, line: str, cell: str, local_ns: Mapping[str, Any]
-    ) -> RunResult | RunHandle | None:
+    def axe(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Any:
         from axe_nb.commands.parser import parse_run
         from axe_nb.commands.table import RUN
         from axe_nb.conversion.interpolation import prompt_of
@@ -133,9 +132,7 @@ class AxeMagics(Magics):
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @axe_magic("")
-    def axe_line(
-        self, line: str, local_ns: Mapping[str, Any]
-    ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
+    def axe_line(self, line: str, local_ns: Mapping[str, Any]) -> Any:
         from axe_nb.notebook.line_magic import run_command
 
         return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
@@ -160,21 +157,18 @@ class AxeMagics(Magics):
         names = {**self.shell.user_ns, **local_ns}
         return run_grid(self.shell, read_words(GRID, "cell", line, names), cell, names, _print)
 
-    @observe(*OPTIONS)
+    @observe(*OPTIONS, "history")
     def _set_default(self, change: Any) -> None:
         """Applies a setting to every run of this session, including those of `axe_nb.run`."""
         from axe_nb.session.session import session
 
-        if change["new"] == self.traits()[change["name"]].default_value:
-            session.defaults.pop(change["name"], None)
+        name, value = change["name"], change["new"]
+        if name == "history":
+            session.keeps_history = value
+        elif value == self.traits()[name].default_value:
+            session.defaults.pop(name, None)
         else:
-            session.defaults[change["name"]] = change["new"]
-
-    @observe("history")
-    def _keep_history(self, change: Any) -> None:
-        from axe_nb.session.session import session
-
-        session.keeps_history = change["new"]
+            session.defaults[name] = value
 
 
 def _note_cell(info: Any) -> None:
@@ -184,41 +178,34 @@ def _note_cell(info: Any) -> None:
         home.session.cassette.enter_cell(getattr(info, "cell_id", None))
 
 
+# custom matchers: IPython's older hooks break words at hyphens
+@context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
+def matcher(context: CompletionContext) -> SimpleMatcherResult:
+    """Completions at the cursor, if it is on the line of one of our magics or in its body."""
+    if "%axe" not in context.full_text:
+        return {"completions": []}
+    from axe_nb.notebook.offers import list_offers
+
+    above = context.full_text.split("\n")[: context.cursor_line]
+    offered = list_offers(above, context.text_until_cursor, context.full_text)
+    if offered is None:
+        return {"completions": []}
+    written, texts = offered
+    return {
+        "completions": [
+            SimpleCompletion(text=text, type="option" if text.startswith("-") else "value")
+            for text in texts
+        ],
+        "suppress": True,
+        "matched_fragment": written,
+    }
+
+
 def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
-    from axe_nb.agents.agent_files import advise
-    from axe_nb.notebook import complete
-
-    advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
-    complete.install(shell)
+    if shell.Completer is not None and matcher not in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.append(matcher)
     shell.events.register("pre_run_cell", _note_cell)
-
-
-def unload(shell: InteractiveShell) -> None:
-    """Removes the magics and their completion."""
-    from axe_nb.agents.agent_files import advise
-    from axe_nb.cell_display import display
-    from axe_nb.notebook import complete
-    from axe_nb.session.session import session
-
-    advise()
-    for option in OPTIONS:
-        session.defaults.pop(option, None)
-    session.keeps_history = True
-    manager = shell.magics_manager
-    magics = manager.registry.pop("AxeMagics", None)
-    for kind, name in (
-        ("line", "axe"),
-        ("cell", "axe"),
-        ("cell", "axe_agent"),
-        ("cell", "axe_grid"),
-    ):
-        manager.magics[kind].pop(name, None)
-    if magics in shell.configurables:
-        shell.configurables.remove(magics)
-    complete.uninstall(shell)
-    shell.events.unregister("pre_run_cell", _note_cell)
-    display.uninstall(shell)

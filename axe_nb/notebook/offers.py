@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from IPython.core.getipython import get_ipython
 
@@ -14,8 +14,7 @@ from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.servers import McpServer
-from axe_nb.agents.tables import MODES
+from axe_nb.agents.tables import McpServer
 from axe_nb.commands.options import Option
 from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
 from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
@@ -26,8 +25,6 @@ from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
-from axe_nb.text import quote
-from axe_nb.tools.tool import Verdict
 
 CELLS = {"axe": RUN, "axe_agent": AGENT_CELL, "axe_grid": GRID}
 
@@ -51,11 +48,6 @@ IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 """The header of a TOML table."""
-
-VALUE = re.compile(
-    r"\s*(?P<key>[\w.-]+)\s*=\s*(?:\[(?:.*,)?\s*)?(?P<quote>[\"']?)(?P<word>[^\"'\[\],\s]*)"
-)
-"""A key of TOML and its value, up to the cursor."""
 
 MOST = 200
 """Maximum number of agents that are read."""
@@ -140,16 +132,12 @@ def list_agents() -> list[str]:
     return sorted({*session.agents, *agent_files.list_agents(session.defaults.get("agents_dir"))})
 
 
-def _load_agents() -> Iterator[Agent]:
-    for name in list_agents()[:MOST]:
-        with contextlib.suppress(ConfigError):
-            yield session.find(name, session.defaults.get("agents_dir"))
-
-
 def list_models() -> list[str]:
     """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    models.update(agent.model for agent in _load_agents())
+    for name in list_agents()[:MOST]:
+        with contextlib.suppress(ConfigError):
+            models.add(session.find(name, session.defaults.get("agents_dir")).model)
     providers: Iterable[str] = PROVIDERS
     with contextlib.suppress(ConfigError):
         providers = Config.load().known
@@ -188,7 +176,7 @@ def _complete_name(text: str) -> Offers | None:
 
 
 def _complete_toml(above: str, below: str) -> Offers | None:
-    """The key, header or value at the cursor, by the last header line above it."""
+    """The key or header at the cursor, by the last header line above it."""
     *before, line = above.split("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None
@@ -201,14 +189,7 @@ def _complete_toml(above: str, below: str) -> Offers | None:
         section = above[headers[-1].end() if headers else 0 :] + HEADER.split(below)[0]
         given = set(re.findall(r"^[ \t]*([\w-]+)[ \t]*=", section, re.MULTILINE))
         return _choose(key[1], (name for name in _list_keys(table) if name not in given))
-    value = VALUE.fullmatch(line)
-    if value is None:
-        return None
-    offered = _list_toml_values((*table, *value["key"].split(".")))
-    if offered is None or value["quote"]:
-        return None if offered is None else _choose(value["word"], offered)
-    word, texts = _choose(value["word"], offered)
-    return word, texts if offered == ("true", "false") else list(map(quote, texts))
+    return None
 
 
 def _choose(word: str, texts: Iterable[str]) -> Offers:
@@ -237,21 +218,3 @@ def _list_keys(table: Sequence[str]) -> Iterable[str]:
         cls = nested_table(field) if field else None
     tables = set(_list_tables(cls)) if cls else set()
     return [field.name for field in toml_fields(cls) if field.name not in tables] if cls else ()
-
-
-def _list_toml_values(key: Sequence[str]) -> Sequence[str] | None:
-    """Returns the known values of a key; None if it takes any, or a file."""
-    match key:
-        case ("model",):
-            return list_models()
-        case ("tools",):
-            return sorted(REGISTRY.known)
-        case ("sub_agents",):
-            return list_agents()
-        case ("mode",):
-            return MODES
-        case ("permissions", _):
-            return get_args(Verdict)
-        case ("stream",) | ("sub_agents_config", "enabled" | "parallel" | "inherit_mode"):
-            return ("true", "false")
-    return None

@@ -64,10 +64,7 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def _write(value: object) -> str:
-    """Writes a value so that `--param` reads it as the same: JSON, but for text.
-
-    Raises NoText: it has no text.
-    """
+    """Writes a value so that `--param` reads it as the same: JSON, but for text."""
     is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
     return json.dumps(value) if is_plain else write_text(value)
 

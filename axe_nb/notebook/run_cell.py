@@ -1,6 +1,7 @@
 """One run requested in a notebook: shown, bound to names, an error if it did not complete.
 
-Source: B-8.
+A line names an earlier run as `R`, a variable, or `R@PLACE`, a place in it.
+Source: B-8, D-59.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import (
-    ShownOnce,
+    RunView,
     display_mode,
     install,
     notebook_view,
     remember,
 )
-from axe_nb.cell_display.view import CellDisplay, is_live
+from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands.console import (
     StatusLine,
     TextView,
@@ -30,15 +31,16 @@ from axe_nb.commands.console import (
     show_dry_run,
 )
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.errors import AxeError, interrupted
+from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
-from axe_nb.front_end import find_approver
-from axe_nb.notebook.named_run import find_place
 from axe_nb.pictures.picture import Illustrated
+from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
 from axe_nb.session.session import session
+from axe_nb.text import cut_chars, quote, suggestion
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
@@ -53,19 +55,16 @@ def run_cell(
     prompt: Callable[[], Illustrated],
     write: Callable[[str], None],
 ) -> RunResult | RunHandle | None:
-    """Runs the cell and returns its value.
+    """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
 
     Raises AxeError: the run could not begin, or did not end as expected.
-
-    Args:
-        prompt: () -> the prompt with its pictures. Raises ConfigError.
     """
     install(shell)
     try:
         if options.dry_run:
-            streams = _is_streamed(shell, options)
-            request = request_of(options, *prompt())
-            show_dry_run(request, options, write, write, streams=streams)
+            is_text = options.json or options.verbose or options.quiet
+            streams = not is_text and display_mode() == "live"
+            show_dry_run(request_of(options, *prompt()), options, write, write, streams=streams)
             return None
         request = _make_request(shell, options, prompt())
         if options.background:
@@ -76,22 +75,13 @@ def run_cell(
             raise
         write(f"{type(error).__name__}: {error}")
         return None
-    check_end(result, options.raises)
-    overrides = options.overrides
-    if overrides.expect is not None:
-        from axe_nb.expectations.check import check  # most cells have none
-
-        name = options.out or "axe_nb.last()"
-        check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
+    check_end(result, options, options.out or "axe_nb.last()")
     # %%capture would keep an empty display of the value
     return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
 
 
 def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
-    """The run that a cell asks for, or the fork of an earlier one.
-
-    Raises ConfigError: there is no such conversation, run or place.
-    """
+    """The run that a cell asks for, or the fork of an earlier one."""
     if options.fork_from is None:
         return request_of(options, *prompt)
     from axe_nb.recording.fork import make_point
@@ -111,8 +101,8 @@ def _run(
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
-        piped, status = bool(request.prompt.strip()), StatusLine(None)
-        view = ShownOnce(TextView(handle, options, write, write, piped=piped, status=status))
+        piped = bool(request.prompt.strip())
+        view = TextView(handle, options, write, write, StatusLine(None), piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:
@@ -122,85 +112,58 @@ def _run(
             raise interrupted(f"stopped; {options.out} has the partial result") from None
         raise
     finally:
-        if options.out and handle.finished:
+        if handle.finished and (options.json or options.verbose):
+            remember(handle.finished)  # its text is shown
+        if handle.finished and options.out:
             shell.user_ns[options.out] = handle.finished
-
-
-def _is_streamed(shell: InteractiveShell, options: Options) -> bool:
-    """True if a run with these options would be shown as its replies arrive."""
-    mode = display_mode(shell)
-    shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
-    return shows_tree and is_live(mode)
 
 
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
-    """A handle of the run, bound to `-o`."""
+    """Starts the run, and binds its handle to `-o`.
+
+    Returns once its view is in this cell or, without a live view, at the end. The view is driven
+    from a thread of its own, which first shows it while the cell still runs, so that it lies in
+    that cell on every kernel; later updates name the display or the widget.
+    """
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field, None) or getattr(options.overrides, field, None):
             raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
-    _run_in_background(shell, handle, f"{options.out}.result()" if options.out else "")
+    remember(handle)
+    mode = display_mode()
+    name = f"{options.out}.result()" if options.out else "axe_nb.last()"
+    if mode == "static":
+        drive(handle, notebook_view(name))
+    else:
+        is_live = mode == "live"
+        view = RunView(name, live=True, stop=handle.cancel) if is_live else NullView()
+        _start_in_thread(handle, view)
+    if handle.error is not None:
+        raise handle.error
     if options.out:
         shell.user_ns[options.out] = handle
     return handle
 
 
-class _Noticed:
-    """A view that signals its first event."""
-
-    def __init__(self, inner: View, begun: threading.Event) -> None:
-        self._inner = inner
-        self.streams = inner.streams
-        self.is_live = inner.is_live
-        self._begun = begun
-
-    def event(self, event: Event) -> None:
-        """Takes each event."""
-        self._inner.event(event)
-        self._begun.set()
-
-    def tick(self) -> None:
-        """Draws when it is time to."""
-        self._inner.tick()
-
-    def finish(self, result: RunResult | None) -> None:
-        """Shows the end."""
-        self._inner.finish(result)
-
-
-def _run_in_background(shell: InteractiveShell, handle: RunHandle, name: str) -> None:
-    """Starts the run; returns once its view is in this cell or, without a live view, at the end.
-
-    The view is driven from a thread of its own, which first shows it while the cell still runs, so
-    that it lies in that cell on every kernel; later updates name the display or the widget. Raises
-    ConfigError: invalid configuration, before anything is sent. Raises KeyboardInterrupt: the
-    person stopped it while the cell still ran.
-
-    Args:
-        name: what the reader can type to get the result; empty = `axe_nb.last()`.
-    """
-    remember(handle)
-    wanted = display_mode(shell)
-    if wanted == "off":
-        _start_in_thread(handle, NullView())
-    elif is_live(wanted):
-        shown = CellDisplay(name or "axe_nb.last()", live=True, stop=handle.cancel)
-        _start_in_thread(handle, shown.add_run())
-    else:
-        drive(handle, notebook_view(name))
-    if handle.error is not None:
-        raise handle.error
-
-
 def _start_in_thread(handle: RunHandle, shown: View) -> None:
-    """Starts it, and waits until its view is in this cell."""
+    """Starts it, and waits until the plan is made and its view is in this cell."""
     begun = threading.Event()
+
+    class Noticed:
+        """The view, which signals its first event."""
+
+        streams, is_live = shown.streams, shown.is_live
+        tick, finish = shown.tick, shown.finish
+
+        def event(self, event: Event) -> None:
+            shown.event(event)
+            begun.set()
 
     def work() -> None:
         with contextlib.suppress(BaseException):  # the handle has it
-            drive(handle, _Noticed(shown, begun))
+            drive(handle, Noticed())
 
     # ipykernel 7 assigns outputs to cells by context
     run = contextvars.copy_context().run
@@ -211,3 +174,35 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
     except BaseException:
         handle.cancel()
         raise
+
+
+def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
+    """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place."""
+    name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
+    return find_result(shell, name), place
+
+
+def find_tree(shell: InteractiveShell, text: str) -> RunResult:
+    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it."""
+    result, place = find_place(shell, text)
+    return find_run(result, place.removeprefix("@"))
+
+
+def find_result(shell: InteractiveShell, name: str) -> RunResult:
+    """Finds the result in a variable, or of the handle in it; without a name, the last one."""
+    value = shell.user_ns.get(name) if name else session.last
+    if isinstance(value, RunHandle):
+        if not value.done:
+            raise ConfigError(f"{name} is still running", hint=f"wait for it: {name}.result()")
+        value = value.result()
+    if isinstance(value, RunResult):
+        return value
+    if not name:
+        raise ConfigError("nothing has run yet", hint="run an agent first, or name a variable")
+    if name in shell.user_ns:
+        raise ConfigError(f"{name} is of type {type(value).__name__}, not the result of a run")
+    results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
+    raise ConfigError(
+        f"no variable {quote(cut_chars(name, MAX_SHOWN, '…'))}",
+        hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
+    )

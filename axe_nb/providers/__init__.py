@@ -1,4 +1,1 @@
-"""Providers: one module per protocol, over shared connections.
-
-Source: B-2, B-3, D-33.
-"""
+"""Providers: one module per protocol, over shared connections."""

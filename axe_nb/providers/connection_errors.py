@@ -1,7 +1,4 @@
-"""Errors of connections to models' servers, each with its cause, its place and the next step.
-
-Source: B-4, B-5, D-23.
-"""
+"""Errors of connections to models' servers, each with its cause, its place and the next step."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from collections.abc import Iterator
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
-from axe_nb.providers.reply_errors import Headers, masked_line
-from axe_nb.providers.secrets import Secrets
+from axe_nb.providers.reply_errors import masked_line
+from axe_nb.providers.secrets import without_login
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
@@ -24,11 +21,7 @@ NO_FILES = (errno.EMFILE, errno.ENFILE)
 
 AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
-PROXY_LOGIN = 407
-"""The status of a proxy that wants a login."""
-
-NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
-"""OpenSSL's reasons where the other side does not speak TLS."""
+NO_TLS = "the server responded, but not over TLS"
 
 TLS_FAULTS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate",
@@ -37,10 +30,11 @@ TLS_FAULTS = {
     "PROTOCOL_VERSION": "it accepts no TLS version that is offered",
     "legacy sigalg": "it accepts no TLS version that is offered",  # OpenSSL 3.0; it has no reason
     "UNSUPPORTED_PROTOCOL": "it offers no TLS version that is accepted here",
+    "WRONG_VERSION_NUMBER": NO_TLS,
+    "HTTP_REQUEST": NO_TLS,
+    "UNKNOWN_PROTOCOL": NO_TLS,
 }
 """Part of OpenSSL's reason → the fault; another try fails likewise."""
-
-CUT_HANDSHAKE = "the connection was closed during the TLS handshake"
 
 WORDS = {
     "disconnected without sending": "the server closed the connection without a reply",
@@ -56,124 +50,92 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
 
     from axe_nb.providers.transport import SetupError
 
+    proxy = _find_proxy(server.base_url)
+    base_url = without_login(server.base_url)
+    where = base_url + (f" through the proxy {proxy}" if proxy else "")
+    table = f"[providers.{server.info.name}] in config.toml"
     if isinstance(error, (SetupError, httpx.InvalidURL)):
-        place, why = without_login(server.base_url), masked_line(str(error))
         return ProviderError(
             "server",
-            f"cannot set up a connection to {place}: {why}",
+            f"cannot set up a connection to {base_url}: {masked_line(str(error))}",
             hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
             retryable=False,
         )
-    made = _describe(server, error)
-    if any(map(_is_final, _list_causes(error))):
-        made.retryable = False
-    return made
-
-
-def name_proxy(error: ProviderError, server: Server, headers: Headers) -> ProviderError:
-    """Returns the error of a reply, with the proxy that may have answered in the server's place.
-
-    Only one for plain http can, and it does not answer in JSON.
-    """
-    is_plain = server.base_url.lower().startswith("http:")
-    proxy = _find_proxy(server.base_url) if is_plain and error.status is not None else ""
-    if not proxy or "json" in headers.get("content-type", "").lower():
-        return error
-    through = f"{error.detail} (through the proxy {proxy})"
-    if error.status == PROXY_LOGIN:
-        where = without_login(server.base_url)
-        through = f"no connection to {where} through the proxy {proxy}: it returned {error.detail}"
-    return ProviderError(
-        error.category,
-        through,
-        hint=AT_PROXY,
-        status=error.status,
-        retry_after=error.retry_after,
-        retryable=error.retryable,
-    )
-
-
-def without_login(base_url: str) -> str:
-    """Returns the base URL without user name and password."""
-    scheme, _, rest = base_url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
-def _describe(server: Server, error: Exception) -> ProviderError:
-    import httpx
-
-    proxy = _find_proxy(server.base_url)
-    where = without_login(server.base_url) + (f" through the proxy {proxy}" if proxy else "")
-    table = f"[providers.{server.info.name}] in config.toml"
-    at_base_url = f"check {server.info.url_setting}"
     if isinstance(error, httpx.ReadTimeout):
         silence = format_seconds(server.info.read_timeout or 0)
         message = f"no data from {where} within {silence}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
+    causes = list(_list_causes(error))
     # httpx-aiohttp calls each failure to connect a timeout; the context of a real one holds other
     # errors too, such as OpenSSL's that it waits for data
-    faults = (cause for cause in _list_causes(error) if isinstance(cause, OSError))
-    is_late = isinstance(next(faults, TimeoutError()), TimeoutError)
-    if isinstance(error, httpx.TimeoutException) and is_late:
+    fault = next((cause for cause in causes if isinstance(cause, OSError)), TimeoutError())
+    if isinstance(error, httpx.TimeoutException) and isinstance(fault, TimeoutError):
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
-        return ProviderError("timeout", message, hint=at_base_url)
-    message, hint = _describe_failure(server, error, where, at_base_url)
-    return ProviderError("server", message, hint=hint)
+        return ProviderError("timeout", message, hint=f"check {server.info.url_setting}")
+    message, hint = _describe(server, error, causes, where)
+    is_final = any(map(_is_final, causes))
+    return ProviderError("server", message, hint=hint, retryable=False if is_final else None)
 
 
-def _describe_failure(
-    server: Server, error: Exception, where: str, at_base_url: str
+def _describe(
+    server: Server, error: Exception, causes: list[BaseException], where: str
 ) -> tuple[str, str]:
+    """Returns the message of a failed connection, and the next step."""
     import httpx
 
-    reason = _find_reason(server, error)
-    base_url = without_login(server.base_url)
-    if any(getattr(cause, "errno", 0) in NO_FILES for cause in _list_causes(error)):
+    def is_due_to(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    base_url, check = without_login(server.base_url), f"check {server.info.url_setting}"
+    table = f"under [providers.{server.info.name}] in config.toml"
+    if any(getattr(cause, "errno", 0) in NO_FILES for cause in causes):
         limits = "lower max_in_flight under [limits] of the agent"
         return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
-    is_unreachable = isinstance(error, httpx.ConnectError) and not _is_due_to(error, ssl.SSLError)
+    reason = _find_reason(causes)
+    is_unreachable = isinstance(error, httpx.ConnectError) and not is_due_to(ssl.SSLError)
     if isinstance(error, httpx.ProxyError) or (is_unreachable and where != base_url):
         told = f"it returned {reason}" if _find_status(error) else reason
         return f"no connection to {where}: {told}", AT_PROXY
-    if _is_due_to(error, ConnectionRefusedError):
+    if is_due_to(ConnectionRefusedError):
         question = f"is {server.info.software} running? (expected at {base_url})"
-        return f"connection refused: {question}", f"start it, or {at_base_url}"
-    if _is_due_to(error, socket.gaierror, UnicodeError):
-        return f"no such host: {base_url}", f"{at_base_url}, and your network connection"
-    if _is_due_to(error, ssl.SSLCertVerificationError):
-        ca_file = f"ca_file under [providers.{server.info.name}] in config.toml"
-        trust = f"set SSL_CERT_FILE in the environment, or {ca_file}, to the certificates to trust"
-        why = f"its certificate is not trusted ({_find_fault(error) or reason})"
-        return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
-    if fault := _find_tls_fault(error):
-        asks = "client certificate" in fault and not server.info.certificates[1]
-        own = f"set client_cert under [providers.{server.info.name}] in config.toml, or "
-        return f"no secure connection to {where}: {fault}", (own if asks else "") + at_base_url
-    if _is_cut_handshake(server, error):
-        return f"no secure connection to {where}: {CUT_HANDSHAKE}", f"try again, or {at_base_url}"
-    if _is_due_to(error, ssl.SSLError):
-        speaks = not any(getattr(cause, "reason", "") in NO_TLS for cause in _list_causes(error))
-        why = reason if speaks else "the server responded, but not over TLS"
-        return f"no secure connection to {where}: {why}", f"{at_base_url}: it may need http://"
+        return f"connection refused: {question}", f"start it, or {check}"
+    if is_due_to(socket.gaierror, UnicodeError):
+        return f"no such host: {base_url}", f"{check}, and your network connection"
+    if is_due_to(ssl.SSLCertVerificationError):
+        faults = (getattr(cause, "verify_message", "") for cause in causes)
+        why = masked_line(next(filter(None, faults), "")) or reason
+        trust = f"set SSL_CERT_FILE in the environment, or ca_file {table}, to the certificates"
+        message = f"no secure connection to {where}: its certificate is not trusted ({why})"
+        return message, f"{check}, or {trust} to trust"
+    is_tls = isinstance(error, httpx.ConnectError) and server.base_url.lower().startswith("https:")
+    fault = next(filter(None, map(_find_tls_fault, causes)), "")
+    if fault == NO_TLS:
+        check += ": it may need http://"
+    elif "client certificate" in fault and not server.info.certificates[1]:
+        check = f"set client_cert {table}, or {check}"
+    elif not fault and is_tls and is_due_to(ConnectionResetError, ssl.SSLEOFError):
+        fault = "the connection was closed during the TLS handshake"
+        check = f"try again, or {check}"
+    if fault or is_due_to(ssl.SSLError):
+        return f"no secure connection to {where}: {fault or reason}", check
     again = "try again, or allow more retries with --retries"
     return f"the connection to {where} failed: {reason}", again
 
 
-def _find_reason(server: Server, error: Exception) -> str:
+def _find_reason(causes: list[BaseException]) -> str:
     import h11
     import httpx
 
-    said = next(filter(None, map(str, _list_causes(error))), "")
+    said = next(filter(None, map(str, causes)), "")
     if not said:
-        is_lost = isinstance(error, httpx.NetworkError)
-        return "the connection was lost" if is_lost else type(error).__name__
+        is_lost = isinstance(causes[0], httpx.NetworkError)
+        return "the connection was lost" if is_lost else type(causes[0]).__name__
     for part, words in WORDS.items():
         if part in said:
             return words
-    if _is_due_to(error, h11.RemoteProtocolError):
+    if any(isinstance(cause, h11.RemoteProtocolError) for cause in causes):
         return "the reply is not valid HTTP"
-    return masked_line(said, Secrets.of(server))
+    return masked_line(said)
 
 
 def _find_status(error: BaseException) -> int:
@@ -184,26 +146,10 @@ def _find_status(error: BaseException) -> int:
     return int(status) if isinstance(error, httpx.ProxyError) and status.isdecimal() else 0
 
 
-def _find_fault(error: Exception) -> str:
-    """Returns the fault of a certificate, in OpenSSL's words; empty if it is not known."""
-    causes = (getattr(cause, "verify_message", "") for cause in _list_causes(error))
-    return masked_line(next(filter(None, causes), ""))
-
-
-def _find_tls_fault(error: BaseException) -> str:
+def _find_tls_fault(cause: BaseException) -> str:
     """Returns the fault that OpenSSL's reason stands for; empty if it is another."""
-    reasons = [getattr(cause, "reason", "") or cause for cause in _list_causes(error)]
-    return next(
-        (fault for part, fault in TLS_FAULTS.items() if any(part in str(one) for one in reasons)),
-        "",
-    )
-
-
-def _is_cut_handshake(server: Server, error: Exception) -> bool:
-    import httpx
-
-    is_tls = server.base_url.lower().startswith("https:") and isinstance(error, httpx.ConnectError)
-    return is_tls and _is_due_to(error, ConnectionResetError, ssl.SSLEOFError)
+    reason = str(getattr(cause, "reason", "") or cause)
+    return next((fault for part, fault in TLS_FAULTS.items() if part in reason), "")
 
 
 def _is_final(cause: BaseException) -> bool:
@@ -211,7 +157,7 @@ def _is_final(cause: BaseException) -> bool:
 
     if isinstance(cause, socket.gaierror):
         return cause.errno != socket.EAI_AGAIN
-    if isinstance(cause, ssl.SSLError) and (cause.reason in NO_TLS or _find_tls_fault(cause)):
+    if isinstance(cause, ssl.SSLError) and _find_tls_fault(cause):
         return True
     if 400 <= _find_status(cause) < 500:
         return _find_status(cause) not in (408, 429)
@@ -230,10 +176,6 @@ def _find_proxy(base_url: str) -> str:
     except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
         return ""
     return f"{proxy.url.scheme}://{proxy.url.netloc.decode()}" if proxy else ""
-
-
-def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
-    return any(isinstance(cause, kinds) for cause in _list_causes(error))
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:

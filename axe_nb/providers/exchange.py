@@ -1,31 +1,27 @@
-"""One request and its reply: streamed if someone takes the pieces and the server streams.
-
-Source: D-24.
-"""
+"""One request and its reply: streamed if someone takes the pieces and the server streams."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
 
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Request, Response, dump
+from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
-from axe_nb.providers import wire
-from axe_nb.providers.history import PREFIX, SERVER
 from axe_nb.providers.http import ask_server
-from axe_nb.providers.protocol import OnDelta, Server
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.secrets import show_server
+from axe_nb.providers.streaming import WireProtocol
 from axe_nb.providers.thinking import asks_for_summary
+from axe_nb.providers.wire import WHOLE
+from axe_nb.secrets import MASK
 
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
-
-FAILURE = 500
-"""Status of servers that crash on a schema instead of refusing it."""
 
 INCLUDE = "include"
 """The demand for encrypted reasoning; a server that refuses it is asked without."""
@@ -33,6 +29,12 @@ INCLUDE = "include"
 SUMMARY = "reasoning.summary"
 """The demand for a summary of what a model thinks; OpenAI refuses it to organizations that it has
 not verified, which are served without."""
+
+SERVER = "server"
+"""Key of `Message.echo`."""
+
+PREFIX = "prefix"
+"""Key of `Message.echo`: digest of what stood before the reply."""
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
@@ -55,74 +57,71 @@ _FIELDS = {
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
-_OF_THIS_ONE = re.compile(r"(?<!json_)schema|grammar|\btools?\b|\bfunction", re.IGNORECASE)
-"""Words of a server that refuses one schema, or a form beside tools, but perhaps not another."""
-
 _NO_STREAM = re.compile(
     r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
 )
 """Phrases of a server that refuses to stream, with any status."""
 
-Place: TypeAlias = "tuple[str, ...]"
-"""Provider, URL of requests and model; a fourth part narrows it to one form of answers."""
+_MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
+"""Text that a server has encrypted or signed and a file of the run has lost a part of: that keeps
+nothing that looks like a key, and a few of the millions of random characters do."""
 
-_refused: dict[Place, frozenset[str]] = {}
-"""Fields that servers are known to refuse."""
+Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
+"""A message → its objects on the wire; none if it is empty."""
 
 
-async def exchange(
-    server: Server,
-    path: str,
-    encode: Callable[[Request, Mapping[str, Any]], bytes],
-    parse: Callable[[Mapping[str, Any]], Response],
-    request: Request,
-    streaming: Streaming,
-    on_delta: OnDelta | None,
-    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True,
-    find_prefix: Callable[[Request], str] = lambda request: "",
-) -> Response:
-    """Sends a request and returns the answer, streamed or whole.
+@dataclass(frozen=True, repr=False)
+class HttpProvider:
+    """A server at one URL, with one key, over the protocol of its class."""
 
-    A server that refuses to stream is asked again for a whole reply, and never again for a stream.
-    One that refuses the form of an answer is offered a tool for it. The caps of the run count all
-    as one request, as that happens once for a server and model, or for one schema. Raises
-    ProviderError if the server is unreachable, refuses, fails or sends an invalid reply.
+    name: ClassVar[str]
+    protocol: ClassVar[WireProtocol]
+    base_url: str
+    key: str
+    info: ProviderInfo
 
-    Args:
-        encode: (request, fields that ask for a stream) -> body.
-        on_delta: takes the pieces; None = a whole reply is asked for.
-        takes_form: True if the protocol can ask for an answer of this schema without a tool.
-        find_prefix: digest of what the reply's own parts are bound to; empty = to nothing (D-78).
-    """
-    request = _address(server, request)
-    wide, narrow = _find_places(server, request)
-    refused = _recall(request, wide, narrow)
-    found: list[tuple[Place, str]] = []
-    needs_tool = request.output is not None and not takes_form(request.output)
-    while True:
-        fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
-        asked = leave_out(request, {*refused, OUTPUT} if needs_tool else refused)
-        if request.log:
-            request.log.streaming = dict(fields)
-            request.log.refused = asked.refused
-        try:
-            taken = on_delta if fields else None
-            data = await ask_server(server, path, encode(asked, fields), asked, streaming, taken)
-        except ProviderError as error:
-            field = _find_refused(error, asked, fields)
-            if not field:
-                if error.status not in REFUSALS:  # else a field was perhaps not what was wrong
-                    _remember(found)
-                raise
-            refused.add(field)
-            is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
-            found.append((narrow if field == OUTPUT and is_of_this_one else wide, field))
-            continue
-        response = parse(data)
-        if asked.output is not None and _ignores_form(response):
-            found.append((wide, OUTPUT))
-        _remember(found)
-        return _mark(take_answer(request, response), asked, find_prefix)
+    __repr__ = show_server
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider.send`.
+
+        A server that refuses a field is asked again without: for a whole reply in place of a
+        stream, for a call of a tool in place of a form of answers. The caps count all as one
+        request.
+        """
+        protocol, log = self.protocol, request.log
+        request = _address(self, request)
+        refused = set(log.refused if log and log.recorded else request.refused)
+        if request.output is not None and not protocol.takes_form(request.output):
+            refused.add(OUTPUT)
+        while True:
+            fields = WHOLE
+            if on_delta is not None:
+                forms = protocol.stream_fields
+                fields = next((form for form in forms if not refused & form.keys()), WHOLE)
+            asked = leave_out(request, refused)
+            if log:
+                log.streaming, log.refused = dict(fields), asked.refused
+            body = protocol.body(asked, fields)
+            take = on_delta if fields else None
+            try:
+                data = await ask_server(self, protocol.path, body, asked, protocol, take)
+            except ProviderError as error:
+                if not (found := _find_refused(error, asked, fields)):
+                    raise
+                refused.add(found)
+                continue
+            return _mark(take_answer(request, protocol.parse(data)), asked, protocol.find_prefix)
+
+
+def _address(server: HttpProvider, request: Request) -> Request:
+    """Returns a request with what stands for its server and model in messages that it is given."""
+    known = request.log.server if request.log else ""
+    place = dump([server.info.name, server.base_url, request.model])
+    request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
+    if request.log and any(message.echo for message in request.messages):
+        request.log.server = request.server
+    return request
 
 
 def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], str]) -> Response:
@@ -136,68 +135,64 @@ def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], s
     return replace(response, echo=echo)
 
 
-def _recall(request: Request, *places: Place) -> set[str]:
-    """Returns the fields that a server refuses; of a recorded reply, what its request shows."""
-    if request.log and request.log.recorded is not None:
-        return set(request.log.refused)
-    return {field for place in places for field in _refused.get(place, ())}
-
-
-def _remember(found: Iterable[tuple[Place, str]]) -> None:
-    for place, field in found:
-        _refused[place] = _refused.get(place, frozenset()) | {field}
-
-
-def _address(server: Server, request: Request) -> Request:
-    """Returns a request with what stands for its server and model in messages that it is given."""
-    known = request.log.server if request.log else ""
-    place = dump([server.info.name, server.base_url, request.model])
-    request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
-    if request.log and any(message.echo for message in request.messages):
-        request.log.server = request.server
-    return request
-
-
-def _find_places(server: Server, request: Request) -> tuple[Place, Place]:
-    """Returns what refusals are known for: the model of a server, and there this form of answers.
-
-    The form is the same with and without tools for most servers, but not for all.
-    """
-    wide = (server.info.name, server.base_url + server.info.chat_path, request.model)
-    if request.output is None:
-        return wide, wide
-    form = dump([dict(request.output), bool(request.tools)])
-    return wide, (*wide, hashlib.sha256(form).hexdigest())
-
-
-def _find_fields(streaming: Streaming, refused: Set[str]) -> Mapping[str, Any]:
-    """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
-    return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
-
-
-def _ignores_form(response: Response) -> bool:
-    """True if a whole answer that was to be a JSON object has none; the next try needs a tool."""
-    is_whole = not (response.tool_calls or response.is_cut or response.is_withheld)
-    return is_whole and bool(response.content.strip()) and "{" not in response.content
-
-
-def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
-    if name == OUTPUT:
-        return asked.output is not None
-    if name == INCLUDE:
-        return INCLUDE not in asked.refused
-    if name == SUMMARY:
-        return SUMMARY not in asked.refused and asks_for_summary(asked.params)
-    return bool(asked.must_call) if name == FORCED else name in fields
-
-
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
     """Returns the field of a request that its server refuses by this error; empty if none."""
-    if error.status not in (*REFUSALS, FAILURE):
-        words_of = {"stream": _NO_STREAM}
-    elif error.status == FAILURE:
-        words_of = {"stream": _NO_STREAM, OUTPUT: _FIELDS[OUTPUT]}
-    else:
+    words_of = {"stream": _NO_STREAM}
+    if error.status in REFUSALS:
         words_of = _FIELDS
+    elif error.status == 500:  # some crash on a schema instead of refusing it
+        words_of[OUTPUT] = _FIELDS[OUTPUT]
+    sent = {
+        **dict.fromkeys(fields, True),
+        OUTPUT: asked.output is not None,
+        FORCED: bool(asked.must_call),
+        INCLUDE: INCLUDE not in asked.refused,
+        SUMMARY: SUMMARY not in asked.refused and asks_for_summary(asked.params),
+    }
     found = (field for field, words in words_of.items() if words.search(error.detail))
-    return next((field for field in found if _has_field(asked, fields, field)), "")
+    return next((field for field in found if sent.get(field)), "")
+
+
+def encode_messages(
+    request: Request, encode: Encode, before: Iterable[object] | None = None
+) -> list[dict[str, Any]]:
+    """Encodes the messages of a request, without parts that are not for its server (D-78).
+
+    Some servers refuse their own parts behind another beginning than that which they followed:
+    `before` is what stands before the messages.
+    """
+    is_bound = any(PREFIX in message.echo for message in request.messages)
+    return _encode(request, encode, _begin(before) if is_bound and before is not None else None)
+
+
+def find_prefix(request: Request, encode: Encode, before: Iterable[object]) -> str:
+    """Returns the digest of what stands before the reply to a request."""
+    digest = _begin(before)
+    _encode(request, encode, digest)
+    return digest.hexdigest()[:16]
+
+
+def _begin(before: Iterable[object]) -> hashlib._Hash:
+    return hashlib.sha256(b"\n".join(map(dump, before)))
+
+
+def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> list[dict[str, Any]]:
+    """Encodes the messages, and adds each to the digest of what stands before the next one."""
+    objects: list[dict[str, Any]] = []
+    for message in request.messages:
+        if message.echo and not _may_return(message.echo, request, digest):
+            message = replace(message, echo={})
+        encoded = encode(message)
+        objects += encoded
+        if digest:
+            digest.update(b",".join(map(dump, encoded)) + b"\n")
+    return objects
+
+
+def _may_return(echo: Mapping[str, Any], request: Request, digest: hashlib._Hash | None) -> bool:
+    """True if a server may be given parts again: its own, whole, behind the same beginning."""
+    if request.server and echo.get(SERVER, request.server) != request.server:
+        return False
+    if digest and PREFIX in echo and echo[PREFIX] != digest.hexdigest()[:16]:
+        return False
+    return not _MASKED.search(dump(echo))

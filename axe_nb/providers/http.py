@@ -1,39 +1,56 @@
-"""Requests to models' servers, and their replies.
-
-Source: B-4, B-5, D-8, D-30.
-"""
+"""Requests to models' servers and their replies, over httpx's clients of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from typing import Any
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Delta, Request, WireLog, WireReply, play
-from axe_nb.providers.connection_errors import make_connection_error, name_proxy
-from axe_nb.providers.connections import find_loop, list_headers, read_body
+from axe_nb.messages import Request, WireLog, play
+from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error
+from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
-from axe_nb.providers.secrets import Secrets
-from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
+from axe_nb.providers.secrets import find_secrets
+from axe_nb.providers.streaming import StreamedReply, WireProtocol, is_stream
 
-MAX_REPLY = 32 * 1024 * 1024
-"""Bytes of a reply's body."""
+if TYPE_CHECKING:
+    import httpx
 
-MAX_STREAM = 4 * MAX_REPLY
-"""Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
+MAX_REPLY = 64 * 1024 * 1024
+"""Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
 
-BREATH = 50
-"""Pieces of a reply between two that let other tasks run."""
+PIECE = 64 * 1024
+"""Bytes of a stream that arrived as a whole, read at once."""
 
-EXPIRED = 401
-"""Status of a server that does not accept the key, or not any more."""
+MOST_IN_FLIGHT = 4096
+"""Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
 
-Received = tuple[int, Headers, bytes]
-"""(status, headers, body) of a reply."""
+_make_own: Callable[[], httpx.AsyncClient] | None = None
+"""Makes the user's own clients; None = ours are used."""
+
+
+def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
+    """Sends all requests to models over clients of your own from now on.
+
+    They keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts, and follows
+    no redirects. `ca_file` and `client_cert` of config.toml, and the proxy variables, are for
+    axe_nb's own clients only.
+
+    Args:
+        make: returns a new `httpx.AsyncClient`; called once for each event loop, at whose end the
+            client is closed. None = axe_nb's own clients again.
+    """
+    global _make_own
+    if make is not None and not callable(make):
+        raise TypeError("use_http_client takes a function that makes clients, not a client")
+    _make_own = make
 
 
 async def ask_server(
@@ -41,7 +58,7 @@ async def ask_server(
     path: str,
     body: bytes = b"",
     request: Request | None = None,
-    streaming: Streaming | None = None,
+    protocol: WireProtocol | None = None,
     on_delta: OnDelta | None = None,
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
@@ -51,67 +68,57 @@ async def ask_server(
     far.
 
     Args:
-        request: the same in no provider's format, for the error if its model does not support tools
-            (D-30).
-        streaming: how the protocol streams; a server may do so although it is not asked to. None =
-            it does not.
+        request: the same in no provider's format, for errors.
+        protocol: how a stream is read; a server may send one that it is not asked for.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
     try:
-        return await _ask_and_read(server, path, body, request, streaming, on_delta)
+        return await _ask(server, path, body, request, protocol, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
 
 
-async def _ask_and_read(
+async def _ask(
     server: Server,
     path: str,
     body: bytes,
     request: Request | None,
-    streaming: Streaming | None,
+    protocol: WireProtocol | None,
     on_delta: OnDelta | None,
 ) -> dict[str, Any]:
     log = (request.log if request else None) or WireLog()
-    if log.recorded:
-        received = await _play(server, log.recorded, log, streaming, on_delta)
-    else:
-        server = await fill_in_key(server)
-        received = await _receive(server, path, body, log, streaming, on_delta)
-        if received[0] == EXPIRED and server.info.key_command:
-            server = await fill_in_key(forget_key(server))
-            received = await _receive(server, path, body, log, streaming, on_delta)
+
+    async def receive(server: Server) -> tuple[int, Headers, bytes]:
+        find_secrets(server)
+        async with _open(server, path, body, log) as (status, headers, pieces):
+            return status, headers, await _read(pieces, status, protocol, on_delta)
+
+    if not log.recorded:
+        lock = (await find_loop()).key_lock
+        server = await fill_in_key(server, lock)
+    received = await receive(server)
+    if received[0] == 401 and server.info.key_command and not log.recorded:
+        refused, server = server.key, await fill_in_key(forget_key(server), lock)
+        if server.key != refused:
+            received = await receive(server)
     status, headers, reply = received
-    try:
-        return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
-    except ProviderError as error:
-        raise name_proxy(error, server, headers) from None
+    return read_reply(server.info, status, headers, reply, find_secrets(server), request)
 
 
-async def _play(
-    server: Server,
-    recorded: WireReply,
-    log: WireLog,
-    streaming: Streaming | None,
-    on_delta: OnDelta | None,
-) -> Received:
-    async with aclosing(play(recorded, log)) as played:
-        if not recorded.status:
-            await anext(played, b"")
-        reply = await _read(server, played, recorded.status, streaming, on_delta)
-    return recorded.status, recorded.headers, reply
-
-
-async def _receive(
-    server: Server,
-    path: str,
-    body: bytes,
-    log: WireLog,
-    streaming: Streaming | None,
-    on_delta: OnDelta | None,
-) -> Received:
+@asynccontextmanager
+async def _open(
+    server: Server, path: str, body: bytes, log: WireLog
+) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
+    """Sends a request, or plays its recorded reply: status, headers and pieces of the body."""
+    if recorded := log.recorded:
+        async with aclosing(play(recorded, log)) as played:
+            if not recorded.status:
+                await anext(played, b"")  # which raises its failure
+            yield recorded.status, recorded.headers, played
+        return
     log.begin()
     loop = await find_loop()
     async with loop.slots:
@@ -122,31 +129,28 @@ async def _receive(
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
             raise log.fail(make_connection_error(server, error)) from None
         try:
-            status, headers = response.status_code, list_headers(response)
-            log.start(status, headers)
-            limit = MAX_STREAM if on_delta else MAX_REPLY
-            pieces = _bound(server, read_body(response), limit, log)
-            return status, headers, await _read(server, pieces, status, streaming, on_delta)
+            headers = dict(response.headers.items())
+            log.start(response.status_code, headers)
+            async with aclosing(_note(server, response, log)) as pieces:
+                yield response.status_code, headers, pieces
         finally:
             await response.aclose()
 
 
-async def _bound(
-    server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
-) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a reply, and notes them.
+async def _note(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
+    """Yields the pieces of a reply, decompressed, and notes them.
 
     Raises ProviderError if the connection breaks, or the reply is too large.
     """
     size = number = 0
     try:
-        async for piece in pieces:
+        async for piece in _read_body(response):
             size += len(piece)
             number += 1
-            if number % BREATH == 0:  # many may have arrived at once
+            if number % 50 == 0:  # many may have arrived at once
                 await asyncio.sleep(0)
-            if size > limit:
-                raise _too_large(limit)
+            if size > MAX_REPLY:
+                raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
             log.add(piece)
             yield piece
     except ProviderError as error:
@@ -155,42 +159,152 @@ async def _bound(
         raise log.fail(make_connection_error(server, error)) from None
 
 
+async def _read_body(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Yields the pieces of a body as they arrive; an error keeps its status without its body.
+
+    Raises DecompressionError if it is damaged, or compressed in a way that is not supported.
+    """
+    coding = find_coding(response.headers.get("content-encoding", ""))
+    if response.is_stream_consumed:  # as some mocks make it, decompressed
+        yield response.content
+    elif not coding or coding in CODINGS:
+        pieces = response.aiter_raw()
+        async for piece in decompress(pieces) if coding else pieces:
+            yield piece
+    elif response.is_success:
+        raise DecompressionError(f"the reply is compressed ({coding}), which was not requested")
+
+
 async def _read(
-    server: Server,
     pieces: AsyncIterator[bytes],
     status: int,
-    streaming: Streaming | None,
+    protocol: WireProtocol | None,
     on_delta: OnDelta | None,
 ) -> bytes:
     """Returns the body of a reply, or the body that a whole reply would have."""
-    if streaming is None or not 200 <= status < 300:
-        return _check_size(b"".join([piece async for piece in pieces]))
-    if on_delta is None:
+    if protocol is None or on_delta is None or not 200 <= status < 300:
         reply = b"".join([piece async for piece in pieces])
-        if not is_stream(reply):
-            return _check_size(reply)
-        pieces = _once(reply)
-    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
+        if protocol is None or not 200 <= status < 300 or not is_stream(reply):
+            return reply
+        pieces = _cut(reply)
+    stream = StreamedReply(protocol, on_delta or (lambda delta: None))
     try:
-        return _check_size(await stream.read(pieces))
+        return await stream.read(pieces)
     except ProviderError as error:
         error.partial_text = stream.partial_text
         raise
 
 
-def _ignore(_: Delta) -> None:
-    """Ignores the pieces of a stream that no view shows."""
+async def _cut(reply: bytes) -> AsyncGenerator[bytes]:
+    """Yields the pieces of a stream that was not asked for, and lets other tasks run."""
+    for start in range(0, len(reply), PIECE):
+        yield reply[start : start + PIECE]
+        await asyncio.sleep(0)
 
 
-def _check_size(reply: bytes) -> bytes:
-    if len(reply) > MAX_REPLY:
-        raise _too_large(MAX_REPLY)
-    return reply
+@dataclass
+class _Loop:
+    """The clients of one event loop, closed when it ends."""
+
+    most: int
+    slots: asyncio.Semaphore
+    """One slot per request in flight; further requests wait."""
+    key_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a command prints a key."""
+    clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
+    """All that a client depends on → the client."""
+    until_the_end: AsyncGenerator[None] | None = None
+    """A generator that closes the clients when the loop closes it: no run knows that it is the
+    last of its loop."""
+
+    async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
+        """Sends a request and returns the reply once its headers have arrived; it must be closed.
+
+        Raises whatever httpx, SSL or a mock does.
+        """
+        import httpx
+
+        from axe_nb.providers.transport import QuietURL
+
+        base = httpx.URL(server.base_url)
+        target = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
+        url = QuietURL(base.copy_with(userinfo=b"", raw_path=target))
+        headers = {"accept-encoding": "identity"}
+        if body:
+            headers["content-type"] = "application/json"
+        headers |= server.info.headers_with(server.key)
+        if base.userinfo:
+            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+            headers["authorization"] = f"Basic {login}"
+        client = self._find_client(server, url)
+        request = client.build_request(
+            "POST" if body else "GET",
+            url,
+            headers=headers,
+            content=body or None,
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout),
+        )
+        request.url = url
+        return await client.send(request, stream=True, follow_redirects=False)
+
+    def _find_client(self, server: Server, url: httpx.URL) -> httpx.AsyncClient:
+        import httpx
+
+        from axe_nb.providers.transport import make_client, read_variables
+
+        key = _make_own or (server.base_url, server.info.certificates, read_variables())
+        if key not in self.clients:
+            if _make_own is None:
+                made = make_client(url, server.info.certificates, max(1, self.most // 4))
+            else:
+                given = "the function given to use_http_client"
+                try:
+                    made = _make_own()
+                except Exception as error:
+                    raise ConfigError(f"{given} failed: {error!r}") from error
+                if not isinstance(made, httpx.AsyncClient):
+                    raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
+            self.clients[key] = made
+        return self.clients[key]
 
 
-async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
-    yield reply
+_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
 
 
-def _too_large(limit: int) -> ProviderError:
-    return ProviderError("server", f"the reply exceeds {limit >> 20} MiB")
+def most_in_flight() -> int:
+    """Returns the limit of concurrent requests: half of the files that the process may open.
+
+    The other half is for kernels and tools (D-51).
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_IN_FLIGHT
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return MOST_IN_FLIGHT
+    return max(1, min(files // 2, MOST_IN_FLIGHT))
+
+
+async def find_loop() -> _Loop:
+    """Returns the clients of the running loop."""
+    running = asyncio.get_running_loop()
+    if running not in _loops:
+        for loop in list(_loops):  # one that was closed without its generators lives by its clients
+            if loop.is_closed():
+                _loops.pop(loop, None)
+        most = most_in_flight()
+        made = _loops[running] = _Loop(most, asyncio.Semaphore(most))
+        made.until_the_end = _close_with_loop(made)
+        await anext(made.until_the_end)
+    return _loops[running]
+
+
+async def _close_with_loop(loop: _Loop) -> AsyncGenerator[None]:
+    """Closes the clients at the end of the loop, when `asyncio.run` closes its generators."""
+    try:
+        yield
+    finally:
+        _loops.pop(asyncio.get_running_loop(), None)
+        for client in loop.clients.values():
+            await client.aclose()

@@ -11,24 +11,13 @@ from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import Secrets, mask_query
-from axe_nb.text import format_seconds, list_some, nearest, quote
+from axe_nb.providers.secrets import find_secrets, without_login
+from axe_nb.secrets import redact
+from axe_nb.text import list_some, nearest, quote
 
 if TYPE_CHECKING:
     from axe_nb.agents.provider_table import ProviderInfo
     from axe_nb.providers.protocol import Server
-
-SECONDS = 3.0
-"""Time limit for the reply of one server."""
-
-MAX_NAMES = 2000
-"""Maximum number of models read from one server."""
-
-MAX_NAME = 120
-"""Maximum length of a model name in characters."""
-
-LISTED = 5
-"""Number of models that a hint names if none is similar."""
 
 
 async def models(server: Server) -> tuple[str, ...]:
@@ -40,29 +29,22 @@ async def models(server: Server) -> tuple[str, ...]:
 
     server = await fill_in_key(server)  # which takes as long as its command does
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
     except TimeoutError:
-        message = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
+        message = f"no answer from {address(server)} within 3s"
         raise ProviderError("timeout", message) from None
     field, key = server.info.models_keys
-    entries = wire.tables(data.get(field), field)[:MAX_NAMES]
-    secrets = Secrets.of(server)
-    found = (masked_line(wire.text(entry.get(key)), secrets, MAX_NAME) for entry in entries)
+    entries = wire.tables(data.get(field), field)
+    found = (masked_line(wire.text(entry.get(key)), 120) for entry in entries)
     return tuple(sorted({name for name in found if name}))
-
-
-def root(server: Server) -> str:
-    """Returns the root of a server for display, without user name and password."""
-    from axe_nb.providers.connection_errors import without_login
-
-    return without_login(server.base_url)
 
 
 def address(server: Server) -> str:
     """Returns the root of the server's API for display, without login and keys."""
-    query = mask_query(server.info.query)
-    return root(server) + server.info.api_path + (query and f"?{query}")
+    find_secrets(server)
+    query = server.info.query
+    return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
 
 
 def has(model: str, names: Sequence[str]) -> bool:
@@ -71,11 +53,9 @@ def has(model: str, names: Sequence[str]) -> bool:
 
 
 def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
-    """Returns the next step for a missing model: a similar name, or the command to fetch it."""
-    near = nearest(model, names) or nearest(f"{model}:latest", names)
-    known = f"it has {list_some(names, LISTED)}" if names else ""
-    suggested = f"did you mean {quote(near)}?" if near else known
-    if not provider.pull:
-        return suggested
-    pull = f"`{provider.pull.format(model=shlex.quote(model))}`"
-    return f"{pull}, or {suggested}" if near else f"{pull}; {known}" if known else pull
+    """Returns the next step for a missing model: the command to fetch it, or a similar name."""
+    if provider.pull:
+        return f"`{provider.pull.format(model=shlex.quote(model))}`"
+    near = nearest(model, names)
+    known = f"it has {list_some(names, 5)}" if names else ""
+    return f"did you mean {quote(near)}?" if near else known

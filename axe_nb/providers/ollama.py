@@ -1,7 +1,4 @@
-"""Ollama's own API.
-
-Source: A-4.*, B-4, D-16, D-28, D-29, D-32, D-37, D-49.
-"""
+"""Ollama's own API."""
 
 from __future__ import annotations
 
@@ -13,26 +10,17 @@ from typing import Any
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
-from axe_nb.pictures.picture import Picture
-from axe_nb.providers import wire
-from axe_nb.providers.assembly import Deltas, append_text, check_parts
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import NDJSONDecoder
-from axe_nb.providers.exchange import exchange
-from axe_nb.providers.history import encode_messages
+from axe_nb.providers import streaming, wire
+from axe_nb.providers.exchange import HttpProvider, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_ollama
-
-PATH = "/api/chat"
 
 TOP_LEVEL = frozenset(
     {"format", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"}
 )
 """Params that are top-level keys of a request; all others go into `options`."""
-
-_MADE_UP = re.compile(r"ollama_\d+")
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
@@ -44,7 +32,12 @@ def encode(message: Message) -> list[dict[str, Any]]:
         shown = wire.collect_pictures(message.tool_results)
         return [*map(_encode_result, message.tool_results), *(encode(shown) if shown else [])]
     if message.pictures:
-        images = [_encode_picture(picture) for picture in message.pictures]
+        if any(picture.is_document for picture in message.pictures):
+            raise ProviderError(
+                "bad_request", "Ollama cannot read PDF files",
+                hint="send its text, or its pages as pictures, or use another provider",
+            )  # fmt: skip
+        images = [picture.base64 for picture in message.pictures]
         return [{"role": "user", "content": message.content, "images": images}]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
@@ -56,16 +49,6 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if message.tool_calls:
         entry["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     return [entry]
-
-
-def _encode_picture(picture: Picture) -> str:
-    """Encodes a picture. Raises ProviderError if it is a document."""
-    if picture.is_document:
-        raise ProviderError(
-            "bad_request", "Ollama cannot read PDF files",
-            hint="send its text, or its pages as pictures, or use another provider",
-        )  # fmt: skip
-    return picture.base64
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -84,28 +67,21 @@ def _encode_result(result: ToolResult) -> dict[str, Any]:
 
 def _encode_id(key: str, id: str) -> dict[str, str]:
     """Returns the id under `key`, unless it was generated here, unknown to the server (D-29)."""
-    return {} if _MADE_UP.fullmatch(id) else {key: id}
+    return {} if re.fullmatch(r"ollama_\d+", id) else {key: id}
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON; the system prompt is its first message.
-
-    Args:
-        streaming: the fields that ask for a stream; none = a whole reply.
-    """
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     params = for_ollama(wire.own_params(request))
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
     if "max_tokens" in options:
         options = {"num_predict": options.pop("max_tokens"), **options}
-    fields = {
-        "model": request.model,
-        "stream": False,
-        **streaming,
-        **beside,
-        **({"options": options} if options else {}),
-        **({"format": dict(request.output)} if request.output is not None else {}),
-    }
+    fields = {"model": request.model, "stream": False, **stream, **beside}
+    if options:
+        fields["options"] = options
+    if request.output is not None:
+        fields["format"] = dict(request.output)
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     messages = [*system, *encode_messages(request, encode)]
     return wire.write_body(fields, [*map(wire.encode_function, request.tools)], messages)
@@ -134,32 +110,14 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
 
 
-def check(request: Request, response: Response) -> None:
-    """Rejects an empty message as the first answer of a conversation (D-37).
-
-    Raises ProviderError if there is neither text nor a call, although no limit cut the answer
-    (D-31).
-    """
-    says_something = response.content.strip() or response.tool_calls or response.is_cut
-    if not says_something and request.turn == 1:
-        raise ProviderError(
-            "server", "response contains no content", hint="try again, or use another model"
-        )
-
-
-class OllamaAssembly:
+class OllamaAssembly(Assembly):
     """The lines of one reply; the last one has `done: true`."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._top: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
         self._calls: list[dict[str, Any]] = []
-
-    def end(self) -> None:
-        """Notes the end mark of another protocol, which means nothing here."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a line."""
@@ -168,22 +126,19 @@ class OllamaAssembly:
         if isinstance(message, dict):
             self._message = self._message or {}
             for key, value in message.items():
-                self._add_value(self._message, key, value)
+                if key == "tool_calls":
+                    self._add_calls(value)
+                elif key in ("content", "thinking") and isinstance(value, str):
+                    streaming.append_text(self._message, key, value)
+                    self._deltas.add(value, "text" if key == "content" else "reasoning")
+                elif value is not None:
+                    self._message[key] = value
         if data.get("done"):
             self.is_complete = self.has_ended = True
 
-    def _add_value(self, message: dict[str, Any], key: str, value: object) -> None:
-        if key == "tool_calls":
-            self._add_calls(value)
-        elif key in ("content", "thinking") and isinstance(value, str):
-            append_text(message, key, value)
-            self._deltas.add(value, "text" if key == "content" else "reasoning")
-        elif value is not None:
-            message[key] = value
-
     def _add_calls(self, value: object) -> None:
         for call in wire.tables(value, "tool_calls"):
-            check_parts(len(self._calls) + 1)
+            streaming.check_parts(len(self._calls) + 1)
             function = wire.table(call.get("function"))
             self._deltas.begin_call(len(self._calls), function.get("name"))
             if arguments := function.get("arguments"):
@@ -199,29 +154,31 @@ class OllamaAssembly:
         return {**self._top, "message": {**self._message, **calls}}
 
 
-STREAMING = Streaming(
-    fields=({"stream": True},),
-    decoder=NDJSONDecoder,
-    assembly=OllamaAssembly,
-)
-
-
-@dataclass(frozen=True)
-class Ollama:
-    """The server at one URL; only a proxy before it needs a key."""
+@dataclass(frozen=True, repr=False)
+class Ollama(HttpProvider):
+    """A server of Ollama's API; only a proxy before it needs a key."""
 
     name = "ollama"
+    protocol = WireProtocol(
+        path="/api/chat",
+        body=body,
+        parse=parse,
+        decoder=streaming.NDJSONDecoder,
+        assembly=OllamaAssembly,
+    )
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
-    base_url: str
     key: str = field(default="", repr=False)
-    info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
-    __repr__ = show_server
+    info: ProviderInfo = PROVIDERS["ollama"]
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
-        check(request, response)
+        """See `Provider.send`; the first answer of a conversation must not be empty (D-37)."""
+        response = await super().send(request, on_delta)
+        says_something = response.content.strip() or response.tool_calls or response.is_cut
+        if not says_something and request.turn == 1:
+            raise ProviderError(
+                "server", "response contains no content", hint="try again, or use another model"
+            )
         return response
 
 

@@ -6,7 +6,7 @@ answer is checked against the whole schema in any case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 STRICT = {
@@ -32,15 +32,6 @@ NOTES = ("default", "deprecated", "description", "examples", "title")
 
 TABLE_KEYS = ("$defs", "definitions")
 """Keywords that only hold schemas to refer to."""
-
-SCHEMAS = ("additionalProperties", "items")
-"""Keywords whose value is a schema."""
-
-LISTS = ("allOf", "anyOf")
-"""Keywords whose value is a list of schemas."""
-
-TABLES = ("$defs", "definitions", "properties")
-"""Keywords whose value has a schema for each name."""
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -106,23 +97,22 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
     )
 
 
-def _rebuild(schema: Mapping[str, Any], make: Any) -> dict[str, Any] | None:
+def _rebuild(
+    schema: Mapping[str, Any], make: Callable[[Mapping[str, Any]], dict[str, Any] | None]
+) -> dict[str, Any] | None:
     """Returns the schema with `make` applied to all below it; None if one cannot be expressed."""
     made = dict(schema)
+    parts: list[Any] = []
+
+    def remake(value: object) -> Any:
+        parts.append(make(value) if isinstance(value, Mapping) else None)
+        return parts[-1]
+
     for key, value in schema.items():
-        below: Any = value
-        if key in SCHEMAS and isinstance(value, Mapping):
-            below = make(value)
-        elif key in LISTS:
-            below = [make(one) if isinstance(one, Mapping) else None for one in value]
-        elif key in TABLES:
-            below = {k: make(v) if isinstance(v, Mapping) else None for k, v in value.items()}
-        elif key == "items" and not isinstance(value, Mapping):
-            below = None
-        inside = below.values() if isinstance(below, dict) and key in TABLES else [below]
-        if key in LISTS:
-            inside = below
-        if any(one is None for one in inside) and key != "const":
-            return None
-        made[key] = below
-    return made
+        if key == "items" or (key == "additionalProperties" and isinstance(value, Mapping)):
+            made[key] = remake(value)
+        elif key in ("allOf", "anyOf"):
+            made[key] = [remake(one) for one in value]
+        elif key in (*TABLE_KEYS, "properties"):
+            made[key] = {name: remake(one) for name, one in value.items()}
+    return None if any(part is None for part in parts) else made

@@ -2,13 +2,13 @@
 
 The table is a package, read as it was installed: it is never fetched. What no one has a price for
 is unknown, never free.
-Source: D-64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,9 +20,6 @@ from axe_nb.messages import Usage
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 
-EXTRA = "axe-nb[prices]"
-"""Installs the table."""
-
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
 """Tools of a model's server that cost nothing but tokens, or are counted in `Usage`."""
 
@@ -32,15 +29,9 @@ class Prices:
     """The prices of models, as the settings were when the root of a tree started."""
 
     config: Config = field(default_factory=Config, repr=False)
-    _addresses: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Model → its address, as `_find_address` says; found once for all replies of the tree."""
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns what a reply costs in dollars; None if that is unknown.
-
-        Args:
-            usage: that of the one reply: prices depend on its size.
-        """
+        """Returns what one reply costs in dollars, whose size matters; None if that is unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -56,11 +47,7 @@ class Prices:
         if own := self.config.prices.get(model):
             return own.cost_of(usage)
         address = self._find_address(model)
-        try:
-            return _look_up(model.partition("/")[2], address, usage) if address else None
-        except LookupError:  # a search through the whole table, which would fail again
-            self._addresses[model] = ""
-            return None
+        return _look_up(model.partition("/")[2], address, usage) if address else None
 
     def knows(self, model: str) -> bool:
         """True if the model has a price, after `load`."""
@@ -72,21 +59,17 @@ class Prices:
         return tool in COUNTED and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """The address of the company that sells a model; empty if its price is not in the table.
+        """Returns the address of the company that sells a model; empty if the table has no price.
 
         A model of the same name costs something else on a server of another address.
         """
-        if model not in self._addresses:
-            self._addresses[model] = self._look_for_address(model)
-        return self._addresses[model]
-
-    def _look_for_address(self, model: str) -> str:
         if model in self.config.prices:
             return ""
         try:
             provider, _ = parse_model(model)
-            info = self.config.provider(provider)
-            address = self.config.base_url(provider) if info.has_server else ""
+            if not self.config.provider(provider).has_server:
+                return ""
+            address = self.config.base_url(provider)
             host = urlsplit(address).hostname or ""
         except (ConfigError, ValueError):
             return ""
@@ -106,10 +89,7 @@ def _load_table() -> Any:
 
 
 def _look_up(name: str, address: str, usage: Usage) -> float | None:
-    """Returns the price of a reply by the table; None if it cannot be calculated.
-
-    Raises LookupError if the table does not have the model.
-    """
+    """Returns the price of a reply by the table; None if that has none."""
     table = _load_table()
     if table is None:
         return None
@@ -126,27 +106,16 @@ def _look_up(name: str, address: str, usage: Usage) -> float | None:
             found = table.calc_price(counts, name, provider_api_url=address)
             if found.total_price == tokens:
                 return None  # the table leaves out what it has no price for
-    except Exception as error:
-        if type(error) is LookupError:
-            raise
-        return None  # odd counts; no fault of the table ends a run that was paid for
+    except Exception:
+        return None  # no fault of the table ends a run that was paid for
     return float(found.total_price)
 
 
 def make_price_error(model: str, problem: str) -> ConfigError:
     """Returns the error for a model whose price has to be known and is not."""
-    step = "" if find_table_version() else f", or install a price table: pip install '{EXTRA}'"
+    step = ", or install a price table: pip install 'axe-nb[prices]'"
     return ConfigError(
         f"{problem}: the price of the model {quote(model)} is unknown",
-        hint=f'add [prices."{model}"] with input and output to config.toml{step}',
+        hint=f'add [prices."{model}"] with input and output to config.toml'
+        + ("" if find_spec("genai_prices") else step),
     )
-
-
-def find_table_version() -> str:
-    """Returns the name and version of the table's package; empty if it is not installed."""
-    from importlib import metadata
-
-    try:
-        return f"genai-prices {metadata.version('genai-prices')}"
-    except metadata.PackageNotFoundError:
-        return ""

@@ -1,7 +1,4 @@
-"""The provider interface, and the server behind a provider.
-
-Source: A-C7, D-24.
-"""
+"""The provider interface, and the server behind a provider."""
 
 from __future__ import annotations
 

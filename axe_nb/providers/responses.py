@@ -2,7 +2,6 @@
 
 The server keeps nothing: each request has the whole conversation, with the reasoning of earlier
 turns as the server has encrypted it.
-Source: D-11, D-17, D-28, D-31, D-32, D-49, D-73, D-78.
 """
 
 from __future__ import annotations
@@ -26,19 +25,17 @@ from axe_nb.messages import (
 )
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.providers import server_tools, wire
-from axe_nb.providers.assembly import Deltas, check_parts
-from axe_nb.providers.connections import show_server
-from axe_nb.providers.decoders import SSEDecoder
-from axe_nb.providers.exchange import INCLUDE, SUMMARY, exchange
-from axe_nb.providers.history import encode_messages
+from axe_nb.providers import server_tools, streaming, wire
+from axe_nb.providers.exchange import (
+    INCLUDE,
+    SUMMARY,
+    HttpProvider,
+    encode_messages,
+)
 from axe_nb.providers.output_schema import name_form
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_responses
-
-PATH = "/v1/responses"
 
 ENCRYPTED = "reasoning.encrypted_content"
 """Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
@@ -48,9 +45,6 @@ IN_TABLES: Mapping[str, tuple[str, str]] = {
     "verbosity": ("text", "verbosity"),
 }
 """Parameter of Chat Completions → table and key that this API has for it."""
-
-_REASONS = {"max_output_tokens": "length"}
-"""Reason of an incomplete reply → stop reason, as Chat Completions has it."""
 
 _UNFINISHED = ("failed", "cancelled", "queued", "in_progress")
 """Statuses of a reply without a whole answer."""
@@ -79,9 +73,8 @@ def _make_message(role: str, content: object) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult) -> dict[str, Any]:
-    output: Any = result.content
-    if result.pictures:
-        output = [*_encode_parts(result.content, result.pictures)]
+    parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
+    output = parts or result.content
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
@@ -98,68 +91,52 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Encodes a call; what the server has added to it, such as its own id, is in `kept`."""
-    return {
-        **(kept or {"type": "function_call"}),
-        "call_id": call.id,
-        "name": wire.tool_name(call.name),
-        "arguments": dump(dict(call.arguments)).decode(),
-    }
+    name, arguments = wire.tool_name(call.name), dump(dict(call.arguments)).decode()
+    given = {"call_id": call.id, "name": name, "arguments": arguments}
+    return {**(kept or {"type": "function_call"}), **given}
 
 
 def _restore_items(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores the items of a reply in their original order.
+    """Restores the items of a reply in their original order; calls that have none follow.
 
     Reasoning stays out where the call that it led to does: the API refuses it without the item that
     followed it.
     """
-    placed = _match_calls(kept, calls)
+    own = [item for item in kept if item.get("type") == "function_call"]
+    ids = [wire.text(item.get("call_id")) for item in own]
+    if len(own) == len(calls):
+        ids = [call.id for call in calls]
+    left = {call.id: call for call in calls}
+    places = iter(ids)
     items: list[dict[str, Any]] = []
     reasoning: list[dict[str, Any]] = []
-    for number, item in enumerate(kept):
-        match item.get("type"):
-            case "reasoning":
-                reasoning.append(dict(item))
-                continue
-            case "function_call":
-                call = placed.pop(number, None)
-                found = [_encode_call(call, item)] if call else []
-            case _:
-                found = [dict(item)]
-        items += [*reasoning, *found] if found else []
+    for item in kept:
+        if item.get("type") == "reasoning":
+            reasoning.append(dict(item))
+            continue
+        if item.get("type") == "function_call":
+            call = left.pop(next(places), None)
+            found = _encode_call(call, item) if call else None
+        else:
+            found = dict(item)
+        items += [*reasoning, found] if found else []
         reasoning.clear()
-    return [*items, *map(_encode_call, placed.values())]
+    return [*items, *map(_encode_call, left.values())]
 
 
-def _match_calls(
-    kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
-) -> dict[int, ToolCall]:
-    """Returns position among the items → call; calls that have none follow under other numbers."""
-    places = [number for number, item in enumerate(kept) if item.get("type") == "function_call"]
-    if len(places) == len(calls):
-        return dict(zip(places, calls, strict=True))
-    by_id = {wire.text(kept[number].get("call_id")): number for number in places}
-    return {by_id.pop(call.id, -1 - at): call for at, call in enumerate(calls)}
-
-
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON; the system prompt is its instructions.
-
-    Args:
-        streaming: the fields that ask for a stream; none = a whole reply.
-    """
+def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     params = _make_params(request)
-    if not streaming:
+    if not stream:
         params.pop("stream_options", None)
-    fields = {"model": request.model, "store": False, **params, **streaming}
+    fields = {"model": request.model, "store": False, **params, **stream}
     if request.system.strip():
         fields["instructions"] = request.system
     if request.output is not None:
-        fields["text"] = {
-            **wire.table(params.get("text")),
-            "format": {"type": "json_schema", **name_form(request.output)},
-        }
+        form = {"type": "json_schema", **name_form(request.output)}
+        fields["text"] = {**wire.table(params.get("text")), "format": form}
     past = () if request.tools else wire.list_past_tools(request)
     if past:
         fields["tool_choice"] = "none"
@@ -230,12 +207,13 @@ def parse(data: Mapping[str, Any]) -> Response:
     declined = next((reason for _, reason in said if reason), "")
     if status == "incomplete":
         details = wire.table(data.get("incomplete_details"))
-        reason = wire.text(details.get("reason")) or "incomplete"
-        stop_reason = _REASONS.get(reason, reason)
-        if reason not in _REASONS:
+        stop_reason = wire.text(details.get("reason")) or "incomplete"
+        if stop_reason == "content_filter" and not content.strip():
+            declined = f"a content filter has removed the answer ({stop_reason})"
+        if stop_reason == "max_output_tokens":
+            stop_reason = "length"  # as Chat Completions has it
+        else:
             calls = ()  # one of them may be cut
-        if reason == "content_filter" and not content.strip():
-            declined = f"a content filter has removed the answer ({reason})"
     if declined and not content.strip() and not calls:
         raise refusal(declined)
     if declined and content.strip():
@@ -244,27 +222,21 @@ def parse(data: Mapping[str, Any]) -> Response:
     usage = _parse_usage(wire.table(data.get("usage")), server_tools.count_searches(items))
     server_calls, sources = server_tools.read_responses(items)
     return Response(
-        content,
-        calls,
-        stop_reason,
-        usage,
-        {"responses": kept} if kept else {},
+        content, calls, stop_reason, usage, {"responses": kept} if kept else {},
         reasoning=BETWEEN.join(filter(None, map(read_thought, items))),
-        server_calls=server_calls,
-        sources=sources,
-    )
+        server_calls=server_calls, sources=sources,
+    )  # fmt: skip
 
 
 def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:
-    details = wire.table(usage.get("input_tokens_details"))
+    read = wire.table(usage.get("input_tokens_details"))
+    written = wire.table(usage.get("output_tokens_details"))
     return Usage(
         wire.tokens(usage.get("input_tokens")),
         wire.tokens(usage.get("output_tokens")),
-        cached_tokens=wire.tokens(details.get("cached_tokens")),
-        cache_write_tokens=wire.tokens(details.get("cache_write_tokens")),
-        reasoning_tokens=wire.tokens(
-            wire.table(usage.get("output_tokens_details")).get("reasoning_tokens")
-        ),
+        cached_tokens=wire.tokens(read.get("cached_tokens")),
+        cache_write_tokens=wire.tokens(read.get("cache_write_tokens")),
+        reasoning_tokens=wire.tokens(written.get("reasoning_tokens")),
         searches=searches,
     )
 
@@ -335,22 +307,27 @@ def read_thought(item: Mapping[str, Any]) -> str:
     return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
 
 
-class ResponsesAssembly:
+@dataclass
+class _Item:
+    """An item that is arriving."""
+
+    entry: dict[str, Any]
+    call: int | None = None
+    """Position among the calls, if it is one."""
+    is_whole: bool = False
+
+
+class ResponsesAssembly(Assembly):
     """The items of a streamed reply: whole ones of the last event, else of their own."""
 
     def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        self.has_ended = False
-        self._deltas = deltas
+        super().__init__(deltas)
         self._response: dict[str, Any] = {}
-        self._items: dict[object, dict[str, Any]] = {}
-        """Position in the reply, or id → item, from its first event on."""
-        self._whole: set[object] = set()
-        """Those that have arrived to their end."""
-        self._calls: dict[object, int] = {}
-        """The same → position among the calls, once the call has begun."""
+        self._items: dict[object, _Item] = {}
+        """Position in the reply, or id → item."""
         self._shown: set[object] = set()
-        """Items of which a piece has been passed on."""
+        """Those of which a piece has been passed on."""
+        self._calls = 0
         self._last: dict[str, object] = {}
         """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
 
@@ -359,10 +336,11 @@ class ResponsesAssembly:
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event; unknown ones are ignored."""
+        """Adds an event; unknown ones are ignored. A server may send no pieces of an item."""
         key: object = data.get("output_index")
+        item = wire.table(data.get("item"))
         if not isinstance(key, int):
-            key = wire.text(data.get("item_id") or wire.table(data.get("item")).get("id"))
+            key = wire.text(data.get("item_id") or item.get("id"))
         match data.get("type", name):
             case "response.output_text.delta":
                 self._show(key, "text", data.get("delta"))
@@ -373,49 +351,42 @@ class ResponsesAssembly:
             case "response.reasoning_summary_part.added" if "reasoning" in self._last:
                 self._last["reasoning"] = None
             case "response.output_item.added":
-                self._begin(key, wire.table(data.get("item")))
+                self._begin(key, item)
             case "response.output_item.done":
-                self._finish(key, wire.table(data.get("item")))
+                self._begin(key, item).is_whole = True
+                if key not in self._shown:
+                    said = read_message(item)[0] if item.get("type") == "message" else ""
+                    self._show(key, "text", said)
+                    self._show(key, "arguments", item.get("arguments"))
+                    self._show(key, "reasoning", read_thought(item))
             case "response.completed" | "response.incomplete":
                 self._response = wire.table(data.get("response"))
                 self.is_complete = self.has_ended = True
             case "response.failed":
-                raise self._make_error(wire.table(data.get("response")))
+                response = wire.table(data.get("response"))
+                if response.get("error"):
+                    raise error_in_reply(response)
+                raise missing_part("answer (status failed)", response)
 
-    def _make_error(self, response: dict[str, Any]) -> ProviderError:
-        if response.get("error"):
-            return error_in_reply(response, self._deltas.secrets)
-        return missing_part("answer (status failed)", response)
-
-    def _begin(self, key: object, item: dict[str, Any]) -> None:
+    def _begin(self, key: object, entry: dict[str, Any]) -> _Item:
         if key not in self._items:
-            check_parts(len(self._items) + 1)
-        self._items[key] = item
-        if item.get("type") == "function_call" and key not in self._calls:
-            self._calls[key] = len(self._calls)
-            self._deltas.begin_call(self._calls[key], item.get("name"))
-
-    def _finish(self, key: object, item: dict[str, Any]) -> None:
-        """Keeps a whole item; a server may have sent no pieces of it."""
-        self._begin(key, item)
-        self._whole.add(key)
-        if key in self._shown:
-            return
-        match item.get("type"):
-            case "function_call":
-                self._show(key, "arguments", item.get("arguments"))
-            case "message":
-                self._show(key, "text", read_message(item)[0])
-            case "reasoning":
-                self._show(key, "reasoning", read_thought(item))
+            streaming.check_parts(len(self._items) + 1)
+        item = self._items.setdefault(key, _Item(entry))
+        item.entry = entry
+        if entry.get("type") == "function_call" and item.call is None:
+            item.call = self._calls
+            self._calls += 1
+            self._deltas.begin_call(item.call, entry.get("name"))
+        return item
 
     def _show(self, key: object, kind: DeltaKind, piece: object) -> None:
         if not isinstance(piece, str) or not piece:
             return
         self._shown.add(key)
         if kind == "arguments":
-            if key in self._calls:
-                self._deltas.add(piece, kind, self._calls[key])
+            call = self._items[key].call if key in self._items else None
+            if call is not None:
+                self._deltas.add(piece, kind, call)
             return
         if self._last.get(kind, key) != key:
             self._deltas.add(BETWEEN, kind)
@@ -430,31 +401,25 @@ class ResponsesAssembly:
         """
         if self._response.get("output") or not self._items:
             return self._response
-        if self._items.keys() - self._whole:
+        if not all(item.is_whole for item in self._items.values()):
             raise missing_part("whole answer", self._response)
-        return {**self._response, "output": [*self._items.values()]}
+        return {**self._response, "output": [item.entry for item in self._items.values()]}
 
 
-STREAMING = Streaming(
-    fields=({"stream": True},),
-    decoder=SSEDecoder,
-    assembly=ResponsesAssembly,
-)
-
-
-@dataclass(frozen=True)
-class Responses:
-    """The API at one URL, with one key."""
+@dataclass(frozen=True, repr=False)
+class Responses(HttpProvider):
+    """A server of the Responses API."""
 
     name = "responses"
-    base_url: str
-    key: str = field(repr=False)
-    info: ProviderInfo = field(default=RESPONSES, repr=False)
-    __repr__ = show_server
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`."""
-        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+    protocol = WireProtocol(
+        path="/v1/responses",
+        body=body,
+        parse=parse,
+        decoder=streaming.SSEDecoder,
+        assembly=ResponsesAssembly,
+    )
+    key: str = field(default="", repr=False)
+    info: ProviderInfo = RESPONSES
 
 
 PROVIDER = Responses

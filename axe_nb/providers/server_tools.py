@@ -1,21 +1,24 @@
 """Tools that the model's server runs: their entries in a request, and their traces in a reply.
 
 `make_entry` writes an entry, once for a run; the `read_…` functions, one for each protocol, find
-the calls and the cited pages in the parts of a reply.
-Source: D-76.
+the calls and the cited pages in the parts of a reply (D-76).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.messages import Page, ServerCall, is_link
 from axe_nb.providers import wire
+
+Found: TypeAlias = tuple[tuple[ServerCall, ...], tuple[Page, ...]]
+"""The calls, and the pages that are cited."""
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",
@@ -52,8 +55,6 @@ RESPONSES: Mapping[str, str] = {
 RESPONSES_INCLUDE = "web_search_call.action.sources"
 """Value of `include` with which a server of Responses sends the pages that it has found."""
 
-_DATE = re.compile(r"_\d{8}$")
-
 
 def make_entry(
     protocol: str,
@@ -72,7 +73,7 @@ def make_entry(
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
         direct = DIRECT if name == SEARCH else {}
-        entry = {"type": kind, "name": _DATE.sub("", kind), **direct, **options}
+        entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
         if not domains:
             return entry
         limit = _limit(options, domains)
@@ -106,12 +107,13 @@ def _is_below(domain: object, domains: Sequence[Any]) -> bool:
     )
 
 
-def read_anthropic(
-    blocks: Iterable[Mapping[str, Any]],
-) -> tuple[tuple[ServerCall, ...], tuple[Page, ...]]:
-    """Returns the calls and the cited pages in the blocks of a reply of Anthropic's protocol."""
+def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
+    """Returns what the blocks of a reply of Anthropic's protocol have.
+
+    The result of a call is a list of pages, one page, or an error.
+    """
     calls: dict[object, ServerCall] = {}
-    cited: list[Page | None] = []
+    cited: list[Mapping[str, Any]] = []
     for number, block in enumerate(blocks):
         kind = wire.text(block.get("type"))
         if kind in ("server_tool_use", "mcp_tool_use"):
@@ -120,35 +122,29 @@ def read_anthropic(
         elif kind.endswith("_tool_result"):
             id = wire.text(block.get("tool_use_id")) or number
             call = calls.get(id) or ServerCall(kind.removesuffix("_tool_result"))
-            calls[id] = _add_result(call, block.get("content"))
+            content = block.get("content")
+            one = wire.table(content)
+            pages = _tables(content) if isinstance(content, list) else [one]
+            # the title of a fetched page is that of its document
+            found = _list_pages({**wire.table(page.get("content")), **page} for page in pages)
+            calls[id] = replace(call, sources=found, error=wire.text(one.get("error_code")))
         elif kind == "text":
-            cited += map(_read_source, _tables(block.get("citations")))
-    return tuple(calls.values()), _each_once(cited)
+            cited += _tables(block.get("citations"))
+    return tuple(calls.values()), _list_pages(cited)
 
 
-def _add_result(call: ServerCall, content: object) -> ServerCall:
-    """Returns a call with its result: a list of pages, one page, or an error."""
-    one = wire.table(content)
-    pages = _tables(content) if isinstance(content, list) else [one]
-    # the title of a fetched page is that of its document
-    found = (_read_source({**wire.table(page.get("content")), **page}) for page in pages)
-    return replace(call, sources=_each_once(found), error=wire.text(one.get("error_code")))
-
-
-def read_responses(
-    items: Iterable[Mapping[str, Any]],
-) -> tuple[tuple[ServerCall, ...], tuple[Page, ...]]:
-    """Returns the calls and the cited pages in the items of a reply of OpenAI's Responses."""
+def read_responses(items: Iterable[Mapping[str, Any]]) -> Found:
+    """Returns what the items of a reply of OpenAI's Responses have."""
     calls: list[ServerCall] = []
-    cited: list[Page | None] = []
+    cited: list[Mapping[str, Any]] = []
     for item in items:
         kind = wire.text(item.get("type"))
         if kind in RESPONSES:
             calls.append(_read_item(RESPONSES[kind], item))
         elif kind == "message":
             for part in _tables(item.get("content")):
-                cited += map(_read_source, _tables(part.get("annotations")))
-    return tuple(calls), _each_once(cited)
+                cited += _tables(part.get("annotations"))
+    return tuple(calls), _list_pages(cited)
 
 
 def count_searches(items: Iterable[Mapping[str, Any]]) -> int:
@@ -166,54 +162,38 @@ def _read_item(name: str, item: Mapping[str, Any]) -> ServerCall:
     told = wire.table(item.get("error"))
     error = wire.text(told.get("message")) or wire.text(told.get("type"))
     error = error or ("failed" if item.get("status") == "failed" else "")
-    pages = _each_once(map(_read_source, _tables(action.get("sources"))))
-    return ServerCall(name, given, pages, error)
+    return ServerCall(name, given, _list_pages(_tables(action.get("sources"))), error)
 
 
-def read_chat(
-    message: Mapping[str, Any], searches: int
-) -> tuple[tuple[ServerCall, ...], tuple[Page, ...]]:
-    """Returns the calls and the cited pages in a message of Chat Completions.
+def read_chat(message: Mapping[str, Any], searches: int) -> Found:
+    """Returns what a message of Chat Completions has.
 
-    Groq lists what it has executed; OpenRouter tells only how often it has searched.
-
-    Args:
-        searches: the number of searches that the server has counted.
+    Groq lists what it has executed; OpenRouter tells only how often it has searched, `searches`.
     """
-    annotations = (
-        wire.table(one.get("url_citation")) for one in _tables(message.get("annotations"))
-    )
-    cited = _each_once(map(_read_source, annotations))
+    annotations = _tables(message.get("annotations"))
+    cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result
     executed = {str(one.get("index", one)): one for one in _tables(message.get("executed_tools"))}
-    calls = tuple(map(_read_executed, executed.values()))
-    if not calls and searches:
-        calls = (ServerCall(SEARCH, sources=cited),)
-    return calls, cited
-
-
-def _read_executed(executed: Mapping[str, Any]) -> ServerCall:
-    found = wire.table(executed.get("search_results")).get("results")
-    try:
-        given = wire.table(wire.loads(wire.text(executed.get("arguments"))))
-    except ValueError:
+    calls = []
+    for one in executed.values():
         given = {}
-    pages = _each_once(map(_read_source, _tables(found)))
-    return ServerCall(wire.text(executed.get("type")), given, pages)
+        with suppress(ValueError):
+            given = wire.table(wire.loads(wire.text(one.get("arguments"))))
+        found = _list_pages(_tables(wire.table(one.get("search_results")).get("results")))
+        calls.append(ServerCall(wire.text(one.get("type")), given, found))
+    if not calls and searches:
+        calls.append(ServerCall(SEARCH, sources=cited))
+    return tuple(calls), cited
 
 
-def _read_source(page: Mapping[str, Any]) -> Page | None:
-    """Returns the page of a result or a citation; None if it has no address to open."""
-    url = wire.text(page.get("url"))
-    return Page(wire.text(page.get("title")), url) if is_link(url) else None
-
-
-def _each_once(sources: Iterable[Page | None]) -> tuple[Page, ...]:
-    found: dict[str, Page] = {}
-    for source in sources:
-        if source is not None:
-            found.setdefault(source.url, source)
-    return tuple(found.values())
+def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
+    """Returns the pages of results or citations that have an address to open, each once."""
+    pages: dict[str, Page] = {}
+    for one in found:
+        url = wire.text(one.get("url"))
+        if url not in pages and is_link(url):
+            pages[url] = Page(wire.text(one.get("title")), url)
+    return tuple(pages.values())
 
 
 def _tables(value: object) -> Iterator[Mapping[str, Any]]:

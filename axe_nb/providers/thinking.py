@@ -2,7 +2,6 @@
 
 Each function takes the parameters of a request and returns those to send. A key in the vendor's own
 form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it is.
-Source: D-79.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from axe_nb.text import quote
 
 THINKING = "thinking"
 """Key of `[params]`."""
-
-REASONING = "reasoning"
-"""Key of `[params]` in the words of the Responses API."""
 
 PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
 """Largest answers of models that the table does not know, without and with thinking."""
@@ -55,12 +51,9 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Checks that a model takes the value of `[params] thinking`.
+    """Raises ConfigError if a model does not take the value of `[params] thinking`, or lacks room.
 
-    Raises ConfigError if it does not, or there is no room for it.
-
-    Args:
-        protocol: protocol of its server; `script` takes any.
+    A `script` takes any.
     """
     asked, _ = _split(params)
     if protocol == "script" or asked is None:
@@ -70,23 +63,18 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
     levels = facts.levels if _may_think(model) else ("off",)
     if (isinstance(asked, int) and not counts) or (isinstance(asked, str) and asked not in levels):
         choices = ", ".join([*levels, *(["a number of tokens"] if counts else [])])
+        told = quote(asked) if isinstance(asked, str) else f"a number of tokens ({asked})"
         raise ConfigError(
-            f"params.{THINKING}: model {quote(model)} does not take {_format(asked)}",
+            f"params.{THINKING}: model {quote(model)} does not take {told}",
             hint=f"choose one of: {choices}",
         )
-    if not counts or asked == "off":
-        return
     room = find_room(model, params)
-    if room <= LEAST_BUDGET:
+    tokens = asked if isinstance(asked, int) else LEAST_BUDGET
+    if counts and asked != "off" and not LEAST_BUDGET <= tokens < room:
         raise ConfigError(
-            f"params.max_tokens: {room} leaves no room for thinking",
-            hint=f"set it above {LEAST_BUDGET}, or params.{THINKING} to off",
-        )
-    if isinstance(asked, int) and not LEAST_BUDGET <= asked < room:
-        raise ConfigError(
-            f"params.{THINKING}: {asked} tokens are not between {LEAST_BUDGET} and the largest "
+            f"params.{THINKING}: {tokens} tokens are not between {LEAST_BUDGET} and the largest "
             f"answer, {room}",
-            hint="lower it, or raise params.max_tokens",
+            hint=f"change it, raise params.max_tokens, or set params.{THINKING} to off",
         )
 
 
@@ -126,24 +114,20 @@ def for_chat(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def for_responses(
     model: str, params: Mapping[str, Any], *, summarizes: bool = True
 ) -> dict[str, Any]:
-    """Returns the parameters for OpenAI's Responses API.
-
-    Args:
-        summarizes: if True, a summary of what it thinks is asked for.
-    """
+    """Returns the parameters for OpenAI's Responses API, with a demand for summaries or without."""
     asked, sent = _split(params)
     if asked is not None and _may_think(model):
         form = {"effort": "none" if asked == "off" else asked}
         if asks_for_summary(params) and summarizes:
             form["summary"] = "auto"
-        sent[REASONING] = {**form, **_table(params.get(REASONING))}
+        sent["reasoning"] = {**form, **_table(params.get("reasoning"))}
     return sent
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
     """True if a summary is asked for over the Responses API, but not in its own words."""
     asked, others = _split(params)
-    return asked not in (None, "off") and "summary" not in _table(others.get(REASONING))
+    return asked not in (None, "off") and "summary" not in _table(others.get("reasoning"))
 
 
 def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,10 +139,7 @@ def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns the value of `thinking` and the other parameters.
-
-    In the vendor's own form, it is one of the others.
-    """
+    """Returns the value of `thinking`, unless it has the vendor's own form, and the others."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)
@@ -169,10 +150,6 @@ def _may_think(model: str) -> bool:
     """True unless the model is known not to think; such ones refuse to be told not to."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known
-
-
-def _format(asked: str | int) -> str:
-    return quote(asked) if isinstance(asked, str) else f"a number of tokens ({asked})"
 
 
 def _table(value: object) -> dict[str, Any]:

@@ -4,14 +4,12 @@ httpx's own pool looks at all its connections for each request (1000 at once tak
 tell if a connection was closed before any byte of the reply. So each transport of httpx has one
 connection here, and a list keeps those that are idle.
 Imported on first use, as httpx is.
-Source: D-23, D-25, D-74.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 import time
 from collections import deque
@@ -24,7 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from axe_nb.providers.secrets import mask_query
+from axe_nb.secrets import redact
 
 IDLE_SECONDS = 60.0
 """Time after which a kept connection is not used any more."""
@@ -34,26 +32,12 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
 """Variables that a client depends on; under CGI, HTTP_PROXY is a header of the request."""
 
-PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Seconds before the first probe of a silent connection and between two, and their number: a
-router on the way would forget a connection that is silent while the model thinks."""
-
-SOCKET_OPTIONS = [
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in PROBES.items()
-        if hasattr(socket, name)
-    ),
-]
-
 
 class QuietURL(httpx.URL):
     """A URL whose keys in the query are not in its text: httpx logs the URL of each request."""
 
     def __str__(self) -> str:
-        address, mark, query = super().__str__().partition("?")
-        return f"{address}{mark}{mask_query(query)}"
+        return redact(super().__str__())
 
 
 class SetupError(httpx.TransportError):
@@ -72,7 +56,7 @@ class _Connection:
         self._stream: Any = None
         """Its bytes, as httpcore has them; None as long as there is no reply."""
         self._socket: Any = None
-        """The same below TLS, once it is connected."""
+        """The socket below TLS, once it is connected."""
 
     def watch(self, stream: Any) -> None:
         """Notes from now on if a byte has arrived."""
@@ -115,22 +99,12 @@ class _Connection:
 class FreeList(httpx.AsyncBaseTransport):
     """The connections to one server; idle ones are kept for later requests."""
 
-    def __init__(
-        self, make: Callable[[], httpx.AsyncHTTPTransport], lists: list[FreeList], most: int
-    ) -> None:
-        """Creates an empty list.
-
-        Args:
-            lists: all lists of the event loop, which share the limit.
-            most: number of connections above which the oldest idle one is closed for a new one.
-        """
+    def __init__(self, make: Callable[[], httpx.AsyncHTTPTransport], most: int) -> None:
+        """Creates an empty list; `most` is the number of idle connections that are kept."""
         self._make = make
-        self._lists = lists
         self._most = most
-        self._busy = 0
         self._idle: deque[_Connection] = deque()
         """The most recently used last."""
-        lists.append(self)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived.
@@ -138,21 +112,15 @@ class FreeList(httpx.AsyncBaseTransport):
         It is sent once more if a connection that was used before turns out to be closed before
         any byte of the reply: the server closed it for having been idle (D-23).
         """
-        self._busy += 1
-        try:
-            if used := await self._take_idle():
-                try:
-                    return await self._send(used, request)
-                except (httpx.NetworkError, httpx.RemoteProtocolError):
-                    if used.has_received:
-                        raise
-            await self._make_room()
-            connection = _Connection(self._make())
-            request.extensions |= {"trace": connection.note_socket}
-            return await self._send(connection, request)
-        except BaseException:
-            self._busy -= 1
-            raise
+        if used := await self._take_idle():
+            try:
+                return await self._send(used, request)
+            except (httpx.NetworkError, httpx.RemoteProtocolError):
+                if used.has_received:
+                    raise
+        connection = _Connection(self._make())
+        request.extensions |= {"trace": connection.note_socket}
+        return await self._send(connection, request)
 
     async def _send(self, connection: _Connection, request: httpx.Request) -> httpx.Response:
         connection.has_received = False
@@ -162,7 +130,7 @@ class FreeList(httpx.AsyncBaseTransport):
             await connection.aclose()
             raise
         if "network_stream" not in response.extensions:  # a mock's
-            await self.release(connection, is_whole=False)
+            await connection.aclose()
             return response
         connection.watch(response.extensions["network_stream"])
         assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -173,25 +141,17 @@ class FreeList(httpx.AsyncBaseTransport):
         """Returns the connection that was used last, if any can be used."""
         now = time.monotonic()
         while self._idle and self._idle[0].until < now:
-            await self._idle.popleft().transport.aclose()
+            await self._idle.popleft().aclose()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable():
                 return connection
-            await connection.transport.aclose()
+            await connection.aclose()
         return None
-
-    async def _make_room(self) -> None:
-        """Closes the idle connection that is the oldest of all, if there are too many."""
-        idle = [one._idle for one in self._lists if one._idle]
-        if idle and sum(one._busy + len(one._idle) for one in self._lists) > self._most:
-            oldest = min(idle, key=lambda connections: connections[0].until)
-            await oldest.popleft().transport.aclose()
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
-        self._busy -= 1
-        if is_whole and not connection.has_leftover():
+        if is_whole and len(self._idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self._idle.append(connection)
         else:
@@ -233,15 +193,11 @@ def read_variables() -> tuple[str | None, ...]:
     return tuple(map(os.environ.get, VARIABLES))
 
 
-def make_client(
-    url: httpx.URL, certificates: tuple[str, str], lists: list[FreeList], most: int
-) -> httpx.AsyncClient:
+def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment names now.
 
-    Raises SetupError if the proxy or the certificates cannot be used.
-
-    Args:
-        certificates: its `ca_file` and `client_cert`.
+    Raises SetupError if the proxy or the certificates (`ca_file`, `client_cert`) cannot be used.
+    `most` is the number of idle connections that are kept.
     """
     proxy = find_proxy(url)
     trusted = read_variables()[: len(CERTIFICATES)]
@@ -254,14 +210,12 @@ def make_client(
 
     def make() -> httpx.AsyncHTTPTransport:
         limits = httpx.Limits(max_connections=1, keepalive_expiry=None)
-        return httpx.AsyncHTTPTransport(
-            context, limits=limits, proxy=proxy, socket_options=SOCKET_OPTIONS
-        )
+        return httpx.AsyncHTTPTransport(context, limits=limits, proxy=proxy)
 
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none is kept
         headers={"user-agent": "axe-nb"},
-        transport=FreeList(make, lists, most),
+        transport=FreeList(make, most),
     )
 
 
@@ -278,17 +232,16 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
         return None
     address = given if "://" in given else f"http://{given}"
     # what follows a `/` of a password would be taken for the path, and the rest for host and port
-    _, *path = re.split(r"[/?#]", address.partition("://")[2])
-    if any("@" in part for part in path):
+    if "@" in "".join(re.split(r"[/?#]", address.partition("://")[2])[1:]):
         raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
+        if not proxy.url.host:
+            raise ValueError
     except (httpx.InvalidURL, ValueError):
         raise SetupError(
             "the proxy in the environment is not a valid http, https or socks5 URL"
         ) from None
-    if not proxy.url.host:
-        raise SetupError("the proxy in the environment has no host")
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise SetupError("a SOCKS proxy needs one more package: pip install 'httpx[socks]'")
     return proxy
@@ -300,12 +253,9 @@ def make_context(
 ) -> ssl.SSLContext:
     """Returns an SSL context with the certificates that the environment names, else certifi's.
 
-    One costs 20 ms: there is one for all servers without certificates of their own. Raises
-    SetupError if the certificates cannot be read.
-
-    Args:
-        trusted: what the environment says of the certificates to trust.
-        certificates: the `ca_file` to trust instead, and the `client_cert` to present.
+    One costs 20 ms: there is one for all servers without certificates of their own, which are the
+    `ca_file` to trust instead and the `client_cert` to present. Raises SetupError if they cannot be
+    read.
     """
     ca_file, client_cert = certificates
     try:

@@ -2,7 +2,6 @@
 
 Whatever a server sends, decoded values have the declared types, can be encoded as JSON again, and
 have a limited nesting depth.
-Source: D-11, D-28, D-32, A-3.1, A-3.3, A-4.1.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from axe_nb.agents.provider_table import NOT_PARAMS, PROMPT_CACHE, SERVER_TOOLS
+from axe_nb.agents.provider_table import NOT_PARAMS, SERVER_TOOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
 from axe_nb.pictures.picture import Picture, join_parts
@@ -22,19 +22,12 @@ from axe_nb.pictures.picture import Picture, join_parts
 MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
 
-MAX_TOKENS = 2**53
-"""Upper bound of a plausible token count."""
-
 WHOLE: Mapping[str, Any] = MappingProxyType({})
 """Fields of a request for a whole reply, in place of those that ask for a stream."""
 
 ABOUT_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Params that say how tools are used."""
+"""Params that servers reject where there are no tools."""
 
-MAX_NAME = 64
-"""Characters of a tool's name that APIs accept."""
-
-_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -52,12 +45,9 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_cons
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text; NaN becomes null, lone surrogates are replaced.
+    """Decodes JSON text; lone surrogates are replaced, and NaN is null unless it is `strict`.
 
     Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
-
-    Args:
-        strict: NaN and Infinity are errors, as in the standard.
     """
     try:
         value = (_STRICT if strict else _LENIENT).decode(text)
@@ -72,23 +62,17 @@ def loads_part(text: str) -> Any:
 
     Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
     """
-    text = text.strip()
     try:
-        value, end = _LENIENT.raw_decode(text)  # half the time of decode
+        value = _LENIENT.decode(text.strip())
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if end != len(text):
-        raise ValueError("several values")
-    if len(text) > MAX_NESTING and text.count("{") + text.count("[") > MAX_NESTING:
-        _sanitize(value, MAX_NESTING)
+    if text.count("{") + text.count("[") > MAX_NESTING:
+        check_nesting(value)
     return value
 
 
 def check_nesting(value: object, room: int = MAX_NESTING) -> None:
-    """Checks that a value is nested no deeper than one that a server may send.
-
-    Raises ValueError if it is nested deeper.
-    """
+    """Raises ValueError if a value is nested deeper than one that a server may send."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -134,56 +118,48 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def tokens(value: object) -> int:
-    """Returns the value if it is a count, else 0."""
-    if isinstance(value, (int, float)) and value is not True and 0 < value < MAX_TOKENS:
+    """Returns the value if it is a plausible count, else 0."""
+    if isinstance(value, (int, float)) and value is not True and 0 < value < 2**53:
         return int(value)
     return 0
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`."""
+    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`.
+
+    Arguments other than a JSON object are kept as text (D-11).
+    """
     own = str(id) if isinstance(id, (str, int)) else ""
-    parsed, raw = _parse_arguments(arguments)
     own = own if own.strip() else f"{provider}_{index}"
-    return ToolCall(own, text(name).strip(), parsed, raw)
+    parsed, raw = arguments, ""
+    if isinstance(arguments, str):
+        parsed, raw = None, arguments.strip() and arguments  # many servers write "none" as ""
+        with suppress(ValueError):
+            parsed = loads(arguments, strict=True)
+    elif not isinstance(arguments, dict) and arguments is not None:
+        raw = dump(arguments).decode()
+    if isinstance(parsed, dict):
+        return ToolCall(own, text(name).strip(), parsed)
+    return ToolCall(own, text(name).strip(), {}, raw)
 
 
 def tool_name(name: str) -> str:
     """Returns the name of a called tool in a form that every API accepts."""
-    return _NO_NAME.sub("_", name)[:MAX_NAME] or "unnamed"
-
-
-def _parse_arguments(value: object) -> tuple[Mapping[str, Any], str]:
-    """Returns (the object, ""), or ({}, the original text) if it is not an object (D-11)."""
-    if isinstance(value, dict):
-        return value, ""
-    if not isinstance(value, str):
-        return {}, "" if value is None else dump(value).decode()
-    if not value.strip():
-        return {}, ""  # many servers write "no arguments" like this
-    try:
-        parsed = loads(value, strict=True)
-    except ValueError:
-        return {}, value
-    return (parsed, "") if isinstance(parsed, dict) else ({}, value)
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
     """Parses a `tool_calls` list, as OpenAI and Ollama write it (A-3.3, A-4.3)."""
-    parts = (
-        (entry.get("id"), table(entry.get("function"))) for entry in tables(value, "tool_calls")
-    )
-    return tuple(
-        call(provider, index, id, function.get("name"), function.get("arguments"))
-        for index, (id, function) in enumerate(parts)
-    )
+    calls = []
+    for index, entry in enumerate(tables(value, "tool_calls")):
+        function = table(entry.get("function"))
+        name, arguments = function.get("name"), function.get("arguments")
+        calls.append(call(provider, index, entry.get("id"), name, arguments))
+    return tuple(calls)
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of calls in the history, which servers reject without any (D-17).
-
-    Calls that the server has made itself are in the parts that it gets back.
-    """
+    """Lists the tools of calls in the history, which servers reject without any (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -194,21 +170,14 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
     """Encodes a tool for OpenAI and Ollama (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
-    function = {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": spec.input_schema(),
-    }
+    schema = spec.input_schema()
+    function = {"name": spec.name, "description": spec.description, "parameters": schema}
     return {"type": "function", "function": function}
 
 
 def own_params(request: Request) -> dict[str, Any]:
-    """Returns the params that are set, without those that axe_nb sets itself.
-
-    Those about tools are left out if there are none, as servers reject them then.
-    """
-    left_out = NOT_PARAMS | {PROMPT_CACHE, SERVER_TOOLS}
-    left_out |= frozenset() if request.tools else ABOUT_TOOLS
+    """Returns the params that are set, without those that axe_nb sets itself."""
+    left_out = NOT_PARAMS | {SERVER_TOOLS} | (frozenset() if request.tools else ABOUT_TOOLS)
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 

@@ -15,20 +15,20 @@ from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
-from axe_nb.engine import replay
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
-from axe_nb.engine.place import run_of, turn_of
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
-from axe_nb.errors import ConfigError, words
-from axe_nb.messages import (
-    INTERRUPTED,
-    Message,
-    Response,
-    ToolCall,
-    ToolResult,
-    close_open_calls,
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedTurn,
+    KeptCall,
+    KeptTurn,
+    Outcome,
+    run_of,
+    turn_of,
 )
+from axe_nb.errors import ConfigError, words
+from axe_nb.messages import INTERRUPTED, Message, Response, ToolCall, ToolResult, close_open_calls
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
@@ -36,8 +36,7 @@ from axe_nb.recording.same_request import Describer, Description, digest, is_sam
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import cut_chars, list_some, quote
-from axe_nb.tools.output import cut_output, output_of
-from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, fault_text
+from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, fault_text, output_of
 
 
 class RecordedRun:
@@ -460,7 +459,7 @@ class Fork:
         """True for the turns of the run at the place that it does not repeat."""
         return run == self._point.run.id and turn > self._way[run][0]
 
-    async def find(self, asked: replay.Asked) -> Outcome | None:
+    async def find(self, asked: Asked) -> Outcome | None:
         """See `Replay`."""
         match asked:
             case AskedTurn():
@@ -469,7 +468,7 @@ class Fork:
                 return self._find_call(asked)
         return None
 
-    def keep(self, asked: replay.Asked, outcome: Outcome) -> None:
+    def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Keeps nothing: the result of the new tree has it."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:

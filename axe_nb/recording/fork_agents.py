@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent, NoAgent
-from axe_nb.agents.context import Context, read_context
-from axe_nb.agents.definitions import TRUSTED, Definition, Definitions
+from axe_nb.agents.prompt import TRUSTED, Context, Definition, Definitions, read_context
 from axe_nb.agents.trust import restrict, trusts_all
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.toml_tables import make_table

@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.config import format_path_or_name
-from axe_nb.agents.definitions import TRUSTED
+from axe_nb.agents.prompt import TRUSTED
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history_tree import DIED, Tree

@@ -7,6 +7,7 @@ Source: D-61.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -76,6 +77,9 @@ MAX_AGE = 90 * 86400.0
 MAX_SIZE = 500_000_000
 """Maximum size of all texts in bytes; the oldest runs are removed first."""
 
+NETWORK = re.compile(r"9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb")
+"""Types of file systems that several machines may share."""
+
 Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 
@@ -131,6 +135,9 @@ class Store:
             self._connection.execute("PRAGMA synchronous = normal")
             self.has_tables = self._check_version()
             """False if the file is empty: another process is about to make its tables."""
+            if writes and not _is_on_network(path):
+                with suppress(sqlite3.OperationalError):  # another process may do the same now
+                    self._connection.execute("PRAGMA journal_mode = wal")
             if writes and not self.has_tables:
                 with self._transaction():
                     if not self._check_version():  # another process may have been first
@@ -139,6 +146,16 @@ class Store:
         except BaseException:
             self._connection.close()
             raise
+
+        self._file = path.stat()
+
+    @property
+    def is_gone(self) -> bool:
+        """True if its path has another file by now, or none: someone has deleted or moved it."""
+        try:
+            return not os.path.samestat(self.path.stat(), self._file)
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Closes the file."""
@@ -243,6 +260,7 @@ class Store:
         """Removes a run, and overwrites its texts in the file."""
         self._connection.execute("PRAGMA secure_delete = on")
         self._remove([number])
+        self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
     def _remove(self, numbers: list[int]) -> None:
         if numbers:
@@ -274,6 +292,16 @@ class Store:
             os.close(lock)
             with suppress(OSError):
                 self._find_lock(number).unlink()
+
+
+def _is_on_network(path: Path) -> bool:
+    """True if several machines may share a file, as far as the system tells: WAL fails there."""
+    with suppress(OSError):
+        lines = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
+        real = Path(os.path.realpath(path))
+        above = [words for words in map(str.split, lines) if real.is_relative_to(words[1])]
+        return bool(NETWORK.match(max(above, key=lambda words: len(words[1]))[2]))
+    return False
 
 
 def _try_lock(handle: int) -> bool:

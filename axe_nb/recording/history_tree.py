@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from axe_nb.agents.data_files import format_header, parse_header
 from axe_nb.conversion.records import Parts, from_json, to_json
-from axe_nb.engine.place import order_of
+from axe_nb.engine.replay import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls

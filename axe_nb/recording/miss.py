@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from axe_nb.conversion.own_text import MAX_SHOWN
-from axe_nb.engine.place import order_of, run_of
+from axe_nb.engine.replay import order_of, run_of
 from axe_nb.errors import CassetteMiss
 from axe_nb.messages import Request
 from axe_nb.recording.cassette import Cassette

@@ -28,7 +28,7 @@ from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import one_line
 
 if TYPE_CHECKING:
-    from axe_nb.recording.history_store import Row
+    from axe_nb.recording.history_store import Row, Store
     from axe_nb.recording.tape import RootTape
 
 log = logging.getLogger("axe_nb")
@@ -174,7 +174,9 @@ class Writer:
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._is_pruned = False
+        self._store: Store | None = None
+        """The open file; used by the thread."""
+        self._is_closing = False
 
     def put(self, item: Item) -> None:
         """Enqueues an item; never blocks."""
@@ -194,6 +196,11 @@ class Writer:
         self.put(mark)
         return mark.wait(seconds)
 
+    def close(self) -> None:
+        """Writes what is left and closes the file, if that can be done soon."""
+        self._is_closing = True
+        self.flush()
+
     def _work(self) -> None:
         while True:
             batch = [self._queue.get()]
@@ -205,6 +212,8 @@ class Writer:
                 self._process([item for item in batch if isinstance(item, tuple)])
             except Exception as error:  # the thread must not end
                 log.debug("the history missed %s events", len(batch), exc_info=error)
+            if self._is_closing:
+                self._close()
             if isinstance(batch[-1], threading.Event):
                 batch[-1].set()
             del batch  # the results in it may be large
@@ -224,23 +233,31 @@ class Writer:
                 self.is_fine, self.problem = True, ""
             except Exception as error:  # a damaged file has many ways to fail
                 self.is_fine, self.problem = False, self._explain(error)
+                self._close()
 
     def _write(self, runs: Sequence[Recorder]) -> None:
         from axe_nb.recording.history_store import Store
 
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.closing(Store(self.path, writes=True)) as store:
-            rows = {id(run.row): run for run in runs}
-            try:
-                for row in store.write([run.row for run in runs if run.row]):
-                    rows[id(row)].lost = self._explain(DELETED)
-            finally:  # if it was not written, it stays as last written
-                for run in runs:
-                    if run.is_over and run.row and run.row.id is not None:
-                        store.release(run.row, run.row.id)
-            if not self._is_pruned:
-                self._is_pruned = True
-                store.prune()
+        if self._store is not None and self._store.is_gone:
+            self._close()
+        if self._store is None:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._store = Store(self.path, writes=True)
+            self._store.prune()
+        store = self._store
+        rows = {id(run.row): run for run in runs}
+        try:
+            for row in store.write([run.row for run in runs if run.row]):
+                rows[id(row)].lost = self._explain(DELETED)
+        finally:  # if it was not written, it stays as last written
+            for run in runs:
+                if run.is_over and run.row and run.row.id is not None:
+                    store.release(run.row, run.row.id)
+
+    def _close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def _explain(self, error: Exception) -> str:
         why = reason(error) if isinstance(error, OSError) else one_line(str(error), 300)
@@ -251,6 +268,8 @@ class Writer:
 
 
 _writers: dict[Path, Writer] = {}
+_inherited: list[Writer] = []
+"""Those of a parent process, whose files SQLite must not even close here."""
 
 
 def find_writer(path: Path) -> Writer:
@@ -259,10 +278,15 @@ def find_writer(path: Path) -> Writer:
 
 
 @atexit.register
-def _write_the_rest() -> None:
+def _close_all() -> None:
     for writer in list(_writers.values()):
-        writer.flush()
+        writer.close()
+
+
+def _leave_to_parent() -> None:
+    _inherited.extend(_writers.values())
+    _writers.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_writers.clear)  # whose threads are not in the child
+    os.register_at_fork(after_in_child=_leave_to_parent)

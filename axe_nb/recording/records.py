@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.conversion.records import from_json, to_json
+from axe_nb.conversion.records import (
+    from_json,
+    to_json,
+)
 from axe_nb.engine.person import Decision
-from axe_nb.engine.place import Order, is_place, order_of
+from axe_nb.engine.replay import Order, is_place, order_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import WireReply
 from axe_nb.messages.exchanges import Exchange
@@ -300,7 +303,7 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
     if reply.is_stream:
         return None
     try:
-        parsed = json.loads(reply.body)
+        parsed = json.loads(b"".join(reply.pieces))
         check_nesting(parsed)
     except (ValueError, RecursionError):
         return None

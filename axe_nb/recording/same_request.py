@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.delegation.reports import without_seconds
+from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import Message, Request
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import MASK, Filter

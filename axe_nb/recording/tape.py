@@ -1,34 +1,50 @@
 """The tape of one root run: plays what its cassette has for the tree, and records the rest.
 
-Source: D-48, D-59.
+A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
+checked as usual; its approvals would replace the person's: they count only where they were given,
+unless the user trusts all.
+Source: D-48, D-56, D-59, D-81, docs/recordings.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import count, takewhile
+from pathlib import Path
 from typing import Any, Literal
 
-from axe_nb.agents.trust import VARIABLE
+from axe_nb.agents.trust import VARIABLE, load_trusted, remember_trust, trusts_all
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.place import is_below, run_of, turn_of
-from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
-from axe_nb.errors import CassetteMiss
-from axe_nb.limits import RunStopped
+from axe_nb.engine.replay import (
+    Asked,
+    AskedCall,
+    AskedPlace,
+    AskedTurn,
+    KeptTurn,
+    Outcome,
+    is_below,
+    run_of,
+    turn_of,
+)
+from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.recording import decisions
 from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.miss import describe_miss, pick_first
-from axe_nb.recording.modes import Mode
+from axe_nb.recording.miss import describe_change, describe_miss, pick_first
+from axe_nb.recording.modes import Mode, is_test
 from axe_nb.recording.records import (
     BEGINNING,
     END,
+    Cleaner,
     Key,
     Record,
     Root,
@@ -38,11 +54,15 @@ from axe_nb.recording.records import (
     list_failed,
 )
 from axe_nb.recording.same_request import AskedRun, Describer, is_same
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
+from axe_nb.secrets import MASK, Filter
 from axe_nb.tools.tool import ToolOutput
 
 FAILED = ("error", "timeout", "cancelled")
 """Statuses of runs that failed or were interrupted."""
+
+APPROVING = ("yes", "always", "edit")
+"""Answers of a person that let a call run."""
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
@@ -129,7 +149,7 @@ class RootTape:
         if kind == "question":
             return any(key[0] == "person" for key in self._records)
         records = self.cassette.list_records()
-        return self._plays and any(decisions.is_step(one) for _, one in records)
+        return self._plays and any(_is_step(one) for _, one in records)
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
         """Returns the recorded attempts of a turn."""
@@ -224,21 +244,19 @@ class RootTape:
         """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
             self._open(AskedTurn(question.request, question.model))
-        record = decisions.find_answer(self._records, self._played, question, self._clean)
+        record = _find_answer(self._records, self._played, question, self._clean)
         if record is None:
             listed = self._records.values()
-            if isinstance(question, Step) and any(
-                decisions.has_chosen(one, "end") for one in listed
-            ):
+            if isinstance(question, Step) and any(_has_chosen(one, "end") for one in listed):
                 return Decision("go", is_recorded=True)
             if not self.may_ask:
-                what = decisions.describe_missing(listed, question, self._clean)
+                what = _describe_missing(listed, question, self._clean)
                 raise self._miss_other(question.run, question.agent, what)
             return None
-        if self.may_ask and decisions.has_chosen(record, "stop"):  # they may go on now
+        if self.may_ask and _has_chosen(record, "stop"):  # they may go on now
             return None
         said = self._clean.restore(dict(record.outcome["decision"]))
-        if not (isinstance(question, Step) or decisions.counts(self.cassette.path, question, said)):
+        if not (isinstance(question, Step) or _counts(self.cassette.path, question, said)):
             if self.may_ask:
                 return None
             raise self._miss_other(
@@ -261,12 +279,13 @@ class RootTape:
         if decision.is_recorded or (decision.choice == "stop" and not can_stop):
             return
         said = to_json(decision)  # secrets included
-        asked_as = decisions.describe_question(question, self._clean)
+        asked_as = _describe_question(question, self._clean)
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
-        if not isinstance(question, Step):
-            decisions.remember(self.cassette.path, question, said)
+        if not isinstance(question, Step) and said["choice"] in APPROVING:
+            with contextlib.suppress(ConfigError):  # then the person is asked again
+                remember_trust(_compute_fingerprint(self.cassette.path, question, said))
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
         """Returns the recorded output of a call of a tool that is recorded."""
@@ -370,3 +389,93 @@ class RootTape:
     def _note_miss(self, place: str, miss: CassetteMiss) -> None:
         self._misses.append((place, miss))
         self.cassette.missed.append(miss)
+
+
+def _describe_question(question: Question, clean: Filter) -> dict[str, Any]:
+    """Returns what a person is asked, as it is kept and compared."""
+    if isinstance(question, Step) and question.kind != "call":
+        return {"step": question.kind, "turn": question.turn}
+    if isinstance(question, Step):
+        call = {"tool": question.tool, "arguments": clean.json(jsonable(question.given))}
+        return {"step": "call", "call": question.number, **call}
+    if not question.tool:
+        return {"question": clean.text(question.detail)}
+    return {"tool": question.tool, "arguments": clean.json(jsonable(question.arguments))}
+
+
+def _find_answer(
+    records: Mapping[Key, Record], played: Container[Key], question: Question, clean: Cleaner
+) -> Record | None:
+    """Returns the first unplayed record that answers a question; None = there is none."""
+    asked = _describe_question(question, clean)
+    for key, record in sorted(records.items(), key=lambda item: item[0][2]):
+        if key[:2] != ("person", question.run) or key in played:
+            continue
+        if isinstance(question, Step) or not question.tool:
+            if is_same(record.asked, asked):
+                return record
+        # a masked secret fits no other call
+        elif (record.asked == asked and MASK not in f"{asked}") or (
+            clean.restore(record.asked) == _state(question)
+        ):
+            return record
+    return None
+
+
+def _is_step(record: Record) -> bool:
+    """True for a decision about a step."""
+    return record.kind == "person" and isinstance(record.asked, dict) and "step" in record.asked
+
+
+def _has_chosen(record: Record, choice: str) -> bool:
+    """True for a decision about a step that chose something: `end`, `stop`."""
+    return _is_step(record) and record.outcome["decision"].get("choice") == choice
+
+
+def _counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> bool:
+    """True if a recorded answer may replace the person's.
+
+    Args:
+        path: the cassette.
+        request: the question, with its secrets: with a mask for one, it is another.
+        decision: the answer, with the paths of this machine.
+
+    Raises:
+        ConfigError: the list of what the person trusts cannot be read.
+    """
+    if decision.get("choice") not in APPROVING or trusts_all() or is_test():
+        return True
+    return _compute_fingerprint(path, request, decision) in load_trusted()
+
+
+def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
+    where = [request.agent, request.workdir]
+    content = ["cassette", os.path.realpath(path), where, _state(request), decision]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"approval {digest}"
+
+
+def _state(request: ApprovalRequest) -> dict[str, Any]:
+    """Returns what an approval is for, secrets included: nothing to be kept."""
+    if not request.tool:
+        return {"question": request.detail}
+    return {"tool": request.tool, "arguments": jsonable(request.arguments)}
+
+
+def _describe_missing(records: Iterable[Record], question: Question, clean: Cleaner) -> str:
+    """Returns what a cassette lacks, in words, and how that differs from what it has."""
+    if not isinstance(question, Step):
+        about = question.detail if not question.tool else f"may {question.tool} run?"
+        return f"the person's answer to: {about}"
+    asked = _describe_question(question, clean)
+    if question.kind != "call":
+        when = "before" if question.kind == "request" else "about the reply of"
+        return f"the person's decision {when} turn {question.turn}"
+    what = f"the person's decision before call {question.number}, {question.tool}"
+    for record in records:
+        had = record.asked
+        is_at_run = _is_step(record) and record.place == question.run
+        if is_at_run and had.get("call") == question.number:
+            name = "arguments" if had.get("tool") == question.tool else "tool"
+            return f"{what}: its {name} changed{describe_change(had.get(name), asked[name])}"
+    return what

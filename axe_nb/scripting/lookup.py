@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -13,8 +12,7 @@ from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
-from axe_nb.scripting.rule_file import parse
-from axe_nb.scripting.rules import Script
+from axe_nb.scripting.rules import Script, parse_script
 from axe_nb.text import nearest, quote
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
@@ -28,8 +26,8 @@ F = TypeVar("F", bound=ScriptFunction)
 functions: dict[str, ScriptFunction] = {}
 """Name → function, for this process; filled by `@axe_nb.script`."""
 
-_parse_cached = lru_cache(maxsize=64)(parse)
-"""Keyed by text, not by file, so that a changed file is parsed again."""
+_parse_cached = lru_cache(maxsize=64)(parse_script)
+"""Keyed by text, not by file, so that a changed file is parsed again: each run asks for its own."""
 
 
 def script(name: str) -> Callable[[F], F]:
@@ -69,40 +67,42 @@ class Scripts:
     ) -> None:
         """Creates an empty collection.
 
-        Args:
-            dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-            sent: name → script that came with a job from another process, before all others.
+        `dirs` are searched before `./axe/scripts` and the config folder's `scripts`; `sent` is name
+        → script that came with a job from another process, before all others.
         """
         self.dirs = dirs
         self._sent = sent or {}
-        self._read: dict[str, Script | ConfigError | None] = {}
+        self._read: dict[str, Script | None] = {}
 
     def find(self, name: str) -> ScriptFunction | Script | None:
         """Returns the script of that name; None if there is none.
 
         Raises ConfigError if its file cannot be read or is invalid.
         """
-        if name in self._sent:
-            return self._sent[name]
-        if name in functions:
-            return functions[name]
+        if found := self._sent.get(name) or functions.get(name):
+            return found
         if name not in self._read:
-            try:
-                self._read[name] = _find_rules(name, self.dirs)
-            except ConfigError as error:
-                self._read[name] = error
-        found = self._read[name]
-        if isinstance(found, ConfigError):
-            raise copy(found)
-        return found
+            self._read[name] = _find_rules(name, self.dirs)
+        return self._read[name]
 
     def check(self, name: str) -> None:
-        """Checks that the script `name` exists and is valid.
-
-        Raises ConfigError if it is missing or invalid; names the folders searched, or the line.
-        """
+        """Raises ConfigError if the script `name` is missing or invalid, with the line."""
         if self.find(name) is None:
-            raise ScriptNotFound(f"script not found: {name}", hint=describe_search(name, self.dirs))
+            raise self.make_error(name)
+
+    def make_error(self, name: str) -> ScriptNotFound:
+        """Makes the error for a name that no script has, which tells where it was searched."""
+        if near := nearest(name, known(self.dirs)):
+            hint = f"did you mean {quote(near)}?"
+        elif not _is_plain(name):
+            hint = "use a plain name or the path of a .toml file"
+        else:
+            folders = ", ".join(display_path(folder) for folder in _list_folders(self.dirs))
+            hint = (
+                f'searched for @axe_nb.script("{name}") and for {name}.toml in {folders}; '
+                "docs/scripts.md shows how to write one"
+            )
+        return ScriptNotFound(f"script not found: {name}", hint=hint)
 
 
 def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
@@ -121,12 +121,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _find_rules(name: str, dirs: tuple[Path, ...] | None) -> Script | None:
-    if name.endswith(".toml"):
-        paths = [expand_home(name)]
-    elif _is_plain(name):
+    paths = [expand_home(name)] if name.endswith(".toml") else []
+    if _is_plain(name):
         paths = [folder / f"{name}.toml" for folder in _list_folders(dirs)]
-    else:
-        paths = []
     for path in paths:
         try:
             text = read_text(path)
@@ -137,16 +134,3 @@ def _find_rules(name: str, dirs: tuple[Path, ...] | None) -> Script | None:
             raise ConfigError(problem) from None
         return _parse_cached(text, display_path(path))
     return None
-
-
-def describe_search(name: str, dirs: tuple[Path, ...] | None) -> str:
-    near = nearest(name, known(dirs))
-    if near:
-        return f"did you mean {quote(near)}?"
-    if not _is_plain(name):
-        return "use a plain name or the path of a .toml file"
-    folders = ", ".join(display_path(folder) for folder in _list_folders(dirs))
-    return (
-        f'searched for @axe_nb.script("{name}") and for {name}.toml in {folders}; '
-        "docs/scripts.md shows how to write one"
-    )

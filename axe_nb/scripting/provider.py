@@ -12,18 +12,18 @@ import inspect
 import json
 import re
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search
+from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import (
     FAULTS,
     Fault,
@@ -35,10 +35,13 @@ from axe_nb.scripting.rules import (
     write_data,
 )
 from axe_nb.text import one_line, quote
-from axe_nb.threads import STRETCH, in_thread
+from axe_nb.threads import in_thread
 
 ARGUMENTS = 8
 """Characters of one piece of a call's arguments."""
+
+Played: TypeAlias = Delta | ToolCall | Response | Fault
+"""A piece of a reply, a call before the pieces of its arguments, or the end of the reply."""
 
 _END = object()
 """Marks the end of a generator."""
@@ -47,9 +50,8 @@ _END = object()
 async def answer(request: Request, scripts: Scripts) -> Reply:
     """Returns the reply of the script `request.model`, before its delay.
 
-    Raises:
-        ProviderError: no such script (status 404), a mistake in it or no rule that matches
-            (bad_request), or whatever its function raises.
+    Raises ProviderError: no such script (status 404), a mistake in it or no rule that matches
+    (bad_request), or whatever its function raises.
     """
     name = request.model
     try:
@@ -57,12 +59,8 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
     except ConfigError as error:
         raise ProviderError("bad_request", error.message, hint=error.hint) from None
     if found is None:
-        raise ProviderError(
-            "bad_request",
-            f"script not found: {name}",
-            hint=describe_search(name, scripts.dirs),
-            status=404,
-        )
+        missing = scripts.make_error(name)
+        raise ProviderError("bad_request", missing.message, hint=missing.hint, status=404)
     if isinstance(found, Script):
         return found.answer(name, request)
     return await _call_function(name, found, request)
@@ -76,11 +74,7 @@ class ScriptProvider:
         dirs: tuple[Path, ...] | None = None,
         sent: Mapping[str, ScriptFunction | Script] | None = None,
     ) -> None:
-        """Creates a provider that reads each file of rules once.
-
-        Args:
-            dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
-        """
+        """Creates a provider that reads each file of rules once; arguments as for `Scripts`."""
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
 
@@ -92,106 +86,81 @@ class ScriptProvider:
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.
 
-        Raises:
-            ProviderError: as the script says, or as in `answer`.
+        Raises ProviderError: as the script says, or as in `answer`.
         """
         reply = await answer(request, self.scripts)
-        playback = Playback(request, reply)
         has_begun = False
-        async with aclosing(playback.deltas()) as deltas:
-            async for delta in deltas:
-                if on_delta and (reply.stream or reply.fault):
-                    has_begun = True
-                    on_delta(delta)
-        if playback.fault:
-            raise _make_error(request.model, playback.fault, has_begun=has_begun)
-        if playback.reasoning:
-            return replace(playback.response, reasoning=playback.reasoning)
-        return playback.response
+        async with aclosing(play(request, reply)) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case Response():
+                        return piece
+                    case Fault():
+                        raise _make_error(request.model, piece, has_begun=has_begun)
+                    case Delta() if on_delta and (reply.stream or reply.fault):
+                        has_begun = True
+                        on_delta(piece)
+        raise AssertionError("a reply has no end")
 
 
-class Playback:
-    """One reply while it is played; the end is known once `deltas` is exhausted."""
+async def play(request: Request, reply: Reply) -> AsyncGenerator[Played, None]:
+    """Yields the pieces of a reply at their times, and at the end the whole reply or its failure.
 
-    def __init__(self, request: Request, reply: Reply) -> None:
-        self.calls: list[ToolCall] = []
-        """The calls so far; those of a function get their ids from its provider or server."""
-        self.fault = reply.fault
-        """The failure that breaks the reply off after its deltas; None = it is complete."""
-        self.response = reply.response
-        """The whole reply; of a function that yields pieces, only at the end."""
-        self.reasoning = reply.reasoning
-        """The reasoning before the answer; of a function, only at the end."""
-        self._request = request
-        self._reply = reply
+    Raises ProviderError if the script fails.
+    """
+    if reply.parts is not None:
+        async with aclosing(_play_parts(request, reply.parts)) as played:
+            async for piece in played:
+                yield piece
+        return
+    small, response = reply.stream, reply.response
+    pieces: list[Played] = [Delta(one, "reasoning") for one in _cut(response.reasoning, small)]
+    pieces += map(Delta, _cut(response.content, small))
+    for number, call in enumerate(response.tool_calls):
+        pieces += _cut_call(call, number, small)
+    pauses = (len(pieces) if small else 1) or 1
+    for number, piece in enumerate(pieces):
+        if number < pauses:
+            await asyncio.sleep(reply.delay / pauses)
+        yield piece
+    if not pieces:
+        await asyncio.sleep(reply.delay)
+    yield reply.fault or response
 
-    @property
-    def input_tokens(self) -> int:
-        """Input tokens, known from the beginning."""
-        if self._reply.parts is None:
-            return self.response.usage.input_tokens
-        return estimate_usage(self._request, "", ())["input_tokens"]
 
-    async def deltas(self) -> AsyncGenerator[Delta, None]:
-        """Yields the pieces at their times. Raises ProviderError if the script fails."""
-        if self._reply.parts is not None:
-            async with aclosing(self._play_parts(self._reply.parts)) as played:
-                async for delta in played:
-                    yield delta
-            return
-        pieces: list[Delta] = []
-        for piece in self._cut():
-            pieces.append(piece)
-            if len(pieces) % STRETCH == 0:
-                await asyncio.sleep(0)
-        pauses = len(pieces) if self._reply.stream else 1
-        for number, delta in enumerate(pieces):
-            if number < pauses:
-                await asyncio.sleep(self._reply.delay / pauses)
-            yield delta
-        if not pieces:
-            await asyncio.sleep(self._reply.delay)
+def _cut(text: str, small: bool) -> list[str]:
+    return re.findall(r"\S+\s*|\s+", text) if small else [text] * bool(text)
 
-    def _cut(self) -> Iterator[Delta]:
-        """Yields the reply of a rule in pieces; each part is whole unless the rule streams."""
-        reply, small = self._reply, self._reply.stream
-        yield from (Delta(piece, "reasoning") for piece in _cut_words(reply.reasoning, small))
-        yield from map(Delta, _cut_words(reply.response.content, small))
-        for call in reply.response.tool_calls:
-            yield from self._cut_call(call, small=small)
 
-    def _cut_call(self, call: ToolCall, *, small: bool) -> Iterator[Delta]:
-        number = len(self.calls)
-        self.calls.append(call)
-        text = call.raw or dump(dict(call.arguments)).decode()
-        size = ARGUMENTS if small else len(text) or 1
-        for at in range(0, len(text) or 1, size):
-            name = call.name if at == 0 else ""
-            yield Delta(text[at : at + size], "arguments", number, name)
+def _cut_call(call: ToolCall, number: int, small: bool) -> Iterator[Played]:
+    yield call
+    text = call.raw or dump(dict(call.arguments)).decode()
+    size = ARGUMENTS if small else len(text)
+    for at in range(0, len(text), size):
+        yield Delta(text[at : at + size], "arguments", number, call.name if at == 0 else "")
 
-    async def _play_parts(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Delta, None]:
-        texts: list[str] = []
+
+async def _play_parts(
+    request: Request, parts: AsyncGenerator[Part, None]
+) -> AsyncGenerator[Played, None]:
+    said: dict[str, str] = {"text": "", "reasoning": ""}
+    calls: list[ToolCall] = []
+    async with aclosing(parts):
         async for part in parts:
             match part:
                 case ToolCall():
-                    for delta in self._cut_call(part, small=False):
-                        yield delta
+                    for piece in _cut_call(part, len(calls), small=False):
+                        yield piece
+                    calls.append(part)
                 case Delta():
-                    if part.kind == "reasoning":
-                        self.reasoning += part.text
-                    else:
-                        texts.append(part.text)
+                    said[part.kind] += part.text
                     yield part
                 case Fault():
-                    self.fault = part
-                    break
-        text, calls = "".join(texts), tuple(self.calls)
-        usage = Usage(**estimate_usage(self._request, text, calls))
-        self.response = Response(text, calls, stop_reason(calls), usage)
-
-
-def _cut_words(text: str, small: bool) -> list[str]:
-    return re.findall(r"\S+\s*|\s+", text) if small else [text] * bool(text)
+                    yield part
+                    return
+    usage = Usage(**estimate_usage(request, said["text"], tuple(calls)))
+    reason = stop_reason(tuple(calls))
+    yield Response(said["text"], tuple(calls), reason, usage, reasoning=said["reasoning"])
 
 
 def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
@@ -237,8 +206,6 @@ async def _call_function(name: str, function: ScriptFunction, request: Request) 
         return Reply(parts=_read_parts(name, function, returned), stream=True)
     if isinstance(returned, Fault):
         return Reply(fault=_check_fault(name, returned))
-    if isinstance(returned, list | tuple) and len(returned) > STRETCH:
-        return Reply(await in_thread(_make_response, name, request, returned))
     return Reply(_make_response(name, request, returned))
 
 
@@ -262,19 +229,17 @@ async def _read_parts(
                 case str():
                     yield Delta(piece)
                 case ToolCall():
-                    with _name_arguments(name):
-                        piece = _as_sent(piece)
-                    yield piece
+                    yield _as_sent(name, piece)
                 case Delta(kind="text" | "reasoning"):
                     yield piece
                 case Fault():
                     yield _check_fault(name, piece)
                 case _:
-                    raise ProviderError(
-                        "server",
-                        f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool "
-                        "call, a Fault, or a Delta of text or reasoning",
+                    problem = (
+                        f"yielded {type(piece).__name__}, not text, a tool call, a Fault, or a "
+                        "Delta of text or reasoning"
                     )
+                    raise ProviderError("server", f"script {quote(name)} {problem}")
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
@@ -314,8 +279,9 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
     text = ""
     calls: tuple[ToolCall, ...] = ()
     match returned:
-        case Response() if isinstance(returned.content, str):
-            calls = returned.tool_calls
+        case Response(content=str()):
+            calls = tuple(_as_sent(name, call) for call in returned.tool_calls)
+            return replace(returned, tool_calls=calls)
         case str():
             text = returned
         case ToolCall():
@@ -333,25 +299,20 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
                 hint="for text and calls together, return axe_nb.Response(text, (call, …))",
             )
-    with _name_arguments(name):
-        calls = tuple(map(_as_sent, calls))
-        usage = Usage(**estimate_usage(request, text, calls))
-    if isinstance(returned, Response):
-        return replace(returned, tool_calls=calls)
+    calls = tuple(_as_sent(name, call) for call in calls)
+    usage = Usage(**estimate_usage(request, text, calls))
     return Response(text, calls, stop_reason(calls), usage)
 
 
-@contextmanager
-def _name_arguments(name: str) -> Iterator[None]:
+def _as_sent(name: str, call: ToolCall) -> ToolCall:
+    """Returns a call with its arguments as they arrive over a socket: all keys are texts.
+
+    Raises ProviderError if they cannot be written as JSON.
+    """
     try:
-        yield
+        return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             "server",
             f"script {quote(name)}: the arguments of a call cannot be written as JSON: {error}",
         ) from None
-
-
-def _as_sent(call: ToolCall) -> ToolCall:
-    """Returns a call with its arguments as they arrive over a socket: all keys are texts."""
-    return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))

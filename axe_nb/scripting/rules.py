@@ -1,22 +1,26 @@
 """A script model's TOML file: an ordered list of rules, the first that matches answers.
 
 Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
-requests, so that parallel runs stay deterministic.
+requests, so that parallel runs stay deterministic. Every mistake in a file is told with its line.
 Source: D-27, D-36.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.conversion.jsonable import change_texts, jsonable
-from axe_nb.errors import ProviderError
+from axe_nb.conversion.patterns import compile_pattern
+from axe_nb.conversion.toml_tables import is_number, is_whole
+from axe_nb.conversion.toml_text import line_of, parse_toml, toml_hint
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
-from axe_nb.text import format_seconds, one_line, quote
+from axe_nb.text import cut_chars, nearest, one_line, quote
 
 if TYPE_CHECKING:
     import regex
@@ -30,8 +34,8 @@ MAX_SECONDS = 1.0
 FAULTS = ("timeout", "refused", "cut")
 """Values of `error` without a status: no HTTP reply at all.
 
-After the text of a streamed reply: nothing more comes, the connection is closed in the middle of a
-chunk, or the stream ends without its last event.
+After the text of a streamed reply: nothing more comes, the connection is closed, or the stream ends
+without its last event.
 """
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -60,9 +64,7 @@ class Reply:
     response: Response = Response()
     fault: Fault | None = None
     """If set, the script fails; if it streams, after the response."""
-    reasoning: str = ""
-    """The reasoning before the answer."""
-    parts: AsyncIterator[Part] | None = None
+    parts: AsyncGenerator[Part, None] | None = None
     """Pieces of a function that yields them; None = the response is known."""
     delay: float = 0.0
     """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
@@ -99,9 +101,7 @@ class Rule:
 
         Raises TimeoutError if the regex takes too long.
         """
-        if self.turn and self.turn != request.turn:
-            return None
-        if self.agent and self.agent != request.agent:
+        if self.turn not in (0, request.turn) or self.agent not in ("", request.agent):
             return None
         if self.last is None:
             return {}
@@ -129,13 +129,10 @@ class Script:
             try:
                 groups = rule.match(request, ends - time.thread_time())
             except TimeoutError:
-                which, take = (f"es of rules 1 to {number}", "take")
-                if number == 1:
-                    which, take = " of rule 1", "takes"
                 raise ProviderError(
                     "bad_request",
-                    f"the regex{which} of script {quote(name)} {take} longer than "
-                    f"{format_seconds(MAX_SECONDS)}s",
+                    f"the regexes of script {quote(name)}, up to rule {number}, take longer than "
+                    f"{MAX_SECONDS:g}s",
                     hint="use a simpler regex without nested repeats",
                 ) from None
             if groups is not None:
@@ -160,16 +157,12 @@ class Script:
         if rule.data is not None:
             text = write_data(fill_in(rule.data, words), request)
         calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
-        usage = (
-            rule.usage
-            if len(rule.usage) == 2
-            else {**estimate_usage(request, text, calls), **rule.usage}
-        )
         response = Response(
-            text, calls, rule.stop_reason or stop_reason(calls), Usage(**usage), seconds=seconds
-        )
-        reasoning = fill_in(rule.reasoning, words)
-        return Reply(response, rule.fault, reasoning, delay=delay, stream=rule.stream)
+            text, calls, rule.stop_reason or stop_reason(calls),
+            Usage(**{**estimate_usage(request, text, calls), **rule.usage}),
+            seconds=seconds, reasoning=fill_in(rule.reasoning, words),
+        )  # fmt: skip
+        return Reply(response, rule.fault, delay=delay, stream=rule.stream)
 
 
 def write_data(data: Any, request: Request) -> str:
@@ -209,3 +202,152 @@ def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> 
 
 def _count_chars(calls: tuple[ToolCall, ...]) -> int:
     return sum(len(call.name) + len(dump(dict(call.arguments)).decode()) for call in calls)
+
+
+def parse_script(text: str, file: str) -> Script:
+    """Returns the script that a TOML text describes.
+
+    Raises ConfigError for text that is not TOML, an unknown key, a wrong value, an invalid regex,
+    or no rule.
+    """
+    try:
+        table = parse_toml(text)
+    except ValueError as error:
+        hint = toml_hint(text, error)
+        raise ConfigError(f"failed to parse script {file}: {error}", hint=hint) from None
+    place = _Place(text, file)
+    place.check(table, TOP)
+    if not table.get("rule"):
+        raise place.error("no [[rule]] found", hint='add [[rule]] and, below it, text = "…"')
+    stream = table.get("stream", False)
+    rules = (
+        _make_rule({"stream": stream, **rule}, replace(place, rule=number))
+        for number, rule in enumerate(table["rule"], 1)
+    )
+    return Script(tuple(rules), table.get("clock") == "virtual")
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+"""Key → name of its type for messages, and the check of a value."""
+
+_TEXT = ("a string", lambda v: isinstance(v, str))
+_SWITCH = ("true or false", lambda v: isinstance(v, bool))
+_TOKENS = ("a whole number, 0 or more", lambda v: is_whole(v, 0))
+
+TOP: Shape = {
+    "rule": ("a list of tables, each headed [[rule]]", _is_tables),
+    "clock": ('"real" or "virtual"', lambda v: v in ("real", "virtual")),
+    "stream": _SWITCH,
+}
+RULE: Shape = {
+    "when": ("a regex, or a table of last, turn and agent", lambda v: isinstance(v, (str, dict))),
+    "reasoning": _TEXT,
+    "text": _TEXT,
+    "data": ("a JSON value", _is_json),
+    "calls": ("a list of { tool = …, arguments = … }", _is_tables),
+    "stop_reason": _TEXT,
+    "usage": ("a table of input_tokens and output_tokens", lambda v: isinstance(v, dict)),
+    "delay": ("a number of seconds, 0 or more", lambda v: is_number(v) and v >= 0),
+    "stream": _SWITCH,
+    "status": ("an HTTP status from 400 to 599", lambda v: is_whole(v, 400, 599)),
+    "error": _TEXT,
+}
+WHEN: Shape = {
+    "last": _TEXT,
+    "turn": ("a whole number, 1 or more", lambda v: is_whole(v, 1)),
+    "agent": _TEXT,
+}
+_CALL: Shape = {
+    "tool": ("the name of a tool", lambda v: isinstance(v, str) and bool(v.strip())),
+    "arguments": ("a table of JSON values", lambda v: isinstance(v, dict) and _is_json(v)),
+}
+_USAGE: Shape = {"input_tokens": _TOKENS, "output_tokens": _TOKENS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A position in a script's text, for messages."""
+
+    text: str
+    file: str
+    rule: int = 0
+    """Number of the rule, from 1; 0 = above the rules."""
+
+    def check(self, table: Mapping[str, Any], shape: Shape, *at: str) -> None:
+        """Raises ConfigError for a key that is not in the shape, or a value that does not fit."""
+        for key, value in table.items():
+            dotted = ".".join((*at, key))
+            if key not in shape:
+                near = nearest(key, shape)
+                hint = f"did you mean {quote(near)}?" if near else f"known keys: {', '.join(shape)}"
+                raise self.error(f"unknown key {quote(dotted)}", *at, key, hint=hint)
+            called, fits = shape[key]
+            if not fits(value):
+                raise self.error(f"{dotted} must be {called}", *at, key)
+
+    def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
+        """Formats a message with the file, the rule, and the line of the key or of its table."""
+        path = ("rule", *key) if self.rule else key
+        above = (path[:size] for size in range(len(path), 0, -1))
+        lines = (line_of(self.text, one, number=self.rule) for one in above)
+        line = next(filter(None, lines), None) or (self.rule and line_of(self.text, ("rule",)))
+        at = f"{self.file}, line {line}" if line else self.file
+        of = f"rule {self.rule}: " if self.rule else ""
+        return ConfigError(f"{at}: {of}{message}", hint=hint)
+
+
+def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
+    place.check(table, RULE)
+    answers = [key for key in ("stop_reason", "usage") if key in table]
+    fails = [key for key in ("status", "error") if key in table]
+    if answers and fails:
+        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
+    if "text" in table and "data" in table:
+        raise place.error("text and data cannot be combined", "data")
+    if not fails and not {"text", "data", "calls"} & table.keys():
+        raise place.error("has no reply", hint="add text, data, calls, status or error")
+    if fails == ["error"] and table["error"] not in FAULTS:
+        named = ", ".join(FAULTS)
+        raise place.error(f"error must be one of {named}, unless `status` is set", "error")
+    when = table.get("when", {})
+    when = {"last": when} if isinstance(when, str) else when
+    place.check(when, WHEN, "when")
+    place.check(table.get("usage", {}), _USAGE, "usage")
+    calls = []
+    for entry in table.get("calls", ()):
+        place.check(entry, _CALL, "calls")
+        if "tool" not in entry:
+            raise place.error("each entry of `calls` needs a tool", "calls")
+        calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
+    own = {key: table[key] for key in table.keys() - {"when", "calls", "status", "error"}}
+    return Rule(
+        last=_compile_regex(when["last"], place) if "last" in when else None,
+        turn=when.get("turn", 0),
+        agent=when.get("agent", ""),
+        calls=tuple(calls),
+        fault=Fault(table.get("error", ""), table.get("status", 0)) if fails else None,
+        **own,
+    )
+
+
+def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
+    try:
+        compiled = compile_pattern(pattern)
+    except ConfigError as error:
+        message = f"invalid regex {quote(cut_chars(pattern, 100))}: {error}"
+        raise place.error(message, "when", "last", hint=error.hint) from None
+    if taken := OWN_PLACES & compiled.groupindex.keys():
+        raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
+    return compiled

@@ -1,6 +1,7 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
 For tests and lessons about what lies between axe_nb and a model: connections, statuses, timeouts.
+HTTP is read and written by h11, which httpx depends on.
 Source: B-3, B-4, B-5, D-8.
 """
 
@@ -13,26 +14,20 @@ import os
 import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from http.client import responses
 from typing import Any
+
+import h11
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
-from axe_nb.messages import Delta, Request, dump
-from axe_nb.scripting.connection import (
-    BrokenOff,
-    ClientGone,
-    HttpConnection,
-    HttpReply,
-    HttpRequest,
-    Unreadable,
-)
-from axe_nb.scripting.lookup import Scripts, known
-from axe_nb.scripting.provider import Playback, answer
-from axe_nb.scripting.rules import Fault
-from axe_nb.scripting.wire import WIRES, Protocol, Wire
-from axe_nb.scripting.wire_requests import Json, Malformed
+from axe_nb.messages import Delta, Request, Response, ToolCall, dump
+from axe_nb.scripting.lookup import Scripts
+from axe_nb.scripting.provider import Played, answer, play
+from axe_nb.scripting.rules import Fault, estimate_usage
+from axe_nb.scripting.wire import WIRES, Json, Malformed, Protocol, Wire
 from axe_nb.text import quote
 
 STATUS: Mapping[Category, int] = {
@@ -77,26 +72,34 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
     }
     thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)
     thread.start()
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
-        with _set_environment(variables):
-            yield server
+        yield server
     finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         server.stop()
         thread.join(CLOSING)
 
 
-@contextmanager
-def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """One HTTP reply."""
+
+    status: int
+    body: bytes | AsyncGenerator[bytes, None]
+    """The whole body; or its chunks as they are made, which may raise `_Refused`."""
+    kind: str = "application/json"
+    """Content type of the body."""
+    retry_after: float | None = None
+    """Seconds; None = the header is not sent."""
+
+
+class _Refused(Exception):
+    """The connection is to be closed without a whole reply."""
 
 
 @dataclass
@@ -119,7 +122,7 @@ class ScriptServer:
         self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._connections: set[asyncio.Task[Any]] = set()
+        self._connections: set[_Connection] = set()
 
     def run(self) -> None:
         """Serves until `stop` is called; in a thread of its own."""
@@ -132,119 +135,71 @@ class ScriptServer:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, sock=self._socket, backlog=1024)
+        server = await self._loop.create_server(
+            lambda: _Connection(self), sock=self._socket, backlog=1024
+        )
         await self._stop.wait()
         server.close()
-        for connection in self._connections:
-            connection.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
-        await server.wait_closed()
+        tasks = [task for connection in self._connections if (task := connection.close())]
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(0)  # what has been drained has left
-        connection = asyncio.create_task(self._serve_connection(HttpConnection(reader, writer)))
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
-        connection.add_done_callback(lambda _: writer.transport.abort())
+    async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
+        """Makes the reply to an HTTP request.
 
-    async def _serve_connection(self, connection: HttpConnection) -> None:
-        with contextlib.suppress(OSError, ClientGone):  # there is nobody left to tell
-            await self._answer_requests(connection)
-
-    async def _answer_requests(self, connection: HttpConnection) -> None:
-        """Answers one request after another, until either side closes the connection.
-
-        Raises ClientGone if the client disconnected, and the last write was the first to notice.
+        Raises _Refused if the connection is to be closed without one.
         """
-        goes_on = True
-        while goes_on:
-            try:
-                request = await connection.next_request()
-            except Unreadable as error:
-                await connection.send(self._make_error(error.status, str(error)))
-                return
-            if request is None:
-                return
-            self.open_requests += 1
-            try:
-                reply = await connection.unless_gone(self._make_reply(request))
-                if reply and not isinstance(reply.body, bytes):
-                    goes_on, reply = await connection.unless_gone(connection.send(reply)), None
-                elif reply is None:
-                    goes_on = False
-            except ClientGone:
-                self.aborted += 1
-                return
-            finally:
-                self.open_requests -= 1  # before the client has a whole reply
-            if reply:
-                goes_on = await connection.send(reply)
-
-    async def _make_reply(self, request: HttpRequest) -> HttpReply | None:
-        """Makes the reply; None closes the connection without one."""
-        wire = self._wire
-        methods = {wire.path: "POST", wire.listing: "GET"}
-        method = methods.get(request.path)
-        if method is None:
-            known_paths = " and ".join(f"{m} {path}" for path, m in methods.items())
-            return self._make_error(404, f"a script server serves only {known_paths}")
-        if request.method != method:
-            return self._make_error(405, f"method not allowed; use {method}")
-        if method == "GET":
-            return HttpReply(200, dump(wire.models(known())))
+        if (method, path) != ("POST", self._wire.path):
+            return self.make_error(404, f"a script server serves only POST {self._wire.path}")
         try:
-            body = json.loads(request.body)
+            body = json.loads(content)
         except (ValueError, RecursionError):
-            return self._make_error(400, "the body is not valid JSON")
+            return self.make_error(400, "the body is not valid JSON")
         if not isinstance(body, dict):
-            return self._make_error(400, "the body must be a JSON object")
+            return self.make_error(400, "the body must be a JSON object")
         self.requests.append(body)
         try:
-            return await self._run_script(wire.read(body), body)
+            request = self._wire.read(body)
         except Malformed as error:
-            return self._make_error(400, str(error))
-
-    async def _run_script(self, request: Request, body: Json) -> HttpReply | None:
-        """Plays the reply; if it fails before its first piece, that is an HTTP error."""
+            return self.make_error(400, str(error))
         if request.model.endswith(".toml"):
-            return self._make_error(404, "a script server serves scripts by name, not by path")
+            return self.make_error(404, "a script server serves scripts by name, not by path")
         try:
-            reply = await answer(request, Scripts())
-            playback = Playback(request, reply)
-            deltas = playback.deltas()
-            first = await anext(deltas, None)
-            if not body.get("stream", self._wire.streams):
-                async for _ in deltas:
-                    pass
-            elif first is not None or playback.fault is None:
-                options = body.get("stream_options")
-                wire = self._wire(
-                    request,
-                    playback.calls,
-                    input_tokens=playback.input_tokens,
-                    wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
-                )
-                return HttpReply(200, _encode(wire, playback, first, deltas), wire.kind)
+            return await self._run_script(request, body)
         except ProviderError as error:
-            fault = _make_fault(error)
-            failed = await self._simulate_fault(fault)
-            return failed and replace(failed, retry_after=error.retry_after)
-        if playback.fault:
-            return await self._simulate_fault(playback.fault)
-        whole = self._wire(request).whole(playback.response, playback.reasoning)
-        return HttpReply(200, dump(whole))
+            return await self._fail(_make_fault(error), error.retry_after)
 
-    async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
-        if fault.status:
-            return self._make_error(fault.status, fault.message)
-        if fault.message == "timeout":
-            await asyncio.Event().wait()
-        return None
+    async def _run_script(self, request: Request, body: Json) -> _Reply:
+        """Plays the reply; if it fails before its first piece, that is an HTTP error."""
+        pieces = play(request, await answer(request, Scripts()))
+        first = await anext(pieces)
+        options = body.get("stream_options")
+        wire = self._wire(
+            request,
+            input_tokens=estimate_usage(request, "", ())["input_tokens"],
+            wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+        )
+        if body.get("stream", wire.streams) and not isinstance(first, Fault):
+            return _Reply(200, _encode(wire, first, pieces), wire.kind)
+        last = first
+        async for piece in pieces:
+            last = piece
+        if isinstance(last, Response):
+            return _Reply(200, dump(wire.whole(last)))
+        assert isinstance(last, Fault)
+        return await self._fail(last)
 
-    def _make_error(self, status: int, message: str) -> HttpReply:
+    async def _fail(self, fault: Fault, retry_after: float | None = None) -> _Reply:
+        if not fault.status:
+            if fault.message == "timeout":
+                await asyncio.Event().wait()
+            raise _Refused
+        return self.make_error(fault.status, fault.message, retry_after)
+
+    def make_error(self, status: int, message: str, retry_after: float | None = None) -> _Reply:
         """Makes an error reply of the protocol; without a body if the message is empty."""
-        return HttpReply(status, dump(self._wire.error(status, message)) if message else b"")
+        body = dump(self._wire.error(status, message)) if message else b""
+        return _Reply(status, body, retry_after=retry_after)
 
 
 def _make_fault(error: ProviderError) -> Fault:
@@ -254,34 +209,138 @@ def _make_fault(error: ProviderError) -> Fault:
 
 
 async def _encode(
-    wire: Wire, playback: Playback, first: Delta | None, deltas: AsyncGenerator[Delta, None]
+    wire: Wire, first: Played, pieces: AsyncGenerator[Played, None]
 ) -> AsyncGenerator[bytes, None]:
     """Yields the chunks of a streamed reply, up to its end or its failure.
 
-    Raises BrokenOff if the connection is to be closed in the middle of a chunk.
+    Raises _Refused if the connection is to be closed in the middle.
 
     Args:
-        first: the delta that has been played already.
-        deltas: the other ones.
+        first: the piece that has been played already.
+        pieces: the other ones.
     """
+    for event in wire.begin():
+        yield wire.encode(event)
+    last: Played = first
     try:
-        for chunk in (*wire.begin(), *(wire.add(first) if first else ())):
-            yield chunk
-        async with contextlib.aclosing(deltas):
-            async for delta in deltas:
-                for chunk in wire.add(delta):
-                    yield chunk
+        async with aclosing(pieces):
+            while not isinstance(last, Response | Fault):
+                if isinstance(last, ToolCall):
+                    wire.calls.append(last)
+                for event in wire.add(last) if isinstance(last, Delta) else ():
+                    yield wire.encode(event)
+                last = await anext(pieces)
     except ProviderError as error:
-        fault: Fault | None = _make_fault(error)
-    else:
-        fault = playback.fault
-    match fault:
-        case None:
-            for chunk in wire.end(playback.response):
-                yield chunk
+        last = _make_fault(error)
+    match last:
+        case Response():
+            for event in wire.end(last):
+                yield wire.encode(event)
+            if wire.mark:
+                yield wire.mark
         case Fault(message, status) if status:
-            yield wire.fail(status, message or "the script failed")
+            yield wire.encode(wire.fail(status, message or "the script failed"))
         case Fault("timeout"):
             await asyncio.Event().wait()
         case Fault("refused"):
-            raise BrokenOff
+            raise _Refused
+
+
+class _Connection(asyncio.Protocol):
+    """The server's end of one connection, until either side closes it."""
+
+    def __init__(self, server: ScriptServer) -> None:
+        self._server = server
+        self._http = h11.Connection(h11.SERVER)
+        self._head: h11.Request | None = None
+        self._body = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        """Answers the request that has arrived; None = the next one is awaited."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+        self._server._connections.add(self)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._server._connections.discard(self)
+        if self._task:
+            self._server.aborted += 1
+            self._task.cancel()
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Closes the connection at once, as the server ends; returns the task that is cancelled."""
+        task, self._task = self._task, None
+        if task:
+            task.cancel()
+        self._transport.abort()
+        return task
+
+    def data_received(self, data: bytes) -> None:
+        self._http.receive_data(data)
+        if not self._task:
+            self._read()
+
+    def _read(self) -> None:
+        """Reads what has arrived, up to the end of a request."""
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                reply = self._server.make_error(error.error_status_hint, str(error))
+                self._task = asyncio.create_task(self._send(reply))
+                return
+            match event:
+                case h11.Request():
+                    self._head, self._body = event, bytearray()
+                case h11.Data():
+                    self._body += event.data
+                case h11.EndOfMessage() if self._head:
+                    method, target = self._head.method.decode(), self._head.target.decode()
+                    path = target.partition("?")[0]
+                    self._task = asyncio.create_task(self._answer(method, path))
+                    return
+                case _:
+                    return
+
+    async def _answer(self, method: str, path: str) -> None:
+        self._server.open_requests += 1
+        try:
+            reply = await self._server.reply_to(method, path, bytes(self._body))
+            if not isinstance(reply.body, bytes):
+                self._write(self._make_head(reply))
+                async with aclosing(reply.body) as chunks:
+                    async for chunk in chunks:
+                        self._write(h11.Data(data=chunk))
+        except _Refused:
+            self._task = None
+            self._transport.close()
+            return
+        finally:
+            self._server.open_requests -= 1  # before the client has a whole reply
+        await self._send(reply)
+
+    async def _send(self, reply: _Reply) -> None:
+        """Sends a whole reply, or the end of a streamed one, and goes on with the next request."""
+        if isinstance(reply.body, bytes):
+            self._write(self._make_head(reply), h11.Data(data=reply.body))
+        self._task = None
+        self._write(h11.EndOfMessage())
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+            self._read()
+        else:
+            self._transport.close()
+
+    def _make_head(self, reply: _Reply) -> h11.Response:
+        headers = [("content-type", reply.kind)]
+        if reply.retry_after is not None:
+            headers.append(("retry-after", f"{reply.retry_after:g}"))
+        if isinstance(reply.body, bytes):
+            headers.append(("content-length", str(len(reply.body))))
+        else:
+            headers.append(("transfer-encoding", "chunked"))
+        reason = responses.get(reply.status, "").encode()
+        return h11.Response(status_code=reply.status, headers=headers, reason=reason)
+
+    def _write(self, *events: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        self._transport.write(b"".join(self._http.send(event) or b"" for event in events))

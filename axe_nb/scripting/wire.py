@@ -1,18 +1,34 @@
-"""Server side of the four protocols: replies as the real servers send them, whole and streamed.
+"""Server side of the four protocols: reads requests, writes replies, whole and streamed.
 
-The inverse of what the providers do.
-Source: A-2.*, A-3.*, A-4.*, A-1.9, B-4, B-5, D-24, D-31, D-73.
+The inverse of what the providers do, as far as their clients look.
+Source: A-1.9, A-2.*, A-3.*, A-4.*, B-4, B-5, D-24, D-31, D-73.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
-from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
-from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat, read_responses
+from axe_nb.errors import ConfigError
+from axe_nb.messages import (
+    Delta,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolParameter,
+    ToolResult,
+    ToolSpec,
+    dump,
+)
+from axe_nb.pictures.picture import Picture
+from axe_nb.providers.wire import table, text
 
 Protocol = Literal["anthropic", "openai", "responses", "ollama"]
+
+Json: TypeAlias = dict[str, Any]
 
 SIGNATURE = "c2NyaXB0"
 """Signature of a thinking block, and encrypted content of reasoning."""
@@ -21,44 +37,45 @@ LENGTH = "max_tokens"
 """Anthropic's word for a reply that the token limit cut."""
 
 
+TEXTS = ("text", "input_text", "output_text")
+"""Types of blocks with a text."""
+
+
+class Malformed(Exception):
+    """A body that the real server would answer with status 400; the text says why."""
+
+
 class Wire:
-    """One reply in a protocol. Each method of a stream yields chunks: one event or line each."""
+    """One reply in a protocol: its whole body, or the events of its stream."""
 
     path = ""
     """Path of model requests."""
-    listing = "/v1/models"
-    """Path of the list of models."""
     streams = False
     """Default of `stream` if a request does not set it."""
     kind = "text/event-stream; charset=utf-8"
     """Content type of a stream."""
-    read = staticmethod(read_chat)
-    """(body) -> the request. Raises Malformed."""
     prefix = "call"
     """Beginning of the ids of calls."""
 
-    def __init__(
-        self,
-        request: Request,
-        calls: Sequence[ToolCall] = (),
-        *,
-        input_tokens: int = 0,
-        wants_usage: bool = False,
-    ) -> None:
+    def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
         """Begins a reply.
 
         Args:
-            calls: the calls of a streamed reply, as far as they are known.
+            input_tokens: as far as they are known before the end.
             wants_usage: true if the client asked for the usage in the stream.
         """
-        self.request, self.calls = request, calls
-        self.input_tokens, self.wants_usage = input_tokens, wants_usage
-        self.open: tuple[str, int] | None = None
-        """(kind, number of the call) of the item that the last delta belongs to."""
-        self.begun: dict[tuple[str, int], str] = {}
-        """(kind, number of the call) of each item → its text so far."""
+        self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
+        self.calls: list[ToolCall] = []
+        """The calls of a streamed reply, as far as they are known."""
+        self.items: dict[tuple[str, int], str] = {}
+        """(kind, number of the call) of each item of a streamed reply → its text so far."""
 
-    def whole(self, response: Response, reasoning: str = "") -> Json:
+    @staticmethod
+    def read(body: Json) -> Request:
+        """Parses a request. Raises Malformed."""
+        return read_request(body)
+
+    def whole(self, response: Response) -> Json:
         """Returns the body of status 200."""
         raise NotImplementedError
 
@@ -71,181 +88,170 @@ class Wire:
         told = {"message": message, "type": kind, "param": None, "code": codes.get(status)}
         return {"error": told}
 
-    @staticmethod
-    def models(names: Sequence[str]) -> Json:
-        """Returns the body of the listing."""
-        model = {"object": "model", "created": 0, "owned_by": "axe_nb"}
-        return {"object": "list", "data": [{"id": name, **model} for name in names]}
-
-    def begin(self) -> Iterator[bytes]:
+    def begin(self) -> Iterator[Json]:
         """Yields what comes before the first piece."""
         yield from ()
 
-    def add(self, delta: Delta) -> Iterator[bytes]:
+    def add(self, delta: Delta) -> Iterator[Json]:
         """Yields a piece, and before it the start of its item."""
-        item = (delta.kind, delta.call)
-        is_new = item not in self.begun
-        self.begun[item] = self.begun.get(item, "") + delta.text
-        yield from self.add_piece(item, delta.text, is_new)
+        kind, number = item = (delta.kind, delta.call)
+        if item not in self.items:
+            self.items[item] = ""
+            yield from self.start(kind, number, len(self.items) - 1)
+        self.items[item] += delta.text
+        if delta.text:
+            yield from self.piece(kind, number, [*self.items].index(item), delta.text)
 
-    def add_piece(self, item: tuple[str, int], text: str, is_new: bool) -> Iterator[bytes]:
-        """Yields a piece of an item, and the start of one that is new."""
+    def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        """Yields the start of an item: its kind, the number of its call, its place."""
+        yield from ()
+
+    def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
+        """Yields a piece of an item."""
         raise NotImplementedError
 
-    def end(self, response: Response) -> Iterator[bytes]:
-        """Yields what comes after the last piece, with the end mark."""
+    def end(self, response: Response) -> Iterator[Json]:
+        """Yields what comes after the last piece."""
         raise NotImplementedError
 
-    def fail(self, status: int, message: str) -> bytes:
+    mark = b""
+    """The last bytes of a stream."""
+
+    def fail(self, status: int, message: str) -> Json:
         """Returns the event of an error; streams have no status."""
-        return self.event(self.error(status, message))
+        return self.error(status, message)
 
-    def event(self, data: Json) -> bytes:
-        """Returns an event, named by its type if it has one."""
-        name = f"event: {data['type']}\n" if "type" in data else ""
-        return b"%sdata: %s\n\n" % (name.encode(), dump(data))
+    def encode(self, event: Json) -> bytes:
+        """Returns an event as it is sent, named by its type if it has one."""
+        name = f"event: {event['type']}\n" if "type" in event else ""
+        return b"%sdata: %s\n\n" % (name.encode(), dump(event))
 
     def id_of(self, number: int, call: ToolCall) -> str:
         """Returns the id of a call, or makes one that is unique in the conversation."""
         return call.id.strip() or f"{self.prefix}_script_{self.request.turn}_{number}"
 
 
+def _write_arguments(call: ToolCall) -> str:
+    return call.raw or dump(dict(call.arguments)).decode()
+
+
 class _Anthropic(Wire):
-    """Server-sent events with blocks, each opened and closed."""
+    """Server-sent events about blocks, which are numbered."""
 
-    path, prefix, read = "/v1/messages", "toolu", staticmethod(read_anthropic)
+    path, prefix = "/v1/messages", "toolu"
 
-    def whole(self, response: Response, reasoning: str = "") -> Json:
-        thinking = {"type": "thinking", "thinking": reasoning, "signature": SIGNATURE}
-        text = [{"type": "text", "text": response.content}] if response.content else []
-        calls = [
-            {**self._make_call(number, call), "input": dict(call.arguments)}
-            for number, call in enumerate(response.tool_calls)
-        ]
+    @staticmethod
+    def read(body: Json) -> Request:
+        return read_request(body, splits_texts=True)
+
+    def whole(self, response: Response) -> Json:
+        content = [self._make_block("reasoning", response.reasoning)] if response.reasoning else []
+        content += [self._make_block("text", response.content)] if response.content else []
+        for number, call in enumerate(response.tool_calls):
+            content.append({**self._make_call(number, call), "input": dict(call.arguments)})
         words = {"stop": "end_turn", "tool_calls": "tool_use", "length": LENGTH}
+        usage = response.usage
         return {
             "id": f"msg_script_{self.request.turn}",
             "type": "message",
             "role": "assistant",
             "model": self.request.model,
-            "content": [*([thinking] if reasoning else []), *text, *calls],
+            "content": content,
             "stop_reason": words.get(response.stop_reason, response.stop_reason),
             "stop_sequence": None,
-            "usage": self._count(response.usage),
+            "usage": {  # the input tokens are those that no cache has to do with
+                "input_tokens": max(
+                    0, usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+                ),
+                "cache_read_input_tokens": usage.cached_tokens,
+                "cache_creation_input_tokens": usage.cache_write_tokens,
+                "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+            },
         }
+
+    def _make_block(self, kind: str, text: str, signature: str = SIGNATURE) -> Json:
+        if kind == "text":
+            return {"type": "text", "text": text}
+        return {"type": "thinking", "thinking": text, "signature": signature}
 
     def _make_call(self, number: int, call: ToolCall) -> Json:
-        id_ = self.id_of(number, call)
-        return {"type": "tool_use", "id": id_, "name": call.name, "input": {}}
-
-    @staticmethod
-    def _count(usage: Usage) -> Json:
-        """Returns the counts; `input_tokens` are those that no cache has to do with."""
-        cached, written = usage.cached_tokens, usage.cache_write_tokens
-        others = {
-            "cache_read_input_tokens": cached,
-            "cache_creation_input_tokens": written,
-            "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
-        }
         return {
-            "input_tokens": max(0, usage.input_tokens - cached - written),
-            "output_tokens": usage.output_tokens,
-            **(others if _has_kinds(usage) else {}),
-        }
+            "type": "tool_use", "id": self.id_of(number, call), "name": call.name, "input": {},
+        }  # fmt: skip
 
     @staticmethod
     def error(status: int, message: str) -> Json:
         kinds = {
             401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-            413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
+            429: "rate_limit_error", 529: "overloaded_error",
         }  # fmt: skip
         kind = kinds.get(status, "invalid_request_error" if status < 500 else "api_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
 
-    @staticmethod
-    def models(names: Sequence[str]) -> Json:
-        made = {"type": "model", "created_at": "1970-01-01T00:00:00Z"}
-        models = [{**made, "id": name, "display_name": name} for name in names]
-        first, last = (names[0], names[-1]) if names else (None, None)
-        return {"data": models, "has_more": False, "first_id": first, "last_id": last}
-
-    def begin(self) -> Iterator[bytes]:
+    def begin(self) -> Iterator[Json]:
         usage = {"input_tokens": self.input_tokens, "output_tokens": 1}
         message = {**self.whole(Response()), "stop_reason": None, "usage": usage}
-        yield self.event({"type": "message_start", "message": message})
-        yield self.event({"type": "ping"})
+        yield {"type": "message_start", "message": message}
 
-    def add_piece(self, item: tuple[str, int], text: str, is_new: bool) -> Iterator[bytes]:
-        if item != self.open:
-            yield from self._close()
-            self.open, self._index = item, self._index + 1
-            yield self._about_block("content_block_start", content_block=self._make_block(*item))
-        if text:
-            kind, key = {
-                "text": ("text_delta", "text"),
-                "reasoning": ("thinking_delta", "thinking"),
-            }.get(item[0], ("input_json_delta", "partial_json"))
-            yield self._about_block("content_block_delta", delta={"type": kind, key: text})
+    def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        is_call = kind == "arguments"
+        block = (
+            self._make_call(number, self.calls[number])
+            if is_call
+            else self._make_block(kind, "", "")
+        )
+        yield {"type": "content_block_start", "index": index, "content_block": block}
 
-    _index = -1
+    def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
+        delta = {
+            "text": {"type": "text_delta", "text": text},
+            "reasoning": {"type": "thinking_delta", "thinking": text},
+            "arguments": {"type": "input_json_delta", "partial_json": text},
+        }[kind]
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
 
-    def _about_block(self, kind: str, **fields: object) -> bytes:
-        return self.event({"type": kind, "index": self._index, **fields})
-
-    def _make_block(self, kind: str, number: int) -> Json:
-        match kind:
-            case "text":
-                return {"type": "text", "text": ""}
-            case "reasoning":
-                return {"type": "thinking", "thinking": "", "signature": ""}
-        return self._make_call(number, self.calls[number])
-
-    def _close(self) -> Iterator[bytes]:
-        if self.open is None:
-            return
-        if self.open[0] == "reasoning":
-            signed = {"type": "signature_delta", "signature": SIGNATURE}
-            yield self._about_block("content_block_delta", delta=signed)
-        yield self._about_block("content_block_stop")
-
-    def end(self, response: Response) -> Iterator[bytes]:
-        yield from self._close()
+    def end(self, response: Response) -> Iterator[Json]:
+        for index, (kind, _) in enumerate(self.items):
+            if kind == "reasoning":
+                delta = {"type": "signature_delta", "signature": SIGNATURE}
+                yield {"type": "content_block_delta", "index": index, "delta": delta}
+            yield {"type": "content_block_stop", "index": index}
         whole = self.whole(response)
-        delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-        yield self.event({"type": "message_delta", "delta": delta, "usage": whole["usage"]})
-        yield self.event({"type": "message_stop"})
+        ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield {"type": "message_delta", "delta": ended, "usage": whole["usage"]}
+        yield {"type": "message_stop"}
 
 
 class _OpenAI(Wire):
     """Server-sent events, each with changes to the message; `[DONE]` is the last one."""
 
-    path = "/v1/chat/completions"
+    path, mark = "/v1/chat/completions", b"data: [DONE]\n\n"
 
-    def whole(self, response: Response, reasoning: str = "") -> Json:
+    def whole(self, response: Response) -> Json:
         message: Json = {"role": "assistant", "content": response.content, "refusal": None}
-        if reasoning:
-            message["reasoning_content"] = reasoning
+        if response.reasoning:
+            message["reasoning_content"] = response.reasoning
         if response.tool_calls:
             message["content"] = response.content or None
             message["tool_calls"] = [
-                self._make_call(number, call, call.raw or dump(dict(call.arguments)).decode())
+                self._make_call(number, call, _write_arguments(call))
                 for number, call in enumerate(response.tool_calls)
             ]
         words = {"end_turn": "stop", "tool_use": "tool_calls", LENGTH: "length"}
         reason = words.get(response.stop_reason, response.stop_reason)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         usage = response.usage
-        others = {
-            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-            "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        return {
+            **self._head("chat.completion"),
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {
+                "prompt_tokens": usage.input_tokens,
+                "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+                "completion_tokens": usage.output_tokens,
+                "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+                "total_tokens": usage.total,
+            },
         }
-        counts = {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.total,
-            **(others if _has_kinds(usage) else {}),
-        }
-        return {**self._head("chat.completion"), "choices": [choice], "usage": counts}
 
     def _head(self, kind: str = "chat.completion.chunk") -> Json:
         id_ = f"chatcmpl-script-{self.request.turn}"
@@ -255,54 +261,48 @@ class _OpenAI(Wire):
         function = {"name": call.name, "arguments": arguments}
         return {"id": self.id_of(number, call), "type": "function", "function": function}
 
-    def begin(self) -> Iterator[bytes]:
-        yield self._change({"role": "assistant", "content": "", "refusal": None})
+    def begin(self) -> Iterator[Json]:
+        yield self._change({"role": "assistant", "content": ""})
 
-    def add_piece(self, item: tuple[str, int], text: str, is_new: bool) -> Iterator[bytes]:
-        kind, number = item
-        if kind != "arguments":
-            yield self._change({"content" if kind == "text" else "reasoning_content": text})
-            return
-        if is_new:
+    def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        if kind == "arguments":
             call = self._make_call(number, self.calls[number], "")
             yield self._change({"tool_calls": [{"index": number, **call}]})
-        if text:
-            change = {"index": number, "function": {"arguments": text}}
-            yield self._change({"tool_calls": [change]})
 
-    def _change(self, delta: Json, reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
+        if kind == "arguments":
+            more = {"index": number, "function": {"arguments": text}}
+            yield self._change({"tool_calls": [more]})
+        else:
+            yield self._change({"content" if kind == "text" else "reasoning_content": text})
+
+    def _change(self, delta: Json, reason: str | None = None) -> Json:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
         usage = {"usage": None} if self.wants_usage else {}
-        return self.event({**self._head(), "choices": [choice], **usage})
+        return {**self._head(), "choices": [choice], **usage}
 
-    def end(self, response: Response) -> Iterator[bytes]:
+    def end(self, response: Response) -> Iterator[Json]:
         whole = self.whole(response)
         yield self._change({}, whole["choices"][0]["finish_reason"])
         if self.wants_usage:
-            yield self.event({**self._head(), "choices": [], "usage": whole["usage"]})
-        yield b"data: [DONE]\n\n"
+            yield {**self._head(), "choices": [], "usage": whole["usage"]}
 
 
 class _Responses(Wire):
-    """Server-sent events with numbered items; the last one has the whole reply."""
+    """Server-sent events about items; the last one has the whole reply."""
 
-    path, read = "/v1/responses", staticmethod(read_responses)
-    _number = 0
-    """Number of the next event."""
+    path = "/v1/responses"
 
-    def whole(self, response: Response, reasoning: str = "") -> Json:
+    def whole(self, response: Response) -> Json:
         words = {"length": "max_output_tokens", LENGTH: "max_output_tokens"}
         reason = words.get(response.stop_reason, response.stop_reason)
         is_whole = reason not in ("max_output_tokens", "content_filter")
         status = "completed" if is_whole else "incomplete"
-        parts = [_text_part(response.content)] if response.content else []
-        if reason == "refusal":
-            parts.append({"type": "refusal", "refusal": "declined"})
-        output = [self._make_reasoning(reasoning)] if reasoning else []
-        output += [self._make_message(parts, status)] if parts else []
+        output = [self._make_reasoning(response.reasoning)] if response.reasoning else []
+        if response.content or reason == "refusal":
+            output.append(self._make_message(response.content, status, reason == "refusal"))
         for number, call in enumerate(response.tool_calls):
-            arguments = call.raw or dump(dict(call.arguments)).decode()
-            output.append(self._make_call(number, call, arguments))
+            output.append(self._make_call(number, call, _write_arguments(call)))
         usage = response.usage
         return {
             **self._head(status),
@@ -321,32 +321,23 @@ class _Responses(Wire):
         }
 
     def _head(self, status: str) -> Json:
-        return {
-            "id": f"resp_script_{self.request.turn}",
-            "object": "response",
-            "created_at": 0,
-            "status": status,
-            "error": None,
-            "incomplete_details": None,
-            "model": self.request.model,
-            "output": [],
-            "parallel_tool_calls": True,
-            "store": False,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": None,
-        }
+        head = {"id": f"resp_script_{self.request.turn}", "object": "response", "created_at": 0}
+        return {**head, "status": status, "model": self.request.model, "output": [], "tools": []}
 
-    def _make_message(self, parts: Sequence[Json], status: str) -> Json:
-        item = {"type": "message", "id": f"msg_script_{self.request.turn}", "role": "assistant"}
-        return {**item, "status": status, "content": [*parts]}
+    def _make_message(self, text: str, status: str, is_refused: bool = False) -> Json:
+        said = [{"type": "output_text", "text": text, "annotations": []}] if text else []
+        content = [*said, *([{"type": "refusal", "refusal": "declined"}] if is_refused else [])]
+        id_ = f"msg_script_{self.request.turn}"
+        return {
+            "type": "message", "id": id_, "role": "assistant", "status": status, "content": content,
+        }  # fmt: skip
 
     def _make_reasoning(self, text: str) -> Json:
         return {
             "type": "reasoning",
             "id": f"rs_script_{self.request.turn}",
-            "summary": [{"type": "summary_text", "text": text}],
-            "encrypted_content": SIGNATURE,
+            "summary": [{"type": "summary_text", "text": text}] if text else [],
+            "encrypted_content": SIGNATURE if text else "",
         }
 
     def _make_call(self, number: int, call: ToolCall, arguments: str) -> Json:
@@ -359,100 +350,58 @@ class _Responses(Wire):
             "status": "completed",
         }
 
-    def begin(self) -> Iterator[bytes]:
-        head = self._head("in_progress")
-        yield self.event({"type": "response.created", "response": head})
-        yield self.event({"type": "response.in_progress", "response": head})
+    def begin(self) -> Iterator[Json]:
+        yield {"type": "response.created", "response": self._head("in_progress")}
 
-    def add_piece(self, item: tuple[str, int], text: str, is_new: bool) -> Iterator[bytes]:
-        kind, part, _ = _PARTS[item[0]]
-        place = self._place(item)
-        if is_new:
-            made = self._make_item(item, "", "in_progress")
-            if item[0] == "reasoning":
-                made |= {"summary": [], "encrypted_content": ""}
-            yield self._about_item("added", place, made)
-            if part:
-                start = {**place, "part": self._make_part(item[0], "")}
-                yield self.event({"type": f"{part}.added", **start})
-        if text:
-            yield self.event({"type": f"{kind}.delta", **place, "delta": text})
-
-    def _make_item(self, item: tuple[str, int], text: str, status: str) -> Json:
-        match item:
-            case "text", _:
-                return self._make_message([_text_part(text)] if text else [], status)
-            case "reasoning", _:
+    def _make_item(self, kind: str, number: int, text: str) -> Json:
+        match kind:
+            case "text":
+                return self._make_message(text, "completed")
+            case "reasoning":
                 return self._make_reasoning(text)
-            case _, number:
-                made = self._make_call(number, self.calls[number], text)
-                return {**made, "status": status}
+        return self._make_call(number, self.calls[number], text)
 
-    def _make_part(self, kind: str, text: str) -> Json:
-        return _text_part(text) if kind == "text" else {"type": "summary_text", "text": text}
+    def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        item = {**self._make_item(kind, number, ""), "status": "in_progress"}
+        yield {"type": "response.output_item.added", "output_index": index, "item": item}
+        if kind == "text":
+            part = {"type": "output_text", "text": "", "annotations": []}
+            place = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            yield {"type": "response.content_part.added", **place, "part": part}
 
-    def _place(self, item: tuple[str, int]) -> Json:
-        """Returns the fields that say which part of the reply an event is about."""
-        index = _PARTS[item[0]][2]
-        id_, at = self._make_item(item, "", "")["id"], list(self.begun).index(item)
-        return {"item_id": id_, "output_index": at, **({index: 0} if index else {})}
+    def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
+        name, place = {
+            "text": ("output_text", {"content_index": 0}),
+            "reasoning": ("reasoning_summary_text", {"summary_index": 0}),
+            "arguments": ("function_call_arguments", {}),
+        }[kind]
+        place |= {"item_id": self._make_item(kind, number, "")["id"], "output_index": index}
+        yield {"type": f"response.{name}.delta", **place, "delta": text}
 
-    def _about_item(self, what: str, place: Json, item: Json) -> bytes:
-        at = place["output_index"]
-        kind = f"response.output_item.{what}"
-        return self.event({"type": kind, "output_index": at, "item": item})
+    def end(self, response: Response) -> Iterator[Json]:
+        whole = self.whole(response)
+        for index, ((kind, number), said) in enumerate(self.items.items()):
+            item = self._make_item(kind, number, said)
+            if kind == "text":
+                item["status"] = whole["status"]
+            yield {"type": "response.output_item.done", "output_index": index, "item": item}
+        yield {"type": f"response.{whole['status']}", "response": whole}
 
-    def end(self, response: Response) -> Iterator[bytes]:
-        whole = self.whole(response, self.begun.get(("reasoning", 0), ""))
-        for item, text in self.begun.items():
-            status = whole["status"] if item[0] == "text" else "completed"
-            made, place = self._make_item(item, text, status), self._place(item)
-            kind, part, _ = _PARTS[item[0]]
-            done = {"type": f"{kind}.done", **place}
-            if part:
-                more: Json = {"logprobs": []} if item[0] == "text" else {}
-                yield self.event({**done, "text": text, **more})
-                said = self._make_part(item[0], text)
-                yield self.event({"type": f"{part}.done", **place, "part": said})
-            else:
-                yield self.event({**done, "name": made["name"], "arguments": text})
-            yield self._about_item("done", place, made)
-        yield self.event({"type": f"response.{whole['status']}", "response": whole})
-
-    def fail(self, status: int, message: str) -> bytes:
+    def fail(self, status: int, message: str) -> Json:
         told = self.error(status, message)["error"]
         code = told["code"] or told["type"]
-        return self.event({"type": "error", "code": code, "message": message, "param": None})
-
-    def event(self, data: Json) -> bytes:
-        numbered = {"type": data["type"], "sequence_number": self._number, **data}
-        self._number += 1
-        return super().event(numbered)
-
-
-_PARTS: Mapping[str, tuple[str, str, str]] = {
-    "text": ("response.output_text", "response.content_part", "content_index"),
-    "reasoning": (
-        "response.reasoning_summary_text", "response.reasoning_summary_part", "summary_index",
-    ),
-    "arguments": ("response.function_call_arguments", "", ""),
-}  # fmt: skip
-"""Kind of delta → events of its pieces, events of its part, key of the part's number."""
-
-
-def _text_part(text: str) -> Json:
-    return {"type": "output_text", "text": text, "annotations": []}
+        return {"type": "error", "code": code, "message": message, "param": None}
 
 
 class _Ollama(Wire):
     """Lines of JSON; a call comes whole, and the last line is done."""
 
-    path, listing, streams, kind = "/api/chat", "/api/tags", True, "application/x-ndjson"
+    path, streams, kind = "/api/chat", True, "application/x-ndjson"
 
-    def whole(self, response: Response, reasoning: str = "") -> Json:
+    def whole(self, response: Response) -> Json:
         message: Json = {"role": "assistant", "content": response.content}
-        if reasoning:
-            message["thinking"] = reasoning
+        if response.reasoning:
+            message["thinking"] = response.reasoning
         if response.tool_calls:
             message["tool_calls"] = [
                 self._make_call(number, call) for number, call in enumerate(response.tool_calls)
@@ -462,12 +411,8 @@ class _Ollama(Wire):
             **self._head(message),
             "done": True,
             "done_reason": words.get(response.stop_reason, response.stop_reason),
-            "total_duration": 0,
-            "load_duration": 0,
             "prompt_eval_count": response.usage.input_tokens,
-            "prompt_eval_duration": 0,
             "eval_count": response.usage.output_tokens,
-            "eval_duration": 0,
         }
 
     def _head(self, message: Json) -> Json:
@@ -483,37 +428,173 @@ class _Ollama(Wire):
     def error(status: int, message: str) -> Json:
         return {"error": message}
 
-    @staticmethod
-    def models(names: Sequence[str]) -> Json:
-        return {"models": [{"name": name, "model": name, "size": 0} for name in names]}
+    def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        if kind == "arguments":
+            yield self._say(tool_calls=[self._make_call(number, self.calls[number])])
 
-    def add_piece(self, item: tuple[str, int], text: str, is_new: bool) -> Iterator[bytes]:
-        match item:
-            case "text", _:
-                yield self._say(content=text)
-            case "reasoning", _:
-                yield self._say(thinking=text)
-            case _, number if is_new:
-                yield self._say(tool_calls=[self._make_call(number, self.calls[number])])
+    def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
+        if kind != "arguments":
+            yield self._say(**{"content" if kind == "text" else "thinking": text})
 
-    def _say(self, **parts: object) -> bytes:
-        return self.event(self._head({"role": "assistant", "content": "", **parts}))
+    def _say(self, **parts: object) -> Json:
+        return self._head({"role": "assistant", "content": "", **parts})
 
-    def end(self, response: Response) -> Iterator[bytes]:
-        done = {"message": {"role": "assistant", "content": ""}}
-        yield self.event({**self.whole(response), **done})
+    def end(self, response: Response) -> Iterator[Json]:
+        yield {**self.whole(response), "message": {"role": "assistant", "content": ""}}
 
-    def event(self, data: Json) -> bytes:
+    def encode(self, event: Json) -> bytes:
         """Returns a line; Ollama escapes what its own client takes for a line end."""
-        text = dump(data).decode()
-        return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode() + b"\n"
-
-
-def _has_kinds(usage: Usage) -> bool:
-    """True if some tokens are counted apart; other replies stay as short as they can be."""
-    return bool(usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens)
+        line = dump(event).decode()
+        return line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode() + b"\n"
 
 
 WIRES: Mapping[Protocol, type[Wire]] = {
     "anthropic": _Anthropic, "openai": _OpenAI, "responses": _Responses, "ollama": _Ollama,
 }  # fmt: skip
+
+
+def read_request(body: Json, *, splits_texts: bool = False) -> Request:
+    """Parses a request of any protocol: each names its parts in its own way, and no two clash.
+
+    Anthropic's clients join messages of the same role, so that each text is a message of its own.
+    Raises Malformed.
+    """
+    key = "input" if "input" in body else "messages"
+    entries = body.get(key)
+    if isinstance(entries, str):
+        entries = [{"role": "user", "content": entries}]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Malformed(f"{key} must be a list of objects")
+    model, choice = body.get("model"), body.get("tool_choice")
+    if not isinstance(model, str) or not model.strip():
+        raise Malformed("model must be the name of a script")
+    messages: list[Message] = []
+    system = [_join_text(body.get("system")), text(body.get("instructions"))]
+    for entry in entries:
+        content, blocks = entry.get("content"), _read_blocks(entry.get("content"))
+        match entry.get("type", "message"), entry.get("role"):
+            case "function_call", _:
+                _add_answer(messages, "", [entry])
+            case "function_call_output", _:
+                _add_result(messages, entry, entry.get("output"))
+            case "message", "tool":
+                _add_result(messages, entry, content)
+            case "message", "system" | "developer":
+                system.append(_join_text(content))
+            case "message", "assistant":
+                uses = (block for block in blocks if block.get("type") == "tool_use")
+                calls = [*_dicts(entry.get("tool_calls")), *uses]
+                _add_answer(messages, _join_text(content), calls)
+            case "message", _:
+                results = [block for block in blocks if block.get("type") == "tool_result"]
+                for block in results:
+                    _add_result(messages, block, block.get("content"))
+                images = entry.get("images")
+                own = [{"image": image} for image in images] if isinstance(images, list) else []
+                pictures = _read_pictures([*blocks, *own])
+                texts = [_join_text([block]) for block in blocks if block.get("type") in TEXTS]
+                if pictures or not splits_texts:
+                    texts = ["".join(texts)]
+                if pictures or any(texts) or not results:
+                    messages += [Message("user", said, pictures=pictures) for said in texts or [""]]
+    is_offered = choice != "none" and table(choice).get("type") != "none"
+    tools = [_read_tool(tool) for tool in _dicts(body.get("tools"))] if is_offered else []
+    prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
+    tools = [tool for tool in tools if tool.name]  # those of a server may have none
+    return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
+
+
+def _add_result(messages: list[Message], entry: Json, content: Any) -> None:
+    call_id = entry.get("tool_use_id") or entry.get("tool_call_id") or entry.get("call_id")
+    pictures = _read_pictures(_read_blocks(content))
+    is_error = bool(entry.get("is_error"))
+    result = ToolResult(text(call_id), _join_text(content), is_error, pictures=pictures)
+    is_next = bool(messages) and messages[-1].role == "tool"
+    before = messages.pop().tool_results if is_next else ()
+    messages.append(Message("tool", tool_results=(*before, result)))
+
+
+def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> None:
+    """Adds a text and calls to the assistant's turn, or begins one."""
+    is_next = bool(messages) and messages[-1].role == "assistant"
+    last = messages.pop() if is_next else Message("assistant")
+    joined = "\n\n".join(filter(None, (last.content, said)))
+    calls = map(_read_call, entries)
+    messages.append(Message("assistant", joined, (*last.tool_calls, *calls)))
+
+
+def _read_call(entry: Json) -> ToolCall:
+    function = table(entry.get("function")) or entry
+    arguments = function.get("arguments") or function.get("input")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            raise Malformed("arguments of a tool call are not valid JSON") from None
+    call_id = entry.get("call_id") or entry.get("id")
+    return ToolCall(text(call_id), text(function.get("name")), table(arguments))
+
+
+def _read_output(body: Json) -> Mapping[str, Any] | None:
+    """Returns the schema of the answer, wherever a protocol has it; None if there is none."""
+    openai = table(table(body.get("response_format")).get("json_schema"))
+    responses = table(table(body.get("text")).get("format"))
+    anthropic = table(table(body.get("output_config")).get("format"))
+    named = openai.get("schema") or responses.get("schema") or anthropic.get("schema")
+    return named or table(body.get("format")) or None
+
+
+def _read_tool(tool: Json) -> ToolSpec:
+    function = table(tool.get("function")) or tool
+    schema = table(function.get("parameters") or function.get("input_schema"))
+    required = schema.get("required")
+    parameters = {
+        key: ToolParameter(
+            text(entry.get("type")),
+            text(entry.get("description")),
+            isinstance(required, list) and key in required,
+        )
+        for key, entry in table(schema.get("properties")).items()
+        if isinstance(entry, dict)
+    }
+    name, description = text(function.get("name")), text(function.get("description"))
+    return ToolSpec(name, description, parameters, schema=schema or None)
+
+
+def _read_blocks(content: Any) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else _dicts(content)
+
+
+def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
+    """Returns the pictures among blocks, in the form of any protocol.
+
+    Raises Malformed if one of them is none.
+    """
+    found = map(_find_data, blocks)
+    try:
+        return tuple(Picture(b64decode(data, validate=True)) for data in found if data)
+    except (ConfigError, ValueError) as error:
+        raise Malformed(f"invalid picture: {error}") from None
+
+
+def _find_data(block: Json) -> str:
+    """Returns the base64 text of a picture in any kind of block; empty if the block has none."""
+    match block:
+        case {"type": "image" | "document", "source": {"data": str(data)}} | {"image": str(data)}:
+            return data
+        case (
+            {"image_url": {"url": str(url)}}
+            | {"file": {"file_data": str(url)}}
+            | {"type": "input_image", "image_url": str(url)}
+            | {"type": "input_file", "file_data": str(url)}
+        ):
+            return url.partition(",")[2]
+    return ""
+
+
+def _join_text(content: Any) -> str:
+    return "".join(text(b.get("text")) for b in _read_blocks(content) if b.get("type") in TEXTS)
+
+
+def _dicts(value: Any) -> list[Json]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

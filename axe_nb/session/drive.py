@@ -1,23 +1,46 @@
 """Runs a handle with a view, which receives every event, regular ticks and the result.
 
-Source: D-58.
+Events are shown and questions answered in the caller's thread, so that only it touches a display.
+Source: D-19, D-48, D-58.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import queue
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Protocol
 
+from axe_nb.engine.person import Decision, Question, Step
+from axe_nb.errors import interrupted
 from axe_nb.events import Event, discard
 from axe_nb.results import RunResult
-from axe_nb.session.approval import Approver
-from axe_nb.session.portal import PUMP, Unresponsive, pump
-from axe_nb.session.runs import AlreadyStarted, RunHandle
+from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts
+from axe_nb.session.prompts import (
+    WrongInput,
+    format_answer_mark,
+    format_model_question,
+    format_question,
+    prompt_step,
+    read_arguments,
+)
+from axe_nb.session.runs import RunHandle
+
+PAUSE = 0.2
+"""Seconds between a question and its prompt, so that the view can show the call."""
+
+BATCH = 256
+"""Maximum events shown between two ticks of the display."""
+
+END = object()
+"""Follows the last event."""
 
 
 class View(Protocol):
@@ -71,40 +94,145 @@ class NoLine:
     def finish(self, text: str) -> None: ...
 
 
+class Approver:
+    """Queues questions from the event loop's thread; `serve` answers them in the caller's."""
+
+    def __init__(self, answer: Callable[[Question], Decision]) -> None:
+        self._answer = answer
+        self._asked_at = -math.inf
+        """Time of the newest question."""
+        self._questions: queue.SimpleQueue[
+            tuple[Question, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
+        ] = queue.SimpleQueue()
+
+    async def ask_person(self, question: Question) -> Decision:
+        """Queues the question and returns the user's answer; awaited on the event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Decision] = loop.create_future()
+        self._asked_at = time.monotonic()
+        self._questions.put((question, loop, future))
+        return await future
+
+    async def ask_person_here(self, question: Question) -> Decision:
+        """As `ask_person`, where the event loop shares a thread with the user; blocks it."""
+        await asyncio.sleep(PAUSE)
+        return self._prompt(question)
+
+    def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """Answers the next question within `meanwhile`, if the view had time to show its call."""
+        if time.monotonic() < self._asked_at + PAUSE:
+            return
+        with suppress(queue.Empty):
+            question, loop, future = self._questions.get_nowait()
+            if not future.done():
+                with meanwhile():
+                    answer = self._prompt(question)
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(
+                        lambda: None if future.done() else future.set_result(answer)
+                    )
+
+    def _prompt(self, question: Question) -> Decision:
+        """Prompts the user; an interrupt or end of input means stop (D-48)."""
+        try:
+            with _raise_on_interrupt():
+                return self._answer(question)
+        except (KeyboardInterrupt, EOFError):
+            return Decision("stop")
+
+
+@contextmanager
+def _raise_on_interrupt() -> Iterator[None]:
+    """Raises KeyboardInterrupt on SIGINT within the block, to end a waiting `input()`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def prompt_person(request: Question) -> Decision:
+    """Prompts in the notebook or terminal until the answer is valid."""
+    if isinstance(request, Step):
+        return prompt_step(request)
+    if not request.tool and not request.raises:
+        mark = format_answer_mark(request)
+        return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
+    question = format_question(request)
+    prompt = f"\n{question.text}"  # apart from the last answer
+    while True:
+        word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
+        word, reason = word.lower().rstrip(",.:;!"), more.strip()
+        answer = question.find(word)
+        if answer is None:
+            prompt = "Please answer with one of these letters, or the whole word."
+        elif answer.needs_word and word != answer.choice:
+            prompt = f"Type the whole word, because {question.caution}."
+        elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
+            prompt = "Only a no can be followed by a reason. Nothing has been run."
+        elif answer.choice != "edit":
+            return Decision(answer.choice, reason)
+        else:
+            try:
+                return Decision("edit", arguments=read_arguments(request.schema))
+            except WrongInput as error:
+                prompt = f"{error} Nothing has been run."
+
+
+class _Inbox:
+    """The events of a run, and its end; one thread at a time shows them.
+
+    A `get` that is interrupted by a signal just as it times out waits forever (CPython 3.11): a
+    None wakes it.
+    """
+
+    def __init__(self, show: Callable[[Event], None]) -> None:
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._show = show
+        self.put = self._events.put
+        self.has_ended = False
+
+    def show_more(self) -> None:
+        """Shows the events that there are, or that come soon."""
+        wait = PUMP
+        with suppress(queue.Empty):
+            for _ in range(BATCH):
+                event = self._events.get(timeout=wait)
+                if event is None:
+                    return
+                if event is END:
+                    self.has_ended = True
+                    return
+                self._show(event)
+                wait = 0.0
+
+    def show_rest(self) -> None:
+        """Shows the events that there are."""
+        with suppress(queue.Empty):
+            while True:
+                event = self._events.get_nowait()
+                if event is not None and event is not END:
+                    self._show(event)
+
+
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
     """Runs a handle in the portal's thread and shows it in this one; returns the result.
 
+    An interrupt cancels the run, lets its last events arrive, and is then raised, when
+    `handle.finished` is the result so far; a second one is raised at once. Raises
+    concurrent.futures.CancelledError if the run was cancelled before it started.
+
     Args:
-        handle: the run.
-        view: shows the run.
         approver: takes the run's questions, which are answered in this thread; None = no one can be
             prompted.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-        concurrent.futures.CancelledError: the run was cancelled before it started.
-        AlreadyStarted: the handle has been driven before.
-        KeyboardInterrupt: the user stopped the run; `handle.finished` is the result so far.
     """
-    ask_person = approver.ask_person if approver else None
-
-    def serve(show_more: Callable[[], None]) -> None:
-        if approver is not None:
-            approver.serve(lambda: _keep_showing(view, show_more))
-
     try:
-        return pump(
-            lambda emit: handle.execute(emit, ask_person, streams=view.streams), view.event,
-            view.tick, handle.overdue, handle.close, handle.halt, serve,
-        )  # fmt: skip
-    except Unresponsive:
-        result = handle.abandon(view.event, timed_out=True)
-        assert result is not None
-        return result
+        return _run_and_show(handle, view, approver)
     except KeyboardInterrupt:
         handle.abandon(view.event)
-        raise
-    except AlreadyStarted:  # it is another's run
         raise
     except CancelledError:  # by `handle.cancel()`
         if handle.finished is None:
@@ -115,6 +243,51 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         raise
     finally:
         view.finish(handle.finished)
+
+
+def _run_and_show(handle: RunHandle, view: View, approver: Approver | None) -> RunResult:
+    inbox = _Inbox(view.event)
+    ask_person = approver.ask_person if approver else None
+
+    async def work() -> RunResult:
+        try:
+            return await handle.execute(inbox.put, ask_person, streams=view.streams)
+        finally:
+            inbox.put(END)
+
+    def stop_sending() -> None:
+        handle.halt()
+        inbox.put(None)
+
+    with record_interrupts(stop_sending) as interrupt:
+        future, loop = portal.begin(work())
+        try:
+            while not inbox.has_ended:
+                if interrupt.at is not None:
+                    if time.monotonic() >= interrupt.at + DRAIN:
+                        break
+                    future.cancel()
+                inbox.show_more()
+                if inbox.has_ended:
+                    break
+                view.tick()
+                if approver is not None:
+                    approver.serve(lambda: _keep_showing(view, inbox.show_more))
+                if handle.overdue() > STUCK and not answers(loop):
+                    break
+            if not inbox.has_ended:
+                handle.close()
+                inbox.show_rest()
+        except BaseException:
+            future.cancel()
+            raise
+    if interrupt.at is not None:
+        raise interrupted("stopped; axe_nb.last() has the partial result")
+    if inbox.has_ended:
+        return future.result()
+    future.cancel()
+    handle.abandon(view.event, timed_out=True)
+    return handle.result(0)
 
 
 @contextmanager
@@ -148,11 +321,7 @@ def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Like `drive`, on the caller's own event loop.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-    """
+    """Like `drive`, on the caller's own event loop."""
     ask_person = approver.ask_person_here if approver else None
     try:
         async with asyncio.TaskGroup() as group:  # a view that fails stops the run

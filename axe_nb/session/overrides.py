@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
+from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.conversion.libraries import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.stepper import StepFunction, make_stepper
+from axe_nb.engine.person import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
@@ -114,13 +114,8 @@ class Overrides:
     ) -> Overrides:
         """Makes overrides from keywords, for every interface.
 
-        Args:
-            given: keyword → value; None counts as omitted, except for `timeout` (no limit).
-            defaults: keyword → value for omitted keywords, as set by `%config AxeMagics`.
-            others: keywords that the caller takes itself, for the error.
-
-        Raises:
-            ConfigError: an unknown option or an invalid value.
+        `defaults` are values for omitted keywords, as set by `%config AxeMagics`; errors name the
+        `others` as options, too.
         """
         for name in given:
             if name not in _CHECKS:
@@ -132,10 +127,6 @@ class Overrides:
 
 def _advise(name: str, known: Sequence[str]) -> str:
     """The next step after an unknown option."""
-    limits = [limit.name for limit in fields(TreeLimits)]
-    if name in ("limits", *limits):
-        key = name if name in limits else limits[0]
-        return f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
     if near := suggestion(name, known):
         return near
     if parameter := nearest(name, COMMON_PARAMS):
@@ -150,11 +141,7 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the keywords of many runs at once, which cannot be stepped through.
-
-    Raises:
-        ConfigError: they say so.
-    """
+    """Returns the keywords of many runs at once, which cannot be stepped through."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
@@ -201,18 +188,6 @@ def _normalize(name: str, value: Any) -> Any:
     return value
 
 
-def is_timeout(value: object) -> bool:
-    """True for a valid time limit: seconds, or None or 0 for no limit."""
-    if isinstance(value, bool) or not isinstance(value, int | float | None):
-        return False
-    return value is None or (value >= 0 and math.isfinite(value))
-
-
-def is_count(value: object) -> bool:
-    """True for a whole number from 0, or None."""
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-
-
 def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
 
@@ -224,8 +199,11 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "True or a function",
         lambda v: isinstance(v, bool | None) or callable(v),
     ),
-    "int | None": ("a whole number, as in 2", is_count),
-    "float | None": ("seconds, as in 120 or 0.5", is_timeout),
+    "int | None": ("a whole number, as in 2", lambda v: v is None or (type(v) is int and v >= 0)),
+    "float | None": (
+        "seconds, as in 120 or 0.5",
+        lambda v: v is None or (type(v) in (int, float) and 0 <= v < math.inf),
+    ),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (
         'a dict, as in {"temperature": 0.2}',

@@ -1,7 +1,4 @@
-"""Bridge from blocking code to the event loop: one daemon thread for all blocking callers.
-
-Events are delivered in the caller's thread, so that only it touches a display.
-"""
+"""Bridge from blocking code to the event loop: one daemon thread for all blocking callers."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import atexit
 import concurrent.futures
 import contextlib
 import os
-import queue
 import signal
 import threading
 import time
@@ -20,15 +16,11 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from axe_nb.errors import interrupted
-from axe_nb.events import Emit, Event
 
 T = TypeVar("T")
 
 PUMP = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `get()`."""
-
-BATCH = 256
-"""Maximum events shown between two ticks of the display."""
 
 DRAIN = 0.4
 """Seconds that a cancelled run has to close its requests and report its partial result."""
@@ -38,14 +30,6 @@ ANSWER = 0.25
 
 STUCK = 0.7
 """Seconds past its deadline after which a run on an unresponsive loop is abandoned (D-58)."""
-
-
-class Unresponsive(Exception):
-    """The loop does not respond, and the time of the work is up."""
-
-
-class _End:
-    """Marks the end of the events."""
 
 
 class Portal:
@@ -72,8 +56,7 @@ class Portal:
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
         """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58).
 
-        Returns:
-            Its future, and the loop, as later work may run on another one.
+        Returns its future, and the loop, as later work may run on another one.
         """
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             loop = self._ensure_loop()
@@ -145,7 +128,7 @@ async def _shut_down() -> None:
         task.cancel()
     if left:
         await asyncio.wait(left, timeout=DRAIN)
-    # the connections are held in an async generator (providers/connections.py)
+    # the connections are held in an async generator (providers/http.py)
     closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=DRAIN)
     for task in {closing, *left}:
@@ -160,135 +143,16 @@ if hasattr(os, "register_at_fork"):  # a forked process has the loop of its pare
     os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
 
 
-def pump(
-    work: Callable[[Emit], Coroutine[Any, Any, T]],
-    show: Callable[[Event], None],
-    tick: Callable[[], None],
-    overdue: Callable[[], float] = lambda: 0.0,
-    close: Callable[[], None] = lambda: None,
-    halt: Callable[[], None] = lambda: None,
-    serve: Callable[[Callable[[], None]], None] = lambda show_more: None,
-) -> T:
-    """Runs the work on the loop and returns its result, calling `show` and `tick` in this thread.
-
-    An interrupt cancels the work, lets its last events arrive, and is then raised; a second one is
-    raised at once.
-
-    Args:
-        work: (emit) → coroutine to run on the loop.
-        show: receives each event, in order.
-        tick: called after each batch of events, and every 50 ms.
-        overdue: () → seconds that the work is past its deadline; 0.0 if it is not.
-        close: called before work that does not end is abandoned; events that it emits later are
-            not shown.
-        halt: called at once on an interrupt, before the work is cancelled.
-        serve: called after each `tick`, and may block; what it is given shows the events that come
-            within 50 ms, and may be called by another thread meanwhile.
-
-    Raises:
-        KeyboardInterrupt: the caller was interrupted.
-        Unresponsive: the work is overdue, and the loop does not respond.
-    """
-    inbox = _Inbox(show)
-
-    async def working() -> T:
-        try:
-            return await work(inbox.put)
-        finally:
-            inbox.put(_End())
-
-    def wake() -> None:
-        halt()
-        inbox.put(None)
-
-    with record_interrupts(wake) as interrupt:
-        future, loop = portal.begin(working())
-        try:
-            has_ended = _show_all(
-                inbox, tick, serve, interrupt, future.cancel,
-                lambda: overdue() > STUCK and not answers(loop),
-            )  # fmt: skip
-            if not has_ended:
-                close()
-                inbox.show_rest()
-        except BaseException:
-            future.cancel()
-            raise
-    if interrupt.at is not None:
-        raise interrupted("stopped; axe_nb.last() has the partial result")
-    if not has_ended:
-        future.cancel()
-        raise Unresponsive
-    return future.result()
-
-
 def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine on the loop and returns its result; an interrupt cancels it.
-
-    Raises:
-        KeyboardInterrupt: the caller was interrupted.
-    """
-    return pump(lambda emit: work, lambda event: None, lambda: None)
-
-
-class _Inbox:
-    """The events of some work, and its end; one thread at a time shows them.
-
-    A `get` that is interrupted by a signal just as it times out waits forever (CPython 3.11): a
-    None wakes it.
-    """
-
-    def __init__(self, show: Callable[[Event], None]) -> None:
-        self._events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
-        self._show = show
-        self.put = self._events.put
-        self.has_ended = False
-
-    def show_more(self) -> None:
-        """Shows the events that there are, or that come soon."""
-        wait = PUMP
-        with contextlib.suppress(queue.Empty):
-            for _ in range(BATCH):
-                event = self._events.get(timeout=wait)
-                if event is None:
-                    return
-                if isinstance(event, _End):
-                    self.has_ended = True
-                    return
-                self._show(event)
-                wait = 0.0
-
-    def show_rest(self) -> None:
-        """Shows the events that there are."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                event = self._events.get_nowait()
-                if not isinstance(event, _End | None):
-                    self._show(event)
-
-
-def _show_all(
-    inbox: _Inbox,
-    tick: Callable[[], None],
-    serve: Callable[[Callable[[], None]], None],
-    interrupt: Interrupt,
-    cancel: Callable[[], object],
-    is_stuck: Callable[[], bool],
-) -> bool:
-    """Shows events until the work ends (True) or is abandoned (False)."""
-    while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
-        if interrupt.at is not None:
-            cancel()
-        inbox.show_more()
-        if inbox.has_ended:
-            return True
-        tick()
-        serve(inbox.show_more)
-        if inbox.has_ended:
-            return True
-        if is_stuck():
-            break
-    return False
+    """Runs a coroutine on the loop and returns its result; an interrupt cancels it."""
+    future, _ = portal.begin(work)
+    try:
+        while not future.done():  # on Windows, an interrupt does not wake a bare `result()`
+            concurrent.futures.wait([future], PUMP)
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 class Interrupt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -89,10 +89,8 @@ class Prompt:
 
     text: str
     """The call and the reason to ask."""
-    answers: tuple[Answer, ...]
-    hidden: int
-    """Number of characters of the call that are left out."""
-    caution: str
+    answers: Sequence[Answer]
+    caution: str = ""
     """The reason that only a whole word is a yes; empty if its letter is enough."""
 
     @property
@@ -106,9 +104,17 @@ class Prompt:
 
 
 def format_question(request: ApprovalRequest) -> Prompt:
-    """Formats the prompt for a call."""
+    """Formats the prompt for a call, or before the budget of the session is passed."""
     if request.raises:
-        return _format_budget(request)
+        text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
+        return Prompt(
+            text=text,
+            answers=[
+                Answer(choice="yes", about=f", raise it to {request.raises}"),
+                Answer(choice="no", about=", end the run with an error", takes_reason=True),
+                Answer(choice="stop", takes_reason=True),
+            ],
+        )
     arguments = dict(request.arguments)
     whole = arguments.pop(request.whole, None) if request.whole else None
     call, hidden = format_call(request.tool, arguments, whole)
@@ -123,32 +129,18 @@ def format_question(request: ApprovalRequest) -> Prompt:
     caution = f"there are {lines:,} lines above" if lines > MAX_LINES else ""
     if hidden:
         caution = f"{hidden:,} characters are hidden"
-    answers = _list_answers(show(request.always), show(request.host), caution)
-    return Prompt(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
-
-
-def _format_budget(request: ApprovalRequest) -> Prompt:
-    """The prompt before the budget of the session is passed."""
-    text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
-    answers = (
-        Answer(choice="yes", about=f", raise it to {request.raises}"),
-        Answer(choice="no", about=", end the run with an error", takes_reason=True),
+    holds = f", {show(request.host)} until the session ends" if request.host else ""
+    whole_word = f" (type the whole word: {caution})" if caution else ""
+    answers = [
+        Answer(choice="yes", about=holds + whole_word, needs_word=bool(caution)),
+        Answer(choice="no", takes_reason=True),
+        Answer(choice="edit", about=" the arguments"),
         Answer(choice="stop", takes_reason=True),
-    )
-    return Prompt(text=text, answers=answers, hidden=0, caution="")
-
-
-def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
-    """Yields the possible answers, in order."""
-    about = f", {host} until the session ends" if host else ""
-    if caution:
-        about += f" (type the whole word: {caution})"
-    yield Answer(choice="yes", about=about, needs_word=bool(caution))
-    yield Answer(choice="no", takes_reason=True)
-    if always:
-        yield Answer(choice="always", about=f" for {always}", needs_word=bool(caution))
-    yield Answer(choice="edit", about=" the arguments")
-    yield Answer(choice="stop", takes_reason=True)
+    ]
+    if request.always:
+        about = f" for {show(request.always)}"
+        answers.insert(2, Answer(choice="always", about=about, needs_word=bool(caution)))
+    return Prompt(text=text, answers=answers, caution=caution)
 
 
 def format_model_question(request: ApprovalRequest) -> str:
@@ -176,17 +168,13 @@ def show(text: str) -> str:
     def show_gap(gap: re.Match[str]) -> str:
         return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
 
-    return "\n".join(_collapse(BLANKS.sub(show_gap, reveal(text)).split("\n")))
-
-
-def _collapse(lines: Iterable[str]) -> Iterator[str]:
-    """Replaces blank lines by their number where many follow one another."""
+    shown: list[str] = []
+    lines = BLANKS.sub(show_gap, reveal(text)).split("\n")
     for is_text, run in groupby(lines, lambda line: bool(line.strip())):
         found = list(run)
-        if is_text or len(found) < BLANK_LINES:
-            yield from found
-        else:
-            yield f"⟨{len(found)} blank lines⟩"
+        is_gap = not is_text and len(found) >= BLANK_LINES
+        shown += [f"⟨{len(found)} blank lines⟩"] if is_gap else found
+    return "\n".join(shown)
 
 
 def _show_most(text: str, limit: int) -> tuple[str, int]:
@@ -229,14 +217,7 @@ class WrongInput(Exception):
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks for the arguments of a call.
-
-    Args:
-        schema: their JSON Schema; empty = they are not checked.
-
-    Raises:
-        WrongInput: they are not a JSON object, or do not fit the schema.
-    """
+    """Asks for the arguments of a call; an empty schema checks nothing."""
     arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -247,11 +228,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Returns the reply that a person typed: a text, or JSON with its text and calls.
-
-    Raises:
-        WrongInput: it begins with a brace, and is not JSON, or no reply.
-    """
+    """Returns the reply that a person typed: a text, or JSON with its text and calls."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(
@@ -313,12 +290,6 @@ NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
 STEP_LINES = 12
 """Lines shown of the latest message."""
 
-MAX_TEXT = 1000
-"""Characters of it."""
-
-MAX_BODY = 100_000
-"""Characters of the body of a request; of a longer one, its start and end."""
-
 
 def prompt_step(step: Step) -> Decision:
     """Prompts in the notebook or terminal until the decision is valid."""
@@ -334,7 +305,8 @@ def prompt_step(step: Step) -> Decision:
         try:
             if choice is not None:
                 return _read_decision(step, choice)
-            prompt = format_whole(step)
+            whole = step.arguments if step.kind == "call" else step.body
+            prompt = show(cut_middle(_dump(whole, indent=2), MAX_WHOLE)[0])
         except WrongInput as error:
             prompt = f"{error} Nothing has been done."
 
@@ -381,14 +353,8 @@ def format_step(step: Step) -> str:
     return _format_lines(about, step.text)
 
 
-def format_whole(step: Step) -> str:
-    """The complete request or arguments as JSON, without secrets."""
-    whole = step.arguments if step.kind == "call" else step.body
-    return show(cut_middle(_dump(whole, indent=2), MAX_BODY)[0])
-
-
 def _format_lines(about: str, text: str) -> str:
-    lines = show(cut_chars(text, MAX_TEXT, "…")).split("\n")
+    lines = show(cut_chars(text, MAX_SHOWN, "…")).split("\n")
     left = len(lines) - STEP_LINES
     shown = lines[:STEP_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
     return fold("\n".join([about, *(BAR + line for line in shown)]), WIDTH, GOES_ON)
@@ -421,7 +387,13 @@ SUBJECT = 60
 def describe(question: Question) -> PersonAsked:
     """Returns the event of a question, without secrets and bounded."""
     if isinstance(question, Step):
-        return _describe_step(question)
+        text = format_step(question)
+        about = PersonAsked("", question.call_id, "", _bound(text))
+        if question.kind == "reply":  # it is typed
+            return about
+        arguments = _dump_given(question.given) if question.kind == "call" else ""
+        about = replace(about, choices=STEP_NAMES, arguments=arguments)
+        return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
     if not question.tool and not question.raises:
         text = format_model_question(question)
         words = one_line(show(redact(question.detail)), SUBJECT)
@@ -443,16 +415,6 @@ def describe(question: Question) -> PersonAsked:
     )
 
 
-def _describe_step(step: Step) -> PersonAsked:
-    text = format_step(step)
-    about = PersonAsked("", step.call_id, "", _bound(text))
-    if step.kind == "reply":  # it is typed
-        return about
-    arguments = _dump_given(step.given) if step.kind == "call" else ""
-    about = replace(about, choices=STEP_NAMES, arguments=arguments)
-    return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
-
-
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
     """Adds the prompt, unless no view may have the whole of it: then only typed text answers."""
     if len(prompt) > MOST or redact(prompt) != prompt:
@@ -464,10 +426,8 @@ def _summarize(question: ApprovalRequest) -> str:
     """The question about a call in a few words, with its first text; or that about the budget."""
     if question.raises:
         return f"may it spend up to {question.raises}?"
-    texts = (
-        value for value in question.arguments.values() if isinstance(value, str) and value.strip()
-    )
-    subject = one_line(show(redact(next(texts, ""))), SUBJECT)
+    texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
+    subject = one_line(show(redact(texts[0] if texts else "")), SUBJECT)
     return f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
 
 

@@ -75,52 +75,20 @@ MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None, bool], Await
 """(request, emit, ask_person, streams) → the plan. Raises ConfigError."""
 
 
-class AlreadyStarted(RuntimeError):
-    """Another front end runs the handle."""
-
-
-class _Gate:
-    """Passes events on until the end of the root, which is the last one (D-57), or until closed."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._lock = threading.RLock()
-        self._is_closed = False
-        self._open: set[str] = set()
-        """Runs whose start has been passed on and whose end has not."""
-
-    def __call__(self, event: Event) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = isinstance(event, RunFinished) and event.run == "0"
-            if isinstance(event, RunStarted):
-                self._open.add(event.run)
-            elif isinstance(event, RunFinished):
-                self._open.discard(event.run)
-            self._emit(event)
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-
-    def has_open(self, run: str) -> bool:
-        """True if the views have heard of the start of a run, but not of its end."""
-        return run in self._open
-
-
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
     def __init__(
         self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
     ) -> None:
-        """Creates a handle; the run does not start yet."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
         self._lock = threading.RLock()
-        self._gate = _Gate(discard)
+        self._emit: Emit = discard
+        """Receives the events; `discard` from the end of the root on, and once it is closed."""
+        self._open: set[str] = set()
+        """Runs whose start has been passed on and whose end has not."""
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
@@ -211,9 +179,6 @@ class RunHandle:
         """Runs on the caller's event loop and yields the events; the last one carries the result.
 
         Closing the generator stops the run, and waits until it has stopped.
-
-        Raises:
-            ConfigError: invalid configuration, before anything is sent.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -237,32 +202,21 @@ class RunHandle:
     ) -> RunResult:
         """Runs on the caller's event loop and returns the result, with any status.
 
-        Args:
-            emit: receives the events, up to the end of the root.
-            ask_person: asks the user; None = no one can be prompted.
-            streams: True if `emit` shows replies as they arrive.
-
-        Raises:
-            ConfigError: invalid configuration, before anything is sent.
-            AlreadyStarted: the run has already been started.
-            asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
+        `emit` receives the events, up to the end of the root; `streams` says that it shows replies
+        as they arrive.
         """
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
             if self._task is not None:
-                started = f"this run of {self.name} has already been started"
-                raise AlreadyStarted(f"{started}; start a new one")
+                raise RuntimeError(f"this run of {self.name} has already been started")
             if self.done:  # by `cancel`
                 raise asyncio.CancelledError
             self._task = asyncio.get_running_loop(), task
-            self._gate = _Gate(emit)
+            self._emit = emit
         try:
-            plan = await self._make_plan(self.request, self._gate, ask_person, streams)
-            if plan.scope.env.stepper is not None:
-                from axe_nb.engine.stepping import check_can_step
-
-                check_can_step(plan.scope.env)
+            plan = await self._make_plan(self.request, self._pass_on, ask_person, streams)
+            plan.scope.env.check_can_step()
             if plan.scope.env.replays:
                 plan.scope.env.halt.cancel = self.cancel
             self._run = Run(plan)
@@ -275,12 +229,26 @@ class RunHandle:
         self._settle(result)
         return result
 
+    def _pass_on(self, event: Event) -> None:
+        """Passes events on until the end of the root, which is the last one (D-57)."""
+        with self._lock:
+            emit = self._emit
+            if emit is discard:
+                return
+            if isinstance(event, RunStarted):
+                self._open.add(event.run)
+            elif isinstance(event, RunFinished):
+                self._open.discard(event.run)
+                self._emit = discard if event.run == "0" else emit
+            emit(event)
+
     def _make_never_begun(self) -> AxeError:
         return AxeError(f"the run of {self.name} was cancelled before it began")
 
     def close(self) -> None:
         """Stops forwarding events, as no one receives them any more."""
-        self._gate.close()
+        with self._lock:
+            self._emit = discard
 
     def _settle(self, outcome: RunResult | BaseException) -> None:
         """Ends the waiting; of several outcomes, the first one counts."""
@@ -305,12 +273,8 @@ class RunHandle:
     def abandon(self, emit: Emit, *, timed_out: bool = False) -> RunResult | None:
         """Ends a run whose event loop does not respond; later work of the run is lost.
 
-        Args:
-            emit: receives a `RunFinished` event for each unfinished run.
-            timed_out: True if the time is up, unless the user stopped the run.
-
-        Returns:
-            The result so far; None if the run never started.
+        `emit` receives a `RunFinished` event for each unfinished run. Returns the result so far;
+        None if the run never started.
         """
         self.close()
         run = self._run
@@ -326,6 +290,6 @@ class RunHandle:
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
             for event in ends:  # after the result is settled: a view that fails costs none
-                if self._gate.has_open(event.run):
+                if event.run in self._open:
                     emit(event)
         return self.finished

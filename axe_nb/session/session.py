@@ -10,8 +10,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,17 @@ from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
-from axe_nb.agents.workdir import find_workdir
-from axe_nb.clock import Clock
+from axe_nb.agents.prompt import find_workdir
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.budget import Budget, TreeBudget
+from axe_nb.engine.clock import Clock
 from axe_nb.engine.make_provider import Needed, provider_for
-from axe_nb.engine.person import AskPerson
+from axe_nb.engine.meter import Budget, InFlight, UsageMeter
+from axe_nb.engine.person import AskPerson, make_stepper
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, Recorder, RunScope
-from axe_nb.engine.stepper import make_stepper
 from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
-from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import Usage
 from axe_nb.messages.exchanges import ASKED_NOW
@@ -41,9 +39,8 @@ from axe_nb.recording.modes import is_test
 from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
-from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.prompts import describe
-from axe_nb.session.root_job import adapt, check_names, make_job
+from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
 
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.tape import RootTape
-    from axe_nb.session.fork_start import BeginningFork
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +65,6 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
-
-
-def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
-    """Adds the usage of a finished tree to that of a session, by agent and model."""
-    for one in result.walk():
-        key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
-        asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
-        if len(asked) != len(one.log):  # what no model was asked for does not count
-            own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
-        spent[key] = spent.get(key, Spent()) + own
 
 
 CASSETTE = "AXE_CASSETTE"
@@ -125,51 +111,10 @@ class Session:
     """Tools that came with a job from another process; they take precedence by name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the whole state, for `restore`."""
-        tables = {name: table.copy() for name, table in self._get_tables().items()}
-        return {"last": self.last, "budget": self.budget.copy(), **tables}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restores a snapshot in place, so that other references to the tables see it too."""
-        self.last, self.budget = snapshot["last"], snapshot["budget"].copy()
-        for name, table in self._get_tables().items():
-            table.clear()
-            table.update(snapshot[name])
-
-    def clear(self) -> None:
-        """Removes all definitions and results."""
-        self.last, self.budget = None, Budget()
-        for table in self._get_tables().values():
-            table.clear()
-
-    def _get_tables(self) -> dict[str, dict[str, Any]]:
-        tables = {key.name: getattr(self, key.name) for key in fields(self)}
-        tables["tools"] = self.tools.tools
-        return {name: table for name, table in tables.items() if isinstance(table, dict)}
-
-    def overrides(self, given: Mapping[str, Any]) -> Overrides:
-        """The overrides given as keywords, on top of this session's defaults.
-
-        Raises:
-            ConfigError: an option is unknown, or its value is of the wrong type.
-        """
-        return Overrides.of(given, self.defaults)
-
-    def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
-        """Like `overrides`, without the defaults that change agents: a fork has its own.
-
-        Errors name the `others` as options too.
-        """
-        return Overrides.of(given, keep_for_tree(self.defaults), others)
-
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""
         if not isinstance(agent, Agent):
-            raise ConfigError(
-                f"define takes an Agent, not {shown_value(agent)}",
-                hint='for example axe_nb.define(axe_nb.Agent(name="lead", model="provider/model"))',
-            )
+            raise ConfigError(f"define takes an Agent, not {shown_value(agent)}")
         check_name(agent.name)
         self.agents[agent.name] = agent
         self.texts[agent.name] = text
@@ -181,11 +126,7 @@ class Session:
         self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
-        """The agent of that name, from this session or else from a file.
-
-        Raises:
-            ConfigError: no such agent exists, or its file is invalid.
-        """
+        """The agent of that name, from this session or else from a file."""
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
@@ -198,11 +139,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, which the environment may name; None = there is none.
-
-        Raises:
-            ConfigError: the one that was asked for cannot be opened.
-        """
+        """Returns the cassette in use, which the environment may name; None = there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
@@ -233,30 +170,28 @@ class Session:
             emit: receives the events.
             ask_person: asks the user; None = no one can be prompted.
             streams: True if replies are shown as they arrive.
-            traced_in: the context of its spans; None = it is not traced.
+            traced_in: the context of its spans.
             is_dry: True if nothing will be sent, so that no key is needed.
             on_claim: called when the run has its records in the cassette.
-
-        Raises:
-            ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
-        fork = self._begin_fork(request, snapshot)
+        find = partial(self.find, agents_dir=agents_dir)
+        fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
             agents=describe_agents(snapshot, request.overrides),
             defined=snapshot.defined, tools=self.handed,
-            emit=_record(recorder, _trace(emit, traced_in)),
+            emit=_extend(emit, recorder, traced_in),
             recorder=recorder,
             ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
-            hosts=self.hosts, prices=snapshot.prices, budget=TreeBudget(self.budget),
+            hosts=self.hosts, prices=snapshot.prices, budget=self.budget,
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
@@ -264,7 +199,8 @@ class Session:
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
-        env = replace(env.for_root(agent, streams=streams), workdir=workdir)
+        streams = streams and agent.stream
+        env = replace(env, workdir=workdir, streams=streams, wants_whole=not agent.stream)
         scope = RunScope.root(
             agent, job.limits, env, clock, has_mode=job.mode is not None, above=self.meter,
             in_flight=self.in_flight,
@@ -280,14 +216,15 @@ class Session:
         """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
             self.last = self.conversations[result.agent] = result
-            add_spent(self.spent, result)
+            for one in result.walk():
+                key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
+                asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
+                if len(asked) != len(one.log):  # what no model was asked for does not count
+                    own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
+                self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """The agent's last run in this session; None = the last run without an agent.
-
-        Raises:
-            ConfigError: the agent has not run yet.
-        """
+        """The agent's last run in this session; None = the last run without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]
@@ -306,17 +243,7 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _begin_fork(self, request: RunRequest, snapshot: Snapshot) -> BeginningFork | None:
-        """The beginning of a fork; None if none is requested."""
-        if request.fork is None:
-            return None
-        from axe_nb.session.fork_start import begin_fork
-
-        find = partial(self.find, agents_dir=request.overrides.agents_dir)
-        return begin_fork(request, request.fork, find, snapshot)
-
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:
-        """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
             return None
@@ -353,10 +280,8 @@ class Session:
         below = adapt(env, request.overrides)
         stepper = make_stepper(request.overrides.step, request.overrides.break_at)
         if below.stepper is None and stepper is not None:
-            from axe_nb.engine.stepping import check_can_step
-
             below = replace(below, stepper=stepper)
-            check_can_step(below)
+            below.check_can_step()
         agent, job = make_job(request, below)
         check_names(request, agent, below)
         return job, below
@@ -374,16 +299,12 @@ def find_context() -> Context | None:
     return context.get_current()
 
 
-def _trace(emit: Emit, context: Context | None) -> Emit:
-    if context is None:
-        return emit
-    from axe_nb.recording.traces import with_spans
+def _extend(emit: Emit, recorder: Recorder | None, traced_in: Context | None) -> Emit:
+    """Returns what passes events to the recorder and to traces, too."""
+    if traced_in is not None:
+        from axe_nb.recording.traces import with_spans
 
-    return with_spans(emit, context)
-
-
-def _record(recorder: Recorder | None, emit: Emit) -> Emit:
-    """Returns what passes events to a recorder too."""
+        emit = with_spans(emit, traced_in)
     if recorder is None:
         return emit
 

@@ -12,16 +12,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file, has_file, list_agents
-from axe_nb.agents.context import Context, read_context
-from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.agents.prompt import Briefing, Context, Definition, Definitions, brief, read_context
 from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.errors import ConfigError
@@ -46,20 +43,8 @@ def find_source_dirs(agents_dir: str | None) -> set[Path]:
 
 T = TypeVar("T")
 
-MAX_AGENTS = 1000
-"""Agents that one tree can reach."""
-
 MAX_TEXT = 64 * 1024 * 1024
 """Characters of all agents, skills and context files that one tree can reach."""
-
-MAX_FILES = 10_000
-"""Agent files that are noted."""
-
-FRESH = 2.0
-"""Seconds; a file that changed less long ago may change again without a sign."""
-
-Stamp: TypeAlias = tuple[int, int, int, int, int]
-"""State of a file: times of its last change (no tool can set the first), size, identity."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """The fields of an agent that its context depends on."""
@@ -75,23 +60,18 @@ class Snapshot:
         provider_for: Callable[[str, str], Provider],
         prices: Prices,
     ) -> None:
-        """Creates an empty snapshot; no file is read yet."""
         self.prices = prices
-        """As passed to the constructor."""
         self.defined = dict(defined)
         """Name → agent that the session had when the root started."""
         self._agents_dir = agents_dir
         self.provider_for = provider_for
-        """As passed to the constructor."""
         self._agents: dict[str, Agent | ConfigError] = {}
         self._contexts: dict[Key, Context | ConfigError] = {}
         self._size = 0
-        self._stamps: dict[str, Stamp] = {}
-        """Name → state of its file when the root started, of agents that are read on first use."""
-        self._loaded: dict[str, Agent] = {}
+        self.loaded: dict[str, Agent] = {}
         """Name → agent that a run has looked up."""
         self._is_taken = False
-        """True if no agent that has not been read or noted can be started any more."""
+        """True if no agent that has not been read can be started any more."""
         self._is_sent = False
         """True if another process has read the agents."""
         self._roots: set[tuple[Key, bool]] = set()
@@ -108,9 +88,6 @@ class Snapshot:
 
     def list_read(self) -> tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]:
         """Returns the agents and texts that were read from files, to be sent to another process."""
-        for name in list(self._stamps)[:MAX_AGENTS]:
-            if name not in self._agents:
-                self._read_agent(name)
         return dict(self._agents), dict(self._contexts)
 
     def add_read(
@@ -133,37 +110,24 @@ class Snapshot:
         return shared
 
     def load(self, name: str) -> Agent:
-        """Returns the agent of that name, as it was when the root started.
-
-        Raises:
-            ConfigError: there was no such agent, or its file is invalid.
-        """
+        """Returns the agent of that name, as it was when the root started."""
         if not self.knows(name):
             raise self._explain_missing(name)
-        found = self.defined.get(name) or self._agents.get(name)
-        if found is None and self._is_taken:
-            found = self._read_agent(name)
-            if isinstance(found, Agent) and _stamp(found.path) != self._stamps[name]:
-                found = self._agents[name] = _make_error(name, "changed")
-        self._loaded[name] = agent = _unwrap(found or self._read_agent(name))
+        found = self.defined.get(name) or self._agents.get(name) or self._read_agent(name)
+        self.loaded[name] = agent = _unwrap(found)
         return agent
 
     def knows(self, name: str) -> bool:
         """False if there was no such agent when the root started, without the reason."""
-        is_read = name in self.defined or name in self._agents
-        return is_read or name in self._stamps or not self._is_taken
+        return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
         self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
     ) -> None:
         """Uses the agents of an earlier run, with their texts, instead of the current ones."""
         self.defined.update(agents)
-        self._loaded.update(agents)
+        self.loaded.update(agents)
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
-
-    def list_loaded(self) -> Mapping[str, Agent]:
-        """Returns name → agent that the tree could reach."""
-        return self._loaded
 
     def find_context(self, agent: Agent) -> Context | None:
         """Returns the texts of an agent; None if they have not been read."""
@@ -171,11 +135,7 @@ class Snapshot:
         return found if isinstance(found, Context) else None
 
     async def brief(self, agent: Agent) -> Briefing:
-        """Assembles the system prompt of an agent; its skill and files are read once.
-
-        Raises:
-            ConfigError: the workdir or the skill is missing, or a glob is invalid.
-        """
+        """Assembles the system prompt of an agent; its skill and files are read once."""
         is_slow = bool(agent.files or agent.skill) and _make_key(agent) not in self._contexts
         read = self._read_context
         context = await in_thread(read, agent) if is_slow else read(agent)
@@ -184,8 +144,7 @@ class Snapshot:
     async def take(self, root: RunScope) -> None:
         """Reads all agents that a tree can reach; later changes do not count.
 
-        These are its sub-agents and theirs. A tool of the user's own can start any other agent:
-        all files are noted, and one that has changed when it is started is an error.
+        These are its sub-agents and theirs; a tool of the user's own can start any other agent.
         """
         self._check = root.clock.check
         if self._is_taken:
@@ -212,24 +171,16 @@ class Snapshot:
                 names += agent.sub_agents
                 has_own = has_own or _has_own_tools(agent)
                 self._read_rest(agent)
-        if has_own:
-            self._note_files()
-
-    def _note_files(self) -> None:
-        """Notes the state of all agent files; those that changed just now are read."""
-        fresh = time.time() - FRESH
-        for name, path in islice(list_agents(self._agents_dir).items(), MAX_FILES):
-            stamp = _stamp(str(path))
-            if stamp is not None and name not in self._agents:
-                self._stamps[name] = stamp
-                if os.name == "nt" or stamp[0] > fresh * 1e9:
-                    self._read_agent(name)
+        others = list_agents(self._agents_dir) if has_own else ()
+        for name in others:
+            if name not in self._agents and root.clock.overdue(time.monotonic()) == 0.0:
+                self._read_agent(name)
 
     def _read_agent(self, name: str) -> Agent | ConfigError:
         try:
-            if len(self._agents) >= MAX_AGENTS or self._size > MAX_TEXT:
-                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB of texts"
-                raise ConfigError(f"not read: a run is limited to {size}")
+            if self._size > MAX_TEXT:
+                size = f"{MAX_TEXT >> 20} MB of texts"
+                raise ConfigError(f"not read: the agents of a run are limited to {size}")
             agent = Agent.from_file(name, self._agents_dir)
         except ConfigError as error:
             self._agents[name] = error
@@ -262,26 +213,14 @@ class Snapshot:
             find_file(name, self._agents_dir, also=self.defined)
         except ConfigError as error:
             return error
-        return _make_error(name, "added")
+        return ConfigError(
+            f"agent {quote(name)} was added after this run began",
+            hint="start a new run to use it",
+        )
 
 
 def _has_own_tools(agent: Agent) -> bool:
     return bool(agent.own_tools or set(agent.tools) - BUILT_IN.known)
-
-
-def _stamp(path: str) -> Stamp | None:
-    """Returns the state of a file; None if there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a path may be invalid
-    except (OSError, ValueError):
-        return None
-    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
-
-
-def _make_error(name: str, what: str) -> ConfigError:
-    return ConfigError(
-        f"agent {quote(name)} was {what} after this run began", hint="start a new run to use it"
-    )
 
 
 def _make_key(agent: Agent) -> Key:
@@ -334,7 +273,7 @@ def describe_agents(
 
         made = Definitions(
             root=define(root),
-            agents={name: define(agent) for name, agent in snapshot.list_loaded().items()},
+            agents={name: define(agent) for name, agent in snapshot.loaded.items()},
             changed={id: define(one) for id, one in changed.items()},
             model_all=options.model_all or (forked.model_all if forked else ""),
             vars={**(forked.vars if forked else {}), **options.vars},

@@ -29,9 +29,6 @@ MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 MAX_NAMES = 20
 """Names of files, or of other things, that one line of a report lists."""
 
-MAX_TEXT = 1_000_000
-"""Bytes of a file that are compared line by line."""
-
 OWN = ("write_file", "edit_file")
 
 HARMLESS = ("read", "network", "delegate")
@@ -82,19 +79,8 @@ class UndoneFiles:
         return f"<pre>{escape(repr(self))}</pre>"
 
 
-def undo(
-    result: RunResult, *, force: bool | Collection[str] = False, dry: bool = False
-) -> UndoneFiles:
-    """Puts back the files that the tools of a run changed.
-
-    Args:
-        result: the result of a root run.
-        force: True, or the files, to put them back although they changed since.
-        dry: change nothing.
-
-    Raises:
-        ConfigError: it is the result of a child, or the kept files cannot be read.
-    """
+def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> UndoneFiles:
+    """Puts back the files that the tools of a run changed; see `RunResult.undo`."""
     if result.id != "0":
         raise ConfigError(f"{result.id} is a part of a run", hint="undo the whole run")
     kept = read_kept(result.undo_id)
@@ -106,9 +92,8 @@ def undo(
     for file in kept or ():
         path = Path(file.first.root, file.first.path).relative_to(top).as_posix()
         shown = one_line(printable(path), 200)
-        is_forced = force if isinstance(force, bool) else path in force
         try:
-            outcome, change = _undo_file(result.undo_id, file, is_forced=is_forced, is_dry=dry)
+            outcome, change = _undo_file(result.undo_id, file, is_forced=force, is_dry=dry)
         except ToolError as error:
             notes.append(f"{shown}: {one_line(str(error), 300)}")
             continue
@@ -129,16 +114,18 @@ def undo(
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
 ) -> tuple[Outcome, Difference | None]:
-    """Puts one file back; returns the contents before and after, if they may be shown.
-
-    Raises:
-        ToolError: it cannot be put back.
-    """
+    """Puts one file back; returns the contents before and after, if they may be shown."""
     first = file.first
     names = locate(Path(first.root), first.path)
     if names.path != first.path:
         raise ToolError("a link has taken its place")
-    old = _read_old(run, file)
+    old = None  # there was no file
+    if first.mode is not None:
+        if not first.kept:
+            raise ToolError("its old content was not kept")
+        old = read_content(run, file)
+        if old is None:
+            raise ToolError("its kept content is damaged")
     done: Outcome = "removed" if old is None else "restored"
     is_shown = may_read(names)
     if not os.path.lexists(names.real) and (old is None or is_dry):
@@ -162,22 +149,6 @@ def _undo_file(
     return done, (now, old) if is_shown else None
 
 
-def _read_old(run: str, file: KeptFile) -> bytes | None:
-    """Returns the content of a file before the run; None if there was no file.
-
-    Raises:
-        ToolError: it was not kept, or is damaged.
-    """
-    if file.first.mode is None:
-        return None
-    if not file.first.kept:
-        raise ToolError("its old content was not kept")
-    old = read_content(run, file)
-    if old is None:
-        raise ToolError("its kept content is damaged")
-    return old
-
-
 def _format(path: str, difference: Difference) -> str:
     before, after = (None if data is None else _decode(data) for data in difference)
     diff = Change(path, before, after or "").diff
@@ -186,7 +157,7 @@ def _format(path: str, difference: Difference) -> str:
 
 
 def _decode(data: bytes) -> str:
-    if b"\0" in data or len(data) > MAX_TEXT:
+    if b"\0" in data or len(data) > 1_000_000:
         return f"({plural(len(data), 'byte')})\n"
     return data.decode("utf-8", "replace")
 

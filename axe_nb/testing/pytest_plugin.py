@@ -21,13 +21,11 @@ if TYPE_CHECKING:
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.modes import Mode
     from axe_nb.scripting.lookup import ScriptFunction
-    from axe_nb.testing.headless import Book
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
     """TOML with `[[rule]]` tables, or these tables."""
 
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
-    AxeNotebook: TypeAlias = Callable[..., Book]
 
 MODES = ("live", "record", "replay", "auto")
 """Those of `recording.modes`, which is not imported for them."""
@@ -113,7 +111,7 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     import axe_nb
 
     path = request.path.parent / "cassettes" / request.path.stem / _name_cassette(request.node)
-    mode = _get_mode(request.config)
+    mode: Mode = request.config.getoption("axe_mode") or "replay"
     if mode in ("record", "auto"):
         path.parent.mkdir(parents=True, exist_ok=True)
     with axe_nb.cassette(path, mode) as cassette:
@@ -130,15 +128,11 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
 def _name_cassette(item: pytest.Item) -> str:
     """Returns the file name for a test, its class and parameters included, valid on any system."""
     full = ".".join(item.nodeid.split("::")[1:]) or item.name
-    name = re.sub(r"[^\w.-]+", "-", full.removesuffix("]").replace("[", "-", 1))
-    if name != full.removesuffix("]").replace("[", "-", 1) or len(name) > MAX_NAME:
+    plain = full.removesuffix("]").replace("[", "-", 1)
+    name = re.sub(r"[^\w.-]+", "-", plain)
+    if name != plain or len(name) > MAX_NAME:
         name = f"{name[:MAX_NAME]}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
     return f"{name}.axe"
-
-
-def _get_mode(config: pytest.Config) -> Mode:
-    mode: Mode = config.getoption("axe_mode") or "replay"
-    return mode
 
 
 @pytest.fixture
@@ -162,30 +156,10 @@ def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
 
 
 def _read_rules(name: str, rules: Rules) -> Any:
-    from axe_nb.scripting.rule_file import parse
+    from axe_nb.scripting.rules import parse_script
 
     if not isinstance(rules, str):
         import tomli_w
 
         rules = tomli_w.dumps({"rule": list(rules)})
-    return parse(rules, f"the rules of {name}")
-
-
-@pytest.fixture
-def axe_notebook(request: pytest.FixtureRequest) -> AxeNotebook:
-    """Runs a notebook in a kernel of its own: `axe_notebook(path)`.
-
-    It replays the cassette that the notebook names, else the one beside it. The test fails if a
-    cell fails or its output differs from the saved one. Returns the notebook with its new outputs,
-    as nbformat reads it. `path` is relative to the test's folder; `timeout` is in seconds per cell.
-    """
-    from axe_nb.testing.check import check_notebook
-
-    def run(path: str | os.PathLike[str], *, timeout: float | None = None) -> Book:
-        full = request.path.parent / path
-        book, problems = check_notebook(full, _get_mode(request.config), timeout)
-        if problems:
-            pytest.fail("\n".join(problems), pytrace=False)
-        return book
-
-    return run
+    return parse_script(rules, f"the rules of {name}")

@@ -7,14 +7,13 @@ Source: D-84.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,15 +30,10 @@ MAX_RUN = 100_000_000
 MAX_ALL = 1_000_000_000
 """Bytes of all runs before a new one; the oldest runs are removed first."""
 
-MAX_RUNS = 1000
-"""Number of runs."""
-
 ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 """Ids of runs sort by their time."""
 
 TOO_LARGE = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
-
-_OPEN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,41 +89,43 @@ class KeptFiles:
     ) -> None:
         """Keeps a file that is about to be written. Never fails: what is not kept is a warning.
 
-        Args:
-            root: the real workdir.
-            path: relative to it.
-            old: status of the file, and a function that opens it; None = it does not exist.
-            new: the content to be written.
+        `root` is the real workdir, `path` relative to it, `old` the status of the file and a
+        function that opens it (None = it does not exist), `new` the content to be written.
         """
-        name = f"{root}/{path}"
-        is_first = name not in self._seen
-        self._seen.add(name)
+        write = Write(root=str(root), path=path, after=digest(new))
         try:
-            self._keep(Write(root=str(root), path=path, after=digest(new)), old, is_first)
+            folder = _home() / self.id
+            if not self.is_used:
+                _make_room(folder.parent)
+                folder.mkdir(mode=0o700)
+                self.is_used = True
+            if old is not None:
+                write = self._keep_old(write, folder, *old)
+            _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
         except (OSError, ValueError) as error:  # the second for half characters in a name
             if not self.is_quiet:
                 self._lose(path, reason(error))
+        self._seen.add(f"{root}/{path}")
 
-    def _keep(
-        self, write: Write, old: tuple[os.stat_result, Callable[[], int]] | None, is_first: bool
-    ) -> None:
-        folder = _home() / self.id
-        if not self.is_used:
-            _make_room(folder.parent)
-            folder.mkdir(mode=0o700)
-            self.is_used = True
-        if old is not None:
-            status, open_old = old
-            data = _read(open_old())
-            before = "" if data is None else digest(data)
-            write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
-            if is_first and data is not None and self._size + len(data) <= MAX_RUN:
-                write = replace(write, kept=str(len(self._seen)))
-                _append(folder / write.kept, data)
-                self._size += len(data)
-            elif is_first:
-                self._lose(write.path, TOO_LARGE)
-        _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
+    def _keep_old(
+        self, write: Write, folder: Path, status: os.stat_result, open_old: Callable[[], int]
+    ) -> Write:
+        """Keeps the old content at the first write of a file; returns the write with it."""
+        data = None
+        with os.fdopen(open_old(), "rb") as file:
+            if status.st_size <= MAX_RUN:
+                data = file.read(MAX_RUN + 1)
+        before = "" if data is None else digest(data)
+        write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
+        if f"{write.root}/{write.path}" in self._seen:
+            return write
+        if data is None or self._size + len(data) > MAX_RUN:
+            self._lose(write.path, TOO_LARGE)
+            return write
+        write = replace(write, kept=str(len(self._seen)))
+        _append(folder / write.kept, data)
+        self._size += len(data)
+        return write
 
     def _lose(self, path: str, why: str) -> None:
         lost = self._lost.setdefault(why, [])
@@ -156,14 +152,29 @@ def read_kept(run: str) -> list[KeptFile] | None:
     """
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None
+    by_file: dict[tuple[str, str], list[Write]] = {}
     try:
         lines = (folder / "index").read_bytes().split(b"\n")[:-1]  # the last one may be cut off
-        return list(_group(from_json(Write, json.loads(line)) for line in lines))
+        for line in lines:
+            write = from_json(Write, json.loads(line))
+            by_file.setdefault((write.root, write.path), []).append(write)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, ConfigError) as error:
         problem = getattr(error, "message", "") or one_line(str(error), 200)
         raise ConfigError(f"the kept files of this run cannot be read: {problem}") from None
+    return [_join(writes) for writes in by_file.values()]
+
+
+def _join(writes: list[Write]) -> KeptFile:
+    """Returns the file of writes, which are in order of time."""
+    known = {writes[0].before}
+    is_mixed = False
+    for write in writes:
+        is_mixed |= write.mode is not None and write.before not in known
+        known.add(write.after)
+    written = frozenset(write.after for write in writes)
+    return KeptFile(first=writes[0], written=written, is_mixed=is_mixed)
 
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
@@ -187,48 +198,17 @@ def _home() -> Path:
     return state_dir() / "undo"
 
 
-def _group(writes: Iterable[Write]) -> Iterator[KeptFile]:
-    """Yields the files of writes, which are in order of time."""
-    by_file: dict[tuple[str, str], list[Write]] = {}
-    for write in writes:
-        by_file.setdefault((write.root, write.path), []).append(write)
-    for own in by_file.values():
-        known = {own[0].before}
-        is_mixed = False
-        for write in own:
-            is_mixed |= write.mode is not None and write.before not in known
-            known.add(write.after)
-        written = frozenset(write.after for write in own)
-        yield KeptFile(first=own[0], written=written, is_mixed=is_mixed)
-
-
-def _read(descriptor: int) -> bytes | None:
-    """Returns the content of an open file; None if it is too long to be kept."""
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MAX_RUN + 1) if os.fstat(descriptor).st_size <= MAX_RUN else None
-    return data if data is not None and len(data) <= MAX_RUN else None
-
-
 def _append(path: Path, data: bytes) -> None:
-    """Appends to a file, all of it or nothing."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN, 0o600)
-    at = os.fstat(descriptor).st_size
-    try:
-        if os.write(descriptor, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError:
-        os.ftruncate(descriptor, at)
-        raise
-    finally:
-        os.close(descriptor)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        file.write(data)
 
 
 def _make_room(home: Path) -> None:
     """Removes the oldest runs, so that there is room for a new one."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     size = 0
-    for place, folder in enumerate(sorted(home.iterdir(), reverse=True), 2):
+    for folder in sorted(home.iterdir(), reverse=True):
         with suppress(OSError):  # another process removes it
             size += sum(path.stat().st_size for path in folder.iterdir())
-        if place > MAX_RUNS or size > MAX_ALL:
+        if size > MAX_ALL:
             forget_kept(folder.name)

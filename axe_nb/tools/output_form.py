@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -37,7 +36,7 @@ from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError, words
 from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
-from axe_nb.text import one_line, quote, suggestion
+from axe_nb.text import one_line, quote
 
 
 def uses_pydantic(given: Any) -> bool:
@@ -62,8 +61,7 @@ def _read_pydantic(
 ) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
     """Returns the JSON Schema of a type, and what makes a value of it from JSON data.
 
-    Raises:
-        ConfigError: pydantic cannot describe it.
+    Raises ConfigError: pydantic cannot describe it.
     """
     import pydantic
 
@@ -128,8 +126,7 @@ class Output:
     def read(self, text: str) -> Answer:
         """Reads an answer.
 
-        Raises:
-            WrongOutput: it is not JSON, or does not fit.
+        Raises WrongOutput: it is not JSON, or does not fit.
         """
         bare = _take_out(text.strip())
         try:
@@ -152,34 +149,25 @@ class Output:
             raise WrongOutput("\n".join(mistakes))
         if self.is_wrapped:
             data = data[VALUE]
-        value = self._convert(data)
-        is_own = bare == text.strip() and not self.is_wrapped
-        return Answer(data, value, text if is_own else json.dumps(data, ensure_ascii=False))
-
-    def _convert(self, data: Any) -> Any:
-        if self.convert is None:
-            return data
-        mistakes: Mistakes = []
-        try:
-            value = self.convert(data, mistakes)
-        except Exception as error:  # of the user's own class, whatever it raises
-            said = one_line(f"{type(error).__name__}: {words(error)}", MAX_TOLD)
-            raise WrongOutput(f"data: {said}") from None
+        value, mistakes = data, []
+        if self.convert is not None:
+            try:
+                value = self.convert(data, mistakes)
+            except Exception as error:  # of the user's own class, whatever it raises
+                said = one_line(f"{type(error).__name__}: {words(error)}", MAX_TOLD)
+                mistakes = [f"data: {said}"]
         if mistakes:
             raise WrongOutput("\n".join(mistakes[:MAX_MISTAKES]))
-        return value
+        is_own = bare == text.strip() and not self.is_wrapped
+        return Answer(data, value, text if is_own else json.dumps(data, ensure_ascii=False))
 
 
 def make_output(given: Any, where: str = "output") -> Output:
     """Returns the form of an answer that a JSON Schema or a type describes.
 
-    Args:
-        given: a JSON Schema as a dict, a dataclass, a TypedDict, a pydantic model, a list of one
-            of these, or any other type that a parameter of a tool may have.
-        where: what it is, for the error.
-
-    Raises:
-        ConfigError: it cannot be used.
+    That is a dict, a dataclass, a TypedDict, a pydantic model, a list of one of these, or any other
+    type that a parameter of a tool may have. Raises ConfigError, which calls it `where`, if it
+    cannot be used.
     """
     if isinstance(given, Output):
         return given
@@ -203,14 +191,6 @@ def make_output(given: Any, where: str = "output") -> Output:
         return form.read(data, "data", mistakes, False)
 
     return _wrap(clean_schema(form.schema, where), convert_strictly)
-
-
-def may_be_output(value: Any) -> bool:
-    """True for what describes a form of answers: a record type, a list of them, a schema."""
-    if isinstance(value, Mapping):
-        return "type" in value or "properties" in value or "$ref" in value
-    is_list = typing.get_origin(value) is list
-    return is_list or (is_type(value) and (is_record(value) or uses_pydantic(value)))
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
@@ -250,58 +230,20 @@ def _take_out(text: str) -> str:
     return "\n".join(lines[first + 1 : last]).strip() if is_json else text
 
 
-LIST = re.compile(r"list\[\s*([^\W\d]\w*)\s*\]")
-"""A list as the word of an option: only names are looked up, nothing is evaluated."""
-
-BASIC = {"str": str, "int": int, "float": float, "bool": bool}
-
-
-def find_named(word: str, names: Mapping[str, Any]) -> Any:
-    """Returns the value that `--output` names, `NAME` or `list[NAME]`; any other word as it is.
-
-    Args:
-        word: the word.
-        names: the user's variables; none where there are no variables, as in a shell.
-
-    Raises:
-        ConfigError: there is no variable of that name.
-    """
-    if word in names:
-        return names[word]
-    listed = LIST.fullmatch(word)
-    if listed is None:
-        return word
-    name = listed[1]
-    if name not in names and name not in BASIC:
-        if not names:
-            return word
-        known = [key for key, value in names.items() if may_be_output(value)]
-        raise ConfigError(
-            f"no variable {quote(name)} for --output {word}",
-            hint=suggestion(name, known) or "name a type or a dict of this notebook",
-        )
-    item = names.get(name, BASIC.get(name))
-    return {"type": "array", "items": item} if isinstance(item, Mapping) else list[item]  # type: ignore[valid-type]  # any type
-
-
 def find_output(given: Any) -> Output:
-    """Returns the form of an answer.
+    """Returns the form of an answer: of a schema, a type, or the path of a file with a schema.
 
-    Args:
-        given: a JSON Schema, a type, an `Output`, or the path of a file with a JSON Schema.
-
-    Raises:
-        ConfigError: it cannot be used; one that is not there may have been meant as a name.
+    Raises ConfigError if it cannot be used; one that is not there may have been meant as a name.
     """
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):
         return make_output(given, "output")
     path = Path(os.path.realpath(expand_home(given)))
-    if (given.isidentifier() or given.startswith("list[")) and not path.exists():
+    if given.isidentifier() and not path.exists():
         raise ConfigError(
             f"JSON Schema file not found: {quote(given)}",
-            hint="in a notebook, --output also takes the name of a type or dict, or list[NAME]; in "
-            "Python, pass it as output=",
+            hint="in a notebook, --output also takes the name of a type or dict; in Python, pass "
+            "it as output=",
         )
     return make_output(read_schema_file(path, given), quote(given))

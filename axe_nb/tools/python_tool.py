@@ -1,10 +1,9 @@
-"""Creation of tools from Python functions.
+"""Creation of tools from Python functions: parameters from the signature, checks, calls.
 
 Printed output of a call goes into its result, so that it appears in no other cell. Printing goes
 through `sys.stdout`, which all threads and tasks share: a reader in front of it tells them apart by
 their context, which threads of `in_thread` and tasks inherit.
-
-Source: D-11, D-19, X-30, X-38.
+Source: A-2.2, D-11, D-19, X-30, X-38.
 """
 
 from __future__ import annotations
@@ -13,18 +12,26 @@ import asyncio
 import functools
 import inspect
 import sys
+import typing
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from axe_nb.agents.names import check_bound, check_tool_name, function_name
+from axe_nb.agents.names import check_tool_name, function_name
+from axe_nb.conversion.json_types import (
+    MAX_MISTAKES,
+    Mistakes,
+    Parameter,
+    fields,
+    parse_docstring,
+    shape,
+    type_hints,
+)
 from axe_nb.errors import ConfigError, words
-from axe_nb.limits import RunStopped
+from axe_nb.results import RunStopped
 from axe_nb.threads import in_thread
-from axe_nb.tools.output import output_of
-from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import (
     Effect,
     PermissionDenied,
@@ -33,68 +40,11 @@ from axe_nb.tools.tool import (
     ToolError,
     ToolOutput,
     fault_text,
+    output_of,
 )
 
 MAX_PRINTED = 16384
 """Characters kept from the start of a call's printed output."""
-
-
-class CapturedOutput:
-    """Printed output of one call."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> int:
-        """Keeps the text, as far as there is room."""
-        self.text += text[: MAX_PRINTED - len(self.text)]
-        return len(text)
-
-    def flush(self) -> None:
-        """Does nothing, since nothing is buffered."""
-
-
-_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default=None)
-
-
-class _Switch:
-    """Replaces a stream: output of a call goes to its capture, all else to the stream.
-
-    The stream is None where Python has none, as under pythonw; then all else goes nowhere.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        target = _output.get() or self._stream
-        written: int = len(text) if target is None else target.write(text)
-        return written
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        if self._stream is not None and _output.get() is None:
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextmanager
-def capture_output() -> Iterator[CapturedOutput]:
-    """Captures output printed inside, also by threads that start there and outlive it."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
-            setattr(sys, name, _Switch(stream))
-    captured = CapturedOutput()
-    token = _output.set(captured)
-    try:
-        yield captured
-    finally:
-        _output.reset(token)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
@@ -118,7 +68,6 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
             f"{type(function).__name__} is neither a function nor a tool",
             hint="pass a function, or a method of an object",
         )
-    check_bound(function)
     name = name or function_name(function)
     check_tool_name(name)
     has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
@@ -127,18 +76,81 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
     run = PythonFunction(function, name)
+    if (first := next(iter(run.wanted.python.parameters.values()), None)) and (
+        first.name in ("self", "cls") and first.annotation is first.empty
+    ):
+        raise ConfigError(
+            f"{name} is a method without its object", hint=f"use that of an object: thing.{name}"
+        )
     specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
     return Tool(name, run.wanted.description, specs, run, effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Signature of a function as described to a model."""
+
+    description: str
+    parameters: Mapping[str, Parameter]
+    context: str
+    """The parameter for the ToolContext, hidden from the model; empty = none."""
+    python: inspect.Signature
+
+
+def signature(function: Callable[..., Any], name: str) -> Signature:
+    """Reads the signature of a function; its name is for errors.
+
+    Raises ConfigError if there is none, or a parameter has no name or no JSON type.
+    """
+    plain, fixed = function, set[str]()  # what partials give by name is no parameter
+    while isinstance(plain, functools.partial):
+        fixed |= plain.keywords.keys()
+        plain = plain.func
+    types_of = type_hints(plain, name)
+    description, descriptions = parse_docstring(plain)
+    wanted: dict[str, Parameter] = {}
+    context = ""
+    try:
+        python = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        step = "wrap it in a def with type hints"
+        raise ConfigError(f"the signature of {name} cannot be read: {error}", hint=step) from None
+    for key, parameter in python.parameters.items():
+        hint = types_of.get(key, Any)
+        if hint is ToolContext or ToolContext in typing.get_args(hint):
+            context = key
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigError(
+                f'"{parameter}" of {name} cannot be described in a JSON Schema',
+                hint="replace it with named parameters",
+            )
+        elif key not in fixed:
+            required = parameter.default is parameter.empty
+            kind, default = shape(hint, f'"{key}" of {name}'), parameter.default
+            wanted[key] = Parameter(
+                kind, descriptions.get(key, ""), required, None if required else default
+            )
+    return Signature(description, wanted, context, python)
+
+
+def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Converts the arguments to their types; omitted ones stay absent.
+
+    Raises ToolError if they do not fit; the text lists the mistakes, up to a limit.
+    """
+    mistakes: Mistakes = []
+    values = fields(arguments, wanted, "", mistakes)
+    if mistakes:
+        more = ["and more"] if len(mistakes) > MAX_MISTAKES else []
+        listed = "; ".join([*mistakes[:MAX_MISTAKES], *more])
+        raise ToolError(f"wrong arguments: {listed}. Correct all of them and call again")
+    return values
 
 
 class PythonFunction:
     """A Python function as a tool runs it. Pickled as the function alone, so that tools travel."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """Reads the signature of the function.
-
-        Raises ConfigError if it cannot be turned into a tool.
-        """
         self._function, self._name = function, name
         self.wanted = signature(function, name)
 
@@ -188,16 +200,68 @@ async def _await_result(result: Awaitable[Any]) -> Any:
     before = task.cancelling() if task else 0
     try:
         return await result
-    except (SystemExit, KeyboardInterrupt) as stop:
-        raise ToolError(fault_text(stop)) from None
-    except asyncio.CancelledError as stop:
-        if task and task.cancelling() > before:
+    except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
+        if isinstance(stop, asyncio.CancelledError) and task and task.cancelling() > before:
             raise
         raise ToolError(fault_text(stop)) from None
 
 
+class CapturedOutput:
+    """Printed output of one call."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        """Keeps the text, as far as there is room."""
+        self.text += text[: MAX_PRINTED - len(self.text)]
+        return len(text)
+
+
+_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default=None)
+
+
+class _Switch:
+    """Replaces a stream: output of a call goes to its capture, all else to the stream.
+
+    The stream is None where Python has none, as under pythonw; then all else goes nowhere.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        target = _output.get() or self._stream
+        written: int = len(text) if target is None else target.write(text)
+        return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        if self._stream is not None and _output.get() is None:
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def capture_output() -> Iterator[CapturedOutput]:
+    """Captures output printed inside, also by threads that start there and outlive it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
+            setattr(sys, name, _Switch(stream))
+    captured = CapturedOutput()
+    token = _output.set(captured)
+    try:
+        yield captured
+    finally:
+        _output.reset(token)
+
+
 def _append_printed(text: str, printed: str) -> str:
-    """Appends printed output to a text."""
     if not printed.strip():
         return text
     return f"{text}\n\nPrinted:\n{printed.rstrip()}" if text else printed.rstrip()

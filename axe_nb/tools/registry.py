@@ -56,20 +56,14 @@ class Registry:
 
     def expand(self, name: str) -> tuple[str, ...]:
         """Expands a toolset or alias to its tools; any other name is returned as is."""
-        for source in self.sources:
-            if name in source.tools:
-                return (name,)
-        for source in self.sources:
-            if name in source.sets:
-                return source.sets[name]
-        return (name,)
+        sets = (source.sets[name] for source in self.sources if name in source.sets)
+        return (name,) if name in self.names else next(sets, (name,))
 
     def find(self, name: str) -> Tool | None:
         """Returns the tool with this name or alias."""
-        tools = self.expand(name)
-        if len(tools) > 1:
-            return None
-        return next((tool for s in self.sources if (tool := s.find(tools[0]))), None)
+        name, *others = self.expand(name)
+        found = (source.find(name) for source in self.sources if name in source.tools)
+        return None if others else next(found, None)
 
     def nearest(self, name: str) -> str:
         """Returns the known name closest to a mistyped one; empty if none is close.

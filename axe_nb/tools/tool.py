@@ -1,23 +1,34 @@
-"""Tools, and the context that one call receives.
+"""Tools, the context that one call receives, and its result as bounded text for the model.
 
 Source: A-D1, A-1.1, D-7, D-19, D-20, X-37.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.conversion.own_text import remove_addresses
-from axe_nb.errors import AxeError, words
-from axe_nb.limits import Limits
+from axe_nb.conversion.value_text import NoText, write_json
+from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
-from axe_nb.pictures.picture import Illustrated, Picture
+from axe_nb.pictures.found import close_figure, find_parts
+from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
 from axe_nb.results import RunResult
+from axe_nb.text import cut_bytes
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
@@ -70,6 +81,50 @@ class Opening:
     messages: Sequence[Message]
     said: str = ""
     """The text of the last message, if a fork has added it."""
+
+
+MAX_TURNS = 50
+"""Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one run; None = no limit."""
+
+    turns: int = MAX_TURNS
+    """Maximum requests."""
+    tool_calls: int | None = None
+    """Maximum executed tool calls."""
+    tokens: int | None = None
+    """Size of its context: input and output tokens of its latest response (D-18)."""
+    seconds: float | None = None
+    """Timeout; never more than the parent's remaining time (D-10)."""
+
+    def __post_init__(self) -> None:
+        for cap, name in (
+            (self.tool_calls, "maxToolCalls must be positive"),
+            (self.tokens, "maxTokens must be positive"),
+            (self.seconds, "the timeout must be positive"),
+            (self.turns, "max_turns must be greater than 0"),
+        ):
+            if cap is not None and not cap > 0:
+                raise ConfigError(name)
+
+    def within(self, above: Limits) -> Limits:
+        """Caps calls and tokens at the limits `above`, those of the parent run (O-9).
+
+        Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
+        """
+        turns = min(self.turns, MAX_TURNS)
+        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
+        tokens = _pick_lowest(self.tokens, above.tokens)
+        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
+            return self
+        return Limits(turns, tool_calls, tokens, self.seconds)
+
+
+def _pick_lowest(a: int | None, b: int | None) -> int | None:
+    return min((cap for cap in (a, b) if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +206,8 @@ class FileLog:
     """Warnings about other files, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """Arguments of `ToolContext.delegate`, documented there."""
-
-    agent: Agent | str | None = None
-    tools: Sequence[str] | None = None
-    scope: str | None = None
-    mode: Mode | None = None
-    limits: Limits | None = None
-    key: str | int | None = None
-
-
-Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]]"
-"""(context, task, wish) -> the child's result."""
+Delegation: TypeAlias = Callable[..., Awaitable[RunResult]]
+"""(context, then the arguments of `ToolContext.delegate`) → the child's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +278,7 @@ class ToolContext:
         """
         if self.delegation is None:
             raise ToolError("sub-agents cannot be started from here")
-        wish = Wish(agent, tools, scope, mode, limits, key)
-        return await self.delegation(self, task, wish)
+        return await self.delegation(self, task, agent, tools, scope, mode, limits, key)
 
 
 Describe: TypeAlias = Callable[[str], str]
@@ -316,3 +358,71 @@ def text_argument(arguments: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else dump(value).decode()
+
+
+MAX_OUTPUT = 65536
+"""Maximum size of one result in bytes of UTF-8."""
+
+
+def output_of(answer: object) -> ToolOutput:
+    """Converts the return value of a tool to text for the model."""
+    if not isinstance(answer, ToolOutput):
+        text, pictures = _illustrate(answer)
+        return ToolOutput(text, pictures=pictures)
+    if answer.pictures:  # whose marks are in its text
+        text, pictures = as_text(answer.content), tuple(answer.pictures)
+    else:
+        text, pictures = _illustrate(answer.content)
+    return ToolOutput(text, bool(answer.is_error), as_text(answer.note), pictures)
+
+
+def _illustrate(answer: object) -> Illustrated:
+    """Returns a result as text with its pictures; a figure is not shown below the cell as well.
+
+    Raises ToolError if there is a picture that cannot be sent.
+    """
+    try:
+        parts = find_parts(answer)
+    except NoPicture as error:
+        raise ToolError(f"{error.message}; {error.hint}") from None
+    if not parts:
+        return Illustrated(as_text(answer))
+    for value in answer if isinstance(answer, list | tuple) else (answer,):
+        close_figure(value)
+    texts = (part if isinstance(part, Picture) else as_text(part) for part in parts)
+    return join_parts(texts, "\n")
+
+
+def as_text(result: object) -> str:
+    """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON.
+
+    Raises ToolError if it is bytes or a picture, or is still to be computed.
+    """
+    if isinstance(result, str):
+        return result
+    if result is None:
+        return ""
+    if inspect.iscoroutine(result):
+        result.close()  # else Python warns that it was never awaited
+    if inspect.isawaitable(result):
+        raise ToolError("the tool returned a coroutine or future: await it and return the result")
+    if isinstance(result, Iterator | AsyncIterator):
+        kind = type(result).__name__
+        raise ToolError(f"the tool returned an iterator ({kind}): return a list")
+    try:
+        return write_json(result, MAX_OUTPUT)
+    except NoText as error:
+        raise ToolError(f"the tool's result {error}") from None
+
+
+def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
+    """Cuts an output that is too long; reports of children have limits of their own (D-6)."""
+    if tool.effect == "delegate":
+        return output
+    content = cut_output(output.content)
+    return output if content is output.content else replace(output, content=content)
+
+
+def cut_output(text: str) -> str:
+    """Cuts a text longer than `MAX_OUTPUT` and adds a note."""
+    return cut_bytes(text, MAX_OUTPUT, "\n... (truncated: the first {limit} of {size} bytes)")

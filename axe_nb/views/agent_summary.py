@@ -6,21 +6,18 @@ Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from html import escape
 from itertools import islice
-from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.servers import names_of_servers
+from axe_nb.agents.tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
-from axe_nb.engine.toolbox import REGISTRY
-from axe_nb.engine.toolset import assemble
+from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
@@ -45,8 +42,6 @@ GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
 MAX_LINES = 40
 """Maximum number of lines; a note replaces the others."""
-
-Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
 
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
 
@@ -101,32 +96,17 @@ def list_abilities(agent: Agent) -> list[tuple[str, str]]:
 
     Raises ConfigError: it names an unknown tool.
     """
-    found = [
-        (VERDICTS[d], ", ".join(names)) for d, names in _group_by_verdict(agent).items() if names
-    ]
+    policy = PermissionPolicy(agent, agent.mode)
+    decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
+    for tool in _list_tools(agent):
+        decided[policy.decide(tool)[0]].append(tool.name)
+    found = [(VERDICTS[verdict], ", ".join(names)) for verdict, names in decided.items() if names]
     caps = list_caps(agent.limits)
     return found + [(label, f"{most} in the whole tree") for label, most in caps.items()]
 
 
-def draw_graph(agent: Agent, agents: Callable[[str], Agent]) -> str:
-    """The graph of its sub-agents; empty for an agent that cannot delegate."""
-    if "delegate" in {tool.effect for tool in _list_tools(agent)} or agent.sub_agents:
-        return draw_tree(agent, agents)
-    return ""
-
-
 def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[Tool]:
-    policy = PermissionPolicy(agent, agent.mode)
-    depth_limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    return list(assemble(agent, 0, depth_limit, policy, (), of_servers).tools.values())
-
-
-def _group_by_verdict(agent: Agent) -> dict[Verdict, list[str]]:
-    policy = PermissionPolicy(agent, agent.mode)
-    decided: dict[Verdict, list[str]] = {decision: [] for decision in VERDICTS}
-    for tool in _list_tools(agent):
-        decided[policy.decide(tool)[0]].append(tool.name)
-    return decided
+    return list(find_tools(agent, (), of_servers).values())
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:
@@ -145,31 +125,29 @@ def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
     Raises ConfigError: it names an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
-    return "\n".join(
-        _format_tools(
-            _list_tools(agent, of_servers), lambda tool: VERDICTS[policy.decide(tool)[0]].lower()
-        )
-    )
+    return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
 
 
-def _format_tools(
-    tools: Iterable[Tool], verdict_of: Callable[[Tool], str] = lambda tool: ""
-) -> Iterator[str]:
-    listed = list(tools)
-    width = min(max((len(tool.name) for tool in listed), default=0), NAME_WIDTH)
-    for tool in listed:
+def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None) -> Iterator[str]:
+    width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
+    for tool in tools:
         start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
-        start += f"{verdict_of(tool):<10}  " if verdict_of(tool) else ""
+        start += f"{VERDICTS[policy.decide(tool)[0]].lower():<10}  " if policy else ""
         about = tool.description.partition(". ")[0].rstrip(".")
         yield start + one_line(about, max(WIDTH - len(start), SHORTEST))
 
 
-def draw_tree(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked."""
+def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
+    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked.
+
+    Empty for an agent that cannot delegate.
+    """
+    if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
+        return ""
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
     limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    below = _list_below(agent, _cache_finds(find), (agent.name,), limit, "")
+    below = _list_below(agent, find, (agent.name,), limit, "")
     deepest = _find_deepest(agent, limit)
     lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
     if next(below, None) is not None:
@@ -178,19 +156,41 @@ def draw_tree(agent: Agent, find: Callable[[str], Agent]) -> str:
 
 
 def _list_below(
-    agent: Agent, find: Find, path: tuple[str, ...], limit: DepthLimit, indent: str
+    agent: Agent,
+    find: Callable[[str], Agent],
+    path: tuple[str, ...],
+    limit: DepthLimit,
+    indent: str,
 ) -> Iterator[str]:
-    names = dict.fromkeys(agent.sub_agents)
-    copies = [tool.name for tool in _find_copying_tools(agent)]
-    last = [*names, *copies][-1:]
-    for name in names:
-        branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
-        child, lower, note = _find_child(name, find, path, limit)
+    names = list(dict.fromkeys(agent.sub_agents))
+    copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agent)]
+    for number, name in enumerate([*names, *copies], 1):
+        is_last = number == len(names) + len(copies)
+        branch, further = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+        if number > len(names):
+            yield f"{indent}{branch}{name}"
+            continue
+        try:
+            child = find(name)
+        except ConfigError as error:
+            yield f"{indent}{branch}{name}  {LOOKS['error'].sign} {error}"
+            continue
+        lower = limit.lowered(child)
+        note = _describe_end(child, name, path, lower)
         yield f"{indent}{branch}{name}{note}"
-        if child is not None:
+        if not note and child.sub_agents_config.enabled:
             yield from _list_below(child, find, (*path, name), lower, indent + further)
-    for tool in copies:
-        yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
+
+
+def _describe_end(child: Agent, name: str, path: tuple[str, ...], limit: DepthLimit) -> str:
+    """The reason why nothing is drawn below a child that could delegate; empty if there is none."""
+    may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
+    deepest = _find_deepest(child, limit)
+    if may and name in path:
+        return f"  ↺ cycle, ended by max_depth {deepest}"
+    if may and len(path) >= deepest:
+        return f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
+    return ""
 
 
 def _find_copying_tools(agent: Agent) -> list[Tool]:
@@ -205,38 +205,6 @@ def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
     if agent.sub_agents or not tools:
         tools += filter(None, [REGISTRY.find("call_agent")])
     return max(map(limit.of, tools))
-
-
-def _find_child(
-    name: str, find: Find, path: tuple[str, ...], limit: DepthLimit
-) -> tuple[Agent | None, DepthLimit, str]:
-    """(the agent to continue with, if any; the limit down to it; the note on it)."""
-    child = find(name)
-    if isinstance(child, ConfigError):
-        return None, limit, f"  {LOOKS['error'].sign} {child}"
-    lower = limit.lowered(child)
-    may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
-    if not may:
-        return None, lower, ""
-    deepest = _find_deepest(child, lower)
-    if name in path:
-        return None, lower, f"  ↺ cycle, ended by max_depth {deepest}"
-    if len(path) >= deepest:
-        return None, lower, f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
-    return child, lower, ""
-
-
-def _cache_finds(find: Callable[[str], Agent]) -> Find:
-    """`find` called once for each name; its errors are returned."""
-
-    @cache
-    def found(name: str) -> Agent | ConfigError:
-        try:
-            return find(name)
-        except ConfigError as error:
-            return error
-
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,15 +225,13 @@ class AgentCard:
 
     def to_bundle(self) -> dict[str, str]:
         """The card for a notebook and for a terminal."""
-        return {"text/html": self._to_html(), "text/plain": self._to_text()}
-
-    def _to_text(self) -> str:
         head = f"{self.name}: {', '.join(self.facts)}"
         rows = [line(label, value) for label, value in self.rows]
         notes = [f"! {note}" for note in self.notes]
-        return _clean("\n".join(filter(None, [head, *rows, self.graph, *notes, *self.saved])))
+        text = "\n".join(filter(None, [head, *rows, self.graph, *notes, *self.saved]))
+        return {"text/html": self._format_html(), "text/plain": clean(redact(text))}
 
-    def _to_html(self) -> str:
+    def _format_html(self) -> str:
         facts = " · ".join(map(_escape, self.facts))
         parts = [f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"]
         if self.rows:
@@ -275,19 +241,16 @@ class AgentCard:
                 for label, value in self.rows
             )
             parts.append(f"<table style='margin:.3em 0'>{''.join(rows)}</table>")
-        if self.graph:
-            parts.append(f"<pre style='{GRAPH}'>{_escape(self.graph)}</pre>")
+        parts += [_format_lines(self.graph)] if self.graph else []
         mark = f"<b style=color:{COLOURS['limit']}>!</b>"
         parts += [f"<div>{mark} {_escape(note)}</div>" for note in self.notes]
-        if self.saved:
-            saved = "\n".join(self.saved)
-            parts.append(f"<pre style='{GRAPH}'>{_escape(saved)}</pre>")
+        parts += [_format_lines("\n".join(self.saved))] if self.saved else []
         return f"<div class='{PLAIN}' style='{CARD}'>{''.join(parts)}</div>"
 
 
-def _clean(text: str) -> str:
-    return clean(redact(text))
+def _format_lines(text: str) -> str:
+    return f"<pre style='{GRAPH}'>{_escape(text)}</pre>"
 
 
 def _escape(text: str) -> str:
-    return escape(_clean(text), quote=False)
+    return escape(clean(redact(text)), quote=False)

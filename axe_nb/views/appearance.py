@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from axe_nb.pictures.scaled import THUMBNAIL
-from axe_nb.views.tree import State
+from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
 """Kind of state; each has a colour."""
@@ -106,11 +106,8 @@ TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-bre
 PICTURE_HEIGHT = f"{THUMBNAIL}px"
 """Maximum height of a picture."""
 
-WHO_LEAST, WHO_MOST = 6, 14
-"""Width of a column of names, in em."""
-
-WHO_CHARACTER = 0.65
-"""Average width of a character of a name, in em, including spacing."""
+WHO_WIDTH = "9em"
+"""Width of a column of names."""
 
 
 def css_rules() -> str:

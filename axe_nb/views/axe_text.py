@@ -29,8 +29,7 @@ from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
 from axe_nb.views.rows import format_cost
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode
+from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, TurnNode
 
 PREVIEW = 80
 """Characters of a task in one line."""

@@ -1,4 +1,4 @@
-"""Export of a finished run, a diff or a grid, for people and programs that have no axe_nb.
+"""Export of a finished run, for people and programs that have no axe_nb.
 
 A strict policy lets a page load and run nothing, whatever a model or a tool wrote. In Markdown,
 their texts stand in fences only: no viewer renders or loads any of it; the titles of cited pages
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
@@ -26,7 +26,7 @@ from axe_nb.results import RunResult, Turn
 from axe_nb.secrets import find_filter
 from axe_nb.text import clean, list_choices, one_line, quote
 from axe_nb.views.html import write_tree
-from axe_nb.views.rows import MAX_LISTED, TITLE, Block, Entry, Outline, count_more
+from axe_nb.views.outline import MAX_LISTED, TITLE, Block, Entry, Outline, count_more
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
@@ -37,16 +37,6 @@ VERSION = 1
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
-
-Write = TypeVar("Write")
-
-
-@runtime_checkable
-class Shown(Protocol):
-    """The difference of two runs, or a grid: it shows itself in a notebook."""
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]: ...
-
 
 PAGE = """\
 <!DOCTYPE html>
@@ -88,13 +78,6 @@ def write_html(result: RunResult) -> str:
     )
 
 
-def write_shown_html(shown: Shown) -> str:
-    """Returns the page of what shows itself in a notebook, as it is there."""
-    bundle, _ = shown._repr_mimebundle_()
-    title = one_line(bundle["text/plain"].partition("\n")[0], 80)
-    return PAGE.format(title=escape(title), content=bundle["text/html"])
-
-
 def write_markdown(result: RunResult) -> str:
     """Returns the Markdown of a run."""
     root = Transcript.of(result).whole
@@ -111,12 +94,6 @@ def write_markdown(result: RunResult) -> str:
         lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
     lines += ["## Tree", "", *_list_inside(top, "")]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
-
-
-def write_shown_markdown(shown: Shown) -> str:
-    """Returns the text of what shows itself in a notebook, in a fence."""
-    bundle, _ = shown._repr_mimebundle_()
-    return "\n".join(_fence(bundle["text/plain"], "")) + "\n"
 
 
 def _list_inside(entry: Entry, indent: str) -> Iterator[str]:
@@ -214,22 +191,15 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
 }
 """Ending of a file's name → what writes the text of a run."""
 
-SHOWN: Mapping[str, Callable[[Shown], str]] = {
-    ".html": write_shown_html,
-    ".md": write_shown_markdown,
-}
-"""The same of a diff or a grid."""
 
-
-def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
+def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     """Writes a finished run, without secrets, to a file that needs no axe_nb to be read.
 
     `.html` is one self-contained page, which opens offline and has no scripts; `.md` is the same as
-    Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree. A diff or a grid
-    is written as a notebook shows it, as `.html` or `.md`.
+    Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree.
 
     Args:
-        result: a run, however it ended, a diff of two runs, or a grid.
+        result: the run, however it ended.
         path: the file, which is replaced if it exists; its ending selects the format.
 
     Returns:
@@ -239,25 +209,16 @@ def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
         ConfigError: the ending is unknown, or the file cannot be written.
     """
     target = expand_home(Path(path))
-    ending = target.suffix.lower()
-    if isinstance(result, RunResult):
-        kept = from_json(RunResult, to_json(result, find_filter()))
-        text = _find(FORMATS, ending, target)(kept)
-    elif isinstance(result, Shown) and not isinstance(result, type):
-        text = _find(SHOWN, ending, target)(result)
-    else:
+    if not isinstance(result, RunResult):
         raise ConfigError(
-            f"export takes a RunResult, a diff or a grid, not {type(result).__name__}",
+            f"export takes a RunResult, not {type(result).__name__}",
             hint='for example axe_nb.export(axe_nb.last(), "run.html")',
         )
-    write_whole(target, text)
-    return target
-
-
-def _find(formats: Mapping[str, Write], ending: str, target: Path) -> Write:
-    if ending not in formats:
+    write = FORMATS.get(target.suffix.lower())
+    if write is None:
         raise ConfigError(
             f"unknown export format {quote(target.name)}",
-            hint=f"the file name must end in {list_choices(tuple(formats))}",
+            hint=f"the file name must end in {list_choices(tuple(FORMATS))}",
         )
-    return formats[ending]
+    write_whole(target, write(from_json(RunResult, to_json(result, find_filter()))))
+    return target

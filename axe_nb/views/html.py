@@ -8,14 +8,11 @@ a model or a tool is escaped.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from html import escape
 from itertools import groupby
-from math import ceil
-from typing import Any
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
@@ -39,37 +36,25 @@ from axe_nb.views.appearance import (
     SHADE,
     TEXT,
     TEXT_MARGIN,
-    TRACK,
-    WHO_CHARACTER,
-    WHO_LEAST,
-    WHO_MOST,
+    WHO_WIDTH,
     direction,
-    gradient,
 )
 from axe_nb.views.markdown import render
-from axe_nb.views.rows import (
+from axe_nb.views.outline import (
     FIRST,
-    LINES,
     MAX_LISTED,
     THINKS,
     THOUGHT,
     TITLE,
     Block,
     Entry,
-    Fact,
     Outline,
-    Row,
+    as_lines,
     count_more,
     find_host,
-    make_row,
-    states_of,
 )
-from axe_nb.views.text import as_lines
-from axe_nb.views.transcript import Transcript, group_of
-from axe_nb.views.tree import Node, State
-
-SLIVER = 3
-"""Percent of the timeline; shorter turns and calls have no bar."""
+from axe_nb.views.rows import LINES, Fact, Row, make_row, states_of
+from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
@@ -79,25 +64,8 @@ PICTURE = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN
 BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
 """If there is little room, bars give way first, then costs and names; a part of each task stays."""
 
-TASK = "'flex:1 22em;overflow:hidden{}'"
-"""The task in a row with a bar or a column of names; in any other row it has enough room. Some 40
-characters fit into its basis, which a bar makes room for until it is gone."""
-
 CLIPPED = 40
 """Characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
-
-SHORT = 50
-"""Characters that do not wrap in any usable window."""
-
-INDENT = "\u2003"
-"""Indentation of a one-line text; takes fewer bytes than a margin."""
-
-STEPS = (
-    f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
-    "<i style=display:block;clear:both></i>"
-)
-"""The unit of the bars, above them; where there is no room beside the facts, in a line
-of its own."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
@@ -114,16 +82,8 @@ STRIP = "display:inline-block;height:.7em"
 ROOM = 16_000
 """Characters of HTML of all long texts that a saved tree keeps whole."""
 
-FOLDED = 300
-"""Characters of a text that a fold would take more room than."""
-
-NAMES = {"answered": "answer", "was told": "task", "said": "text", "text so far": "text"}
-"""Label of a text → its name in the line of its fold, where that is another word."""
-
-MAX_RECORDS, MAX_KEYS, MAX_CELL = 100, 10, 300
-"""Records, keys and characters in a cell of a table of data; larger data stays JSON."""
-
-CELL = "white-space:pre-wrap;vertical-align:top;text-align"
+FOLDED, TITLED = 300, 60
+"""Characters of a text that is shown without a fold, and of the line of a fold."""
 
 DATA = f"white-space:pre-wrap;margin-bottom:1em;{MONO}"
 
@@ -133,15 +93,6 @@ CODE = re.compile("`(.+?)`")
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
     """The one bundle that a finished run leaves in a notebook: answer first, then the tree."""
     return page(Transcript.of(result).whole, name)
-
-
-def twins(results: Sequence[RunResult], *, name: str = "results") -> dict[str, str]:
-    """The one bundle of runs that a cell made side by side.
-
-    Args:
-        name: what the reader may have bound them to, as a list.
-    """
-    return page(group_of(results), name)
 
 
 def page(root: Node, name: str) -> dict[str, str]:
@@ -163,8 +114,10 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{_format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
-    result = "" if root.is_group else f"Its result, once it has ended: `{name}`. "
-    note = f"Still running when last seen. {result}After a kernel restart: `%axe history`"
+    note = (
+        f"Still running when last seen. Its result, once it has ended: `{name}`. "
+        "After a kernel restart: `%axe history`"
+    )
     quoted = CODE.sub(r"<code>\1</code>", safe(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>"),
@@ -188,10 +141,9 @@ def write_tree(outline: Outline) -> str:
     """The HTML of an answer and its tree."""
     root = outline.tree
     drawing = Drawing(_choose_folds(root))
-    steps = STEPS if any(entry.rows for entry in root.rows) or root.rows[1:] else ""
     tree = (
         f"<details{_format_open(root.row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
-        f"<summary>{format_head(outline.root, root.row)}{steps}</summary>"
+        f"<summary>{format_head(outline.root, root.row)}</summary>"
         f"{_format_inside(outline, drawing, root)}</details>"
     )
     warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
@@ -206,7 +158,7 @@ def _format_answer(outline: Outline) -> str:
     block = outline.answer()
     rest = f"<p>… {safe(block.rest)}</p>" if block.rest else ""
     is_data = block.label == "data"
-    text = format_data(block.text, is_whole=not rest) if is_data else render(block.text)
+    text = format_data(block.text) if is_data else render(block.text)
     return text + rest + format_sources(outline.sources().links)
 
 
@@ -220,16 +172,14 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
     again = ""
     if entry.place and outline.name.isidentifier():
         code = f"<code>%%axe --from {outline.name}@{entry.place}</code>"
-        label = _format_muted("again from here")
-        again = f"<div style=margin-left:{TEXT_MARGIN}>{label}{code}</div>"
+        again = (
+            f"<div style=margin-left:{TEXT_MARGIN}>{_format_muted('again from here')}{code}</div>"
+        )
     if not entry.rows:
-        blocks = (*entry.before, *entry.after)
-        alone = len(blocks) == 1 and not again
-        return "".join(drawing.block(block, alone=alone) for block in blocks) + again
-    column = find_column([inner.row.who for inner in entry.rows])
+        return "".join(map(drawing.block, (*entry.before, *entry.after))) + again
     rows = (
         f"<details{_format_open(inner.row)}><summary>"
-        f"{format_line(inner.row, column, _format_bar(inner.row, outline.steps))}</summary>"
+        f"{format_line(inner.row)}</summary>"
         f"{_format_inside(outline, drawing, inner)}</details>"
         for inner in entry.rows
     )
@@ -240,15 +190,6 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
 
 def _format_open(row: Row) -> str:
     return " open" if row.is_open else ""
-
-
-def _format_bar(row: Row, steps: int) -> str:
-    """The bar of a row's place in the run, in steps; empty for a very short turn or call."""
-    first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
-    if length < SLIVER and row.kind != "run":
-        return ""
-    parts = ((TRACK, f"{first}%"), (row.look.colour, f"{first + length}%"), (TRACK, ""))
-    return f"<i style='{BAR};background:{gradient(parts)}'></i>"
 
 
 def _choose_folds(root: Entry) -> Set[int]:
@@ -280,21 +221,15 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
     )
 
 
-def format_line(row: Row, column: int, bar: str, clock: str = "") -> str:
-    """The line of any other row.
-
-    Args:
-        column: width of the names, as `find_column` returns it.
-        bar: the bar, in steps or seconds.
-        clock: of a live row.
-    """
+def format_line(row: Row, bar: str = "", clock: str = "") -> str:
+    """The line of any other row, with a bar and a clock if it is live."""
     ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
-    task = TASK.format(ellipsis) if bar or column else f"flex:1;overflow:hidden{ellipsis}"
     who = cost = ""
-    if column:
-        # a name that is longer than its column takes the room that it needs
-        width = "auto" if len(row.who) * WHO_CHARACTER > column else f"{column}em"
-        who = f" style='flex:0 1 {width};overflow:hidden;text-overflow:ellipsis'"
+    task = f"flex:1;overflow:hidden{ellipsis}"
+    if row.kind != "turn":
+        # names of one width, so that tasks begin in one column; 40 characters of a task have room
+        task = f"'flex:1 22em;overflow:hidden{ellipsis}'"
+        who = f" style='flex:0 1 {WHO_WIDTH};overflow:hidden;text-overflow:ellipsis'"
         cost = " style='flex:0 2 auto;overflow:hidden'"
     return (
         f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
@@ -302,13 +237,6 @@ def format_line(row: Row, column: int, bar: str, clock: str = "") -> str:
         f"<bdi style={task}>{safe(row.asked)}</bdi> "
         f"<small{cost}>{safe(row.cost)}{clock}</small>{bar}</div>"
     )
-
-
-def find_column(names: Sequence[str]) -> int:
-    """The width of the names in em, if rows of different names are listed below one another."""
-    if len(names) == 1 or names[0].startswith("turn "):
-        return 0
-    return min(max(WHO_LEAST, ceil(max(map(len, names)) * WHO_CHARACTER)), WHO_MOST)
 
 
 def _format_sign(row: Row, *, is_live: bool = False) -> str:
@@ -354,27 +282,20 @@ class Drawing:
         self._is_live, self._folds = folds is None, folds or frozenset()
         self._thumbnails = Thumbnails()
 
-    def block(self, block: Block, alone: bool = False) -> str:
-        """A text with its pictures; a long one is folded below its beginning.
-
-        Args:
-            alone: True if nothing stands beside it.
-        """
+    def block(self, block: Block) -> str:
+        """A text with its pictures; a long one, and what a model thought, is a fold."""
+        is_whole = id(block) in self._folds
+        if is_whole:
+            block = replace(block, text=block.whole, more=0)
+        is_long = len(block.text) > FOLDED or block.text.count("\n") >= LINES
+        shown = ""
+        if block.label in (THOUGHT, THINKS) or (is_whole and is_long):
+            shown = _format_fold(block)
+        elif block.text:
+            shown = _format_block(block)
         urls = map(self._find_thumbnail, block.pictures)
         images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
-        is_whole, fold = id(block) in self._folds, ""
-        if block.label in (THOUGHT, THINKS):
-            thought = replace(block, text=block.whole, more=0) if is_whole else block
-            return _format_fold(block.label, thought)
-        if is_whole and _is_short(block.whole):
-            block = replace(block, text=block.whole, more=0)
-        elif is_whole:
-            name = NAMES.get(block.label, block.label)
-            title = f"the whole {name}, {plural(len(block.whole), 'character')}"
-            fold = _format_fold(title, Block("", block.whole))
-            block = replace(block, more=0)
-        shown = _format_block(block, alone and not (images or fold)) if block.text else ""
-        return f"{shown}{fold}" + (f"<div>{images}</div>" if images else "")
+        return f"{shown}<div>{images}</div>" if images else shown
 
     def _find_thumbnail(self, picture: Picture) -> str:
         """The URL of a picture's thumbnail; empty if there is no room, or it is saved above."""
@@ -382,18 +303,16 @@ class Drawing:
         return "" if is_above else self._thumbnails.find(picture)
 
 
-def _is_short(text: str) -> bool:
-    return len(text) <= FOLDED and text.count("\n") < LINES
-
-
-def _format_fold(title: str, block: Block) -> str:
-    """A text that a line is clicked for."""
-    text = safe(block.text)
+def _format_fold(block: Block) -> str:
+    """A text that a line is clicked for: its label, and how it begins."""
+    text, title = safe(block.text), ""
+    if block.label not in (THOUGHT, THINKS):
+        size = plural(len(block.text), "character")
+        title = f"{safe(one_line(block.text, TITLED))} <small style=opacity:{MUTED}>{size}</small>"
     rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
     return (
-        f"<details style=margin-left:{TEXT_MARGIN}><summary><small style=opacity:{MUTED}>"
-        f"{title}</small></summary>"
-        f"<pre{direction(text)} style='{TEXT}'>{text}</pre>{rest}</details>"
+        f"<details style=margin-left:{TEXT_MARGIN}><summary>{_format_muted(safe(block.label))}"
+        f"{title}</summary><pre{direction(text)} style='{TEXT}'>{text}</pre>{rest}</details>"
     )
 
 
@@ -401,23 +320,20 @@ def _format_muted(text: str) -> str:
     return f"<small style=opacity:{MUTED}>{text}</small> "
 
 
-def _format_block(block: Block, alone: bool = False) -> str:
+def _format_block(block: Block) -> str:
     """A text under its row."""
     label = "" if block.label == "result" else _format_muted(safe(block.label))
     if block.label == "warning":
         label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
-    if block.links:
-        return f"<div style=margin-left:{TEXT_MARGIN}>{label}{_format_links(block.links)}</div>"
-    rest = f"<small>{'… ' if block.text else ''}{safe(block.rest)}</small>" if block.rest else ""
-    text = safe(block.text)
+    text, rest = safe(block.text), f"<small>… {safe(block.rest)}</small>" if block.rest else ""
     way = direction(text)
-    quoted = f"<code{way} style=background:{SHADE}>{text}</code> " if text else ""
-    if not block.is_line:
-        quoted = f"<pre{way} style='{TEXT}'>{text}</pre>"
-    elif len(text) <= SHORT:
-        line = f"{INDENT}{label}{quoted}{rest}"
-        return line if alone else f"<div>{line}</div>"
-    return f"<div style=margin-left:{TEXT_MARGIN}>{label}{quoted}{rest}</div>"
+    if block.links:
+        shown = _format_links(block.links)
+    elif block.is_line:
+        shown = f"<code{way} style=background:{SHADE}>{text}</code> {rest}"
+    else:
+        shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
+    return f"<div style=margin-left:{TEXT_MARGIN}>{label}{shown}</div>"
 
 
 def format_sources(pages: Sequence[Page]) -> str:
@@ -465,59 +381,6 @@ def _find_class(line: str) -> str:
     return {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")
 
 
-def format_data(text: str, *, is_whole: bool) -> str:
-    """A JSON text as it stands above a tree: as a table if it is one, else as it is.
-
-    Args:
-        is_whole: False = some of it is left out, so that it cannot be read.
-    """
-    table = make_table(text) if is_whole else ""
-    return table or f"<pre style='{DATA}'>{safe(text)}</pre>"
-
-
-def make_table(text: str) -> str:
-    """The table of a JSON text; empty if that is not a list of flat records.
-
-    Texts are on the left, numbers on the right; `null`, `true` and `false` are in italics, so that
-    no value looks like another. A key that a record does not have is an empty cell.
-    """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(data, list) or not 0 < len(data) <= MAX_RECORDS:
-        return ""
-    if not all(isinstance(record, dict) and record for record in data):
-        return ""
-    keys = list(dict.fromkeys(key for record in data for key in record))
-    values = (value for record in data for value in record.values())
-    if len(keys) > MAX_KEYS or not all(map(_fits, (*keys, *values))):
-        return ""
-    numeric = {key for key in keys if all(_is_number(record.get(key, 0)) for record in data)}
-    head = "".join(_format_cell("th", key, is_right=key in numeric) for key in keys)
-    rows = (
-        "".join(_format_cell("td", v, is_right=_is_number(v)) for v in (r.get(k, "") for k in keys))
-        for r in data
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _fits(value: object) -> bool:
-    if isinstance(value, str):
-        return len(value) <= MAX_CELL
-    return value is None or isinstance(value, bool | int | float)
-
-
-def _format_cell(tag: str, value: Any, *, is_right: bool) -> str:
-    side = "right" if is_right else "left"
-    shown = safe(value if isinstance(value, str) else json.dumps(value))
-    if value is None or isinstance(value, bool):
-        shown = f"<em>{shown}</em>"
-    elif isinstance(value, str):
-        shown = f"<bdi>{shown}</bdi>"
-    return f"<{tag} style='{CELL}:{side}'>{shown}</{tag}>"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def format_data(text: str) -> str:
+    """A JSON text as it stands above a tree."""
+    return f"<pre style='{DATA}'>{safe(text)}</pre>"

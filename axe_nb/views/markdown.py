@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from itertools import groupby
@@ -26,7 +26,6 @@ from axe_nb.text import INVISIBLE, REPLACEMENT, clean
 from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
 
 if TYPE_CHECKING:
-    from pygments.lexer import Lexer
     from pygments.token import _TokenType
 
 SCHEMES = ("http://", "https://", "mailto:")
@@ -97,7 +96,7 @@ def render_blocks(text: str) -> list[str]:
     parser = _make_parser()
     env = {"mixed": is_mixed(text)}
     tokens = parser.parse(text, env)
-    blocks, begin = [], 0
+    blocks, begin = list[str](), 0
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting == 1:
             continue
@@ -125,13 +124,10 @@ def _make_parser() -> MarkdownIt:
     # only what is written as an address: `main.py` and `e.g.this` are none
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
-    parser.add_render_rule("table_text", lambda _, *given: _quote_table(*given))
+    parser.add_render_rule("table_text", _quote_table)
     parser.validateLink = lambda url: url.strip().lower().startswith(SCHEMES)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
-    parser.core.ruler.push("code", _name_code)
-    parser.core.ruler.push("hosts", _mark_links)
-    parser.core.ruler.push("columns", _align_cells)
-    parser.core.ruler.push("direction", _set_directions)
+    parser.core.ruler.push("adapt", _adapt_tokens)
     return parser
 
 
@@ -152,7 +148,7 @@ def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return True
 
 
-def _quote_table(tokens: Sequence[Token], index: int, *_: object) -> str:
+def _quote_table(_: object, tokens: Sequence[Token], index: int, *__: object) -> str:
     return quote(tokens[index].content)
 
 
@@ -165,36 +161,21 @@ def _link_address(state: StateInline, silent: bool) -> bool:
     return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
 
 
-def _mark_links(state: StateCore) -> None:
-    """Adds `rel` to all links, and the true host to those whose text names another one."""
+def _adapt_tokens(state: StateCore) -> None:
+    """Gives each block the form that it has in a Markdown cell, and its own direction."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
-
-
-def _name_code(state: StateCore) -> None:
-    """Lets code that is merely indented look like code between fences."""
-    for token in state.tokens:
-        if token.type == "code_block":
+        if token.type == "code_block":  # merely indented
             token.type, token.tag, token.info = "fence", "code", ""
-
-
-def _align_cells(state: StateCore) -> None:
-    """Puts cells of columns without an alignment on the left, where Markdown cells have them."""
-    for token in state.tokens:
         if token.type in ("th_open", "td_open"):
             token.attrs.setdefault("style", "text-align:left")
-
-
-def _set_directions(state: StateCore) -> None:
-    """Lets each block of a text with letters from right to left take its own direction."""
-    if state.env.get("mixed"):
-        for token in state.tokens:
-            if token.nesting == 1:
-                token.attrSet("dir", "auto")
+        if token.nesting == 1 and state.env.get("mixed"):
+            token.attrSet("dir", "auto")
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
+    """Adds `rel` to all links, and the true host to those whose text names another one."""
     target, shown = "", ""
     for token in tokens:
         yield token
@@ -229,11 +210,7 @@ def _named_hosts(text: str) -> Iterator[str]:
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:
-    """HTML of a piece of code.
-
-    Args:
-        language: its name for it; an unknown or missing one means no colours.
-    """
+    """HTML of a piece of code, coloured if its language is known."""
     code = clean(code).removesuffix("\n")
     plain = escape(code, quote=False)
     inner = plain
@@ -246,21 +223,20 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
 
 
 def _paint(code: str, language: str) -> Iterator[str]:
-    left = len(code)  # a lexer knows the last line by its end, which is not shown
-    tokens = _find_lexer(language).get_tokens(code + "\n")
-    styled = ((_style_of(kind), text) for kind, text in tokens)
-    for style, run in groupby(_with_blanks(styled), key=itemgetter(0)):
-        whole = "".join(text for _, text in run)
-        text, left = escape(whole[:left], quote=False), max(0, left - len(whole))
-        yield f"<span style={style}>{text}</span>" if style else text
+    from pygments.lexers import get_lexer_by_name
 
-
-def _with_blanks(styled: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Gives blanks the style before them, so that fewer spans are needed."""
-    last = ""
-    for style, text in styled:
-        last = last if text.isspace() else style
-        yield last, text
+    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
+    lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
+    left, last = len(code), ""  # a lexer knows the last line by its end, which is not shown
+    spans = list[tuple[str, str]]()
+    for kind, text in lexer.get_tokens(code + "\n"):
+        # blanks have the style before them, so that fewer spans are needed
+        last = last if text.isspace() else _style_of(kind)
+        spans.append((last, text[:left]))
+        left = max(0, left - len(text))
+    for style, run in groupby(spans, key=itemgetter(0)):
+        shown = escape("".join(text for _, text in run), quote=False)
+        yield f"<span style={style}>{shown}</span>" if style else shown
 
 
 @cache
@@ -269,11 +245,3 @@ def _style_of(kind: _TokenType) -> str:
     parts = str(kind).split(".")[1:]
     names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
     return next((STYLES[name] for name in names if name in STYLES), "")
-
-
-@cache
-def _find_lexer(language: str) -> Lexer:
-    from pygments.lexers import get_lexer_by_name
-
-    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
-    return get_lexer_by_name(name, stripnl=False, ensurenl=False)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 from axe_nb.agents.provider_table import PROTOCOLS
@@ -62,16 +61,11 @@ BAR = 30
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
 """Source → its colour."""
 
-MAX_COLUMNS = 100
-"""Lists and objects that fit are written on one line."""
-
 _PICTURE = re.compile(
     r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
     r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
 )
 """Beginning of the bytes of a PNG, JPEG, GIF, WebP or PDF in base64."""
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 MAX_SHOWN, MAX_NAMES = 60, 10
 """Characters shown of a new text; tools named of one reply."""
@@ -95,6 +89,13 @@ class ContextTokens(Mapping[str, int]):
         """The total in words: `1,204 tokens`, `about 1,200 tokens`."""
         return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
 
+    def list_shares(self) -> Iterator[tuple[str, int, str]]:
+        """Yields (source, tokens, share of the total) of those that have any."""
+        for source, count in self.tokens.items():
+            if count:
+                share = f"{count / self.total:.0%}" if 100 * count >= self.total else "<1%"
+                yield source, count, share
+
     def __getitem__(self, source: str) -> int:
         return self.tokens[source]
 
@@ -109,17 +110,10 @@ class ContextTokens(Mapping[str, int]):
         return f"ContextTokens({self.size}: {shares})"
 
 
-def count_context(
-    request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int = 0
+def _count_context(
+    request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int
 ) -> ContextTokens:
-    """Counts the tokens of a request.
-
-    Args:
-        body: the same as it is sent.
-        encode: how its protocol encodes a message.
-        first: position of the run's own prompt among its messages.
-        reported: tokens of the input, as the reply says; 0 = it does not.
-    """
+    """Counts the tokens of a request, of which `reported` are known; 0 = it is not."""
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
@@ -128,22 +122,19 @@ def count_context(
     size[FILES] = count_bytes(request.system[end_of_skill:])
     size[TOOLS] = len(dump(body["tools"])) if body.get("tools") else 0
     for number, message in enumerate(request.messages):
+        # as many bytes of text as cost as much as the pictures
+        pictures = sum(BYTES * picture.tokens for picture in message.all_pictures())
         if message.tool_results:
-            size[RESULTS] += sum(count_bytes(result.content) for result in message.tool_results)
-            size[RESULTS] += _count_pictures(message)
+            texts = sum(count_bytes(result.content) for result in message.tool_results)
+            size[RESULTS] += texts + pictures
         elif message.role == "user":
-            size[PROMPT if number >= first else HISTORY] += count_bytes(message.content)
-            size[PROMPT if number >= first else HISTORY] += _count_pictures(message)
+            kind = PROMPT if number >= first else HISTORY
+            size[kind] += count_bytes(message.content) + pictures
         else:
             size[HISTORY] += sum(map(_count_texts, encode(message)))
     if not reported:
         return ContextTokens({source: -(-n // BYTES) for source, n in size.items()}, True)
     return ContextTokens(_share_out(reported, size), False)
-
-
-def _count_pictures(message: Message) -> int:
-    """Counts the bytes of text that cost as much as the pictures."""
-    return sum(BYTES * picture.tokens for picture in message.all_pictures())
 
 
 def _count_texts(value: Any) -> int:
@@ -208,13 +199,14 @@ class SentRequest:
         Args:
             whole: if True, long bodies are not cut.
         """
-        head = " · ".join(filter(None, [self.agent, *self._list_facts()]))
+        head = " · ".join(filter(None, (self.agent, *self._facts)))
         changes = [f"+ {change}" for change in self._list_changes()]
         parts = [head, *_draw_bars(self.context), "", f"{self._news}:", *changes, ""]
-        return _make_safe("\n".join([*parts, f"{self._title}:", *self._format_body(whole)]))
+        text = "\n".join([*parts, f"{self._title}:", *self._format_body(whole)])
+        return clean(find_filter().text(text))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        facts = " · ".join(map(_escape, self._list_facts()))
+        facts = " · ".join(map(_escape, self._facts))
         changes = "".join(f"<div>+ {_escape(change)}</div>" for change in self._list_changes())
         body = _escape("\n".join(self._format_body()))
         html = (
@@ -235,7 +227,8 @@ class SentRequest:
     def _title(self) -> str:
         return f"body ({self.protocol}, {plural(len(self.raw), 'byte')})"
 
-    def _list_facts(self) -> list[str]:
+    @property
+    def _facts(self) -> list[str]:
         attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
         facts = (self.model, self.place, attempt, self.context.size, self.note)
         return list(filter(None, facts))
@@ -246,12 +239,13 @@ class SentRequest:
             yield f"{more:,} more"
 
     def _format_body(self, whole: bool = False) -> Iterator[str]:
-        body = hide_pictures(find_filter().json(self.body))
+        # the bytes of pictures tell a reader nothing
+        body = change_texts(find_filter().json(self.body), _hide_picture)
         if whole:
-            yield format_json(body)
+            yield json.dumps(body, ensure_ascii=False, indent=2)
             return
         short = change_texts(body, lambda text: cut_chars(text, MAX_TEXT, MORE))
-        text = format_json(short)
+        text = json.dumps(short, ensure_ascii=False, indent=2)
         yield text[:MAX_BODY]
         if short != body or len(text) > MAX_BODY:
             yield f'… cut; in full: .request("{self.place}").body'
@@ -298,7 +292,7 @@ def preview_request(plan: Plan) -> SentRequest:
     own = plan.provider.name
     streaming = {}
     if plan.is_streamed and own in PROTOCOLS:
-        streaming = import_module(PROTOCOLS[own].module).STREAMING.fields[0]
+        streaming = import_module(PROTOCOLS[own].module).PROVIDER.protocol.stream_fields[0]
     return _make(
         request, plan.agent.model, own=own, streaming=streaming,
         first=len(request.messages) - 1, note="nothing was sent",
@@ -317,14 +311,10 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request.
+    """Encodes a request of the protocol `own` for the one that is wanted; None = its own.
 
-    Args:
-        own: protocol of the model's server, or `script`.
-        wanted: protocol to encode it for; None = its own.
-        streaming: the fields that ask for a stream over its own protocol.
-        first: position of the run's own prompt among its messages.
-        note: the reason why it was not sent.
+    `streaming` are the fields that ask for a stream, `first` is the position of the run's own
+    prompt among its messages, `note` the reason why it was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
     module = import_module(PROTOCOLS[protocol].module)
@@ -332,100 +322,48 @@ def _make(
         sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
         note = f"as it would be sent over {protocol}; {note or sent}"
         reported = reported if own not in PROTOCOLS else 0
-        streaming = module.STREAMING.fields[0] if streaming else {}
+        streaming = module.PROVIDER.protocol.stream_fields[0] if streaming else {}
     raw = module.body(request, streaming)
     return SentRequest(
         place=request.place, attempt=request.attempt, agent=request.agent, model=model,
-        protocol=protocol, note=note, raw=raw, changed=tuple(describe_changes(before, request)),
-        context=count_context(request, json.loads(raw), module.encode, first, reported),
+        protocol=protocol, note=note, raw=raw, changed=tuple(_describe_changes(before, request)),
+        context=_count_context(request, json.loads(raw), module.encode, first, reported),
     )  # fmt: skip
 
 
-def _make_safe(text: str) -> str:
-    """Returns a text without secrets, and without what could harm a terminal."""
-    return clean(find_filter().text(text))
-
-
 def _escape(text: str) -> str:
-    return escape(_make_safe(text), quote=False)
-
-
-def _list_shares(context: ContextTokens) -> list[tuple[str, int]]:
-    return [(source, count) for source, count in context.items() if count]
-
-
-def _format_share(count: int, whole: int) -> str:
-    return f"{count / whole:.0%}" if 100 * count >= whole else "<1%"
+    return escape(clean(find_filter().text(text)), quote=False)
 
 
 def _draw_bars(context: ContextTokens) -> Iterator[str]:
     """Yields a line with a bar for each source."""
-    whole = max(context.total, 1)
-    for source, count in _list_shares(context):
-        bar = "█" * round(BAR * count / whole) or "▏"
-        yield f"{source:<13}  {count:>9,}  {_format_share(count, whole):>4}  {bar}"
+    for source, count, share in context.list_shares():
+        bar = "█" * round(BAR * count / context.total) or "▏"
+        yield f"{source:<13}  {count:>9,}  {share:>4}  {bar}"
 
 
 def _draw_stripe(context: ContextTokens) -> str:
     """Returns one bar of all sources, and the names of its colours."""
-    shares, whole = _list_shares(context), max(context.total, 1)
-    ends = accumulate(count for _, count in shares)
-    stops = (
-        f"{COLOURS[source]} 0 {round(100 * end / whole)}%"
-        for (source, _), end in zip(shares, ends, strict=True)
-    )
-    names = "".join(
-        f"<span style=white-space:nowrap;margin-right:{GAP}>"
-        f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
-        f"<small style=opacity:{MUTED}>{_escape(_format_share(count, whole))}</small></span> "
-        for source, count in shares
-    )
-    colours = ",".join((*stops, f"{TRACK} 0"))
-    return (
-        f"<div style='height:.8em;margin:.2em 0;background:linear-gradient(90deg,{colours})'></div>"
-        f"<div>{names}</div>"
-    )
+    stops, names, end = "", "", 0
+    for source, count, share in context.list_shares():
+        end += count
+        stops += f"{COLOURS[source]} 0 {round(100 * end / context.total)}%,"
+        names += (
+            f"<span style=white-space:nowrap;margin-right:{GAP}>"
+            f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
+            f"<small style=opacity:{MUTED}>{_escape(share)}</small></span> "
+        )
+    paint = f"background:linear-gradient(90deg,{stops}{TRACK} 0)"
+    return f"<div style='height:.8em;margin:.2em 0;{paint}'></div><div>{names}</div>"
 
 
-def format_json(value: Any, margin: str = "\n") -> str:
-    """Returns JSON data as text.
-
-    Args:
-        margin: line break and indentation of the line that it begins on.
-    """
-    inner = f"{margin}  "
-    if isinstance(value, dict) and value:
-        parts = [f"{_encode(key)}: {format_json(entry, inner)}" for key, entry in value.items()]
-        return _join("{}", parts, margin)
-    if isinstance(value, list) and value:
-        return _join("[]", [format_json(entry, inner) for entry in value], margin)
-    return _encode(value)
+def _hide_picture(text: str) -> str:
+    found = _PICTURE.match(text)
+    return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
 
 
-def _join(brackets: str, parts: list[str], margin: str) -> str:
-    size = len(margin) + sum(len(part) + 2 for part in parts)
-    if size <= MAX_COLUMNS and not any("\n" in part for part in parts):
-        return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
-    inner = f"{margin}  "
-    return f"{brackets[0]}{inner}{f',{inner}'.join(parts)}{margin}{brackets[1]}"
-
-
-def hide_pictures(value: Any) -> Any:
-    """Returns JSON data with the bytes of pictures left out, which tell a reader nothing."""
-
-    def hide(text: str) -> str:
-        found = _PICTURE.match(text)
-        return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
-
-    return change_texts(value, hide)
-
-
-def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
-    """Yields what a request has that the one before had not: changed fields, new messages.
-
-    Args:
-        before: the request of the turn before; None = there was none.
-    """
+def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
+    """Yields what a request has that the one before had not: changed fields, new messages."""
     if before:
         if before.tools and not now.tools:
             yield "tools can no longer be called"
@@ -440,15 +378,16 @@ def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
 
 
 def _describe(request: Request) -> Description:
-    tools = [
-        {"name": tool.name, "description": tool.description, **tool.input_schema()}
-        for tool in request.tools
-    ]
-    described = {
-        "model": request.model, "system": request.system, "params": request.params, "tools": tools,
-    }  # fmt: skip
-    cleaned: Description = find_filter().json(described)
-    return cleaned
+    described: Description = find_filter().json(
+        {
+            "model": request.model, "system": request.system, "params": request.params,
+            "tools": [
+                {"name": tool.name, "description": tool.description, **tool.input_schema()}
+                for tool in request.tools
+            ],
+        }
+    )  # fmt: skip
+    return described
 
 
 def _describe_message(message: Message) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""The rows of a tree and the texts that they open into, in the same words for every view. Pure.
+"""The rows of a tree, in the same words for every view: name, work (`asked`), cost. Pure.
 
-A row has a name, the work of a run, a turn or a call (`asked`), and its cost. Rows and texts are
-drawn by `views/html.py`, saved and live, and written by `views/text.py`; signs, colours and sizes
-are in `views/appearance.py`.
+The texts that they open into are in `views/outline.py`; signs, colours and sizes in
+`views/appearance.py`.
 Source: D-6, D-11, D-34.
 """
 
@@ -11,30 +10,23 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from axe_nb.events import PersonAsked
-from axe_nb.messages import Page, ToolCall, Usage
-from axe_nb.pictures.picture import Picture
+from axe_nb.messages import ToolCall, Usage
 from axe_nb.results import name_run
-from axe_nb.secrets import redact
 from axe_nb.text import clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look, Tone
-from axe_nb.views.tree import (
+from axe_nb.views.transcript import (
     WAITS,
     CallNode,
     Draft,
     Node,
-    Span,
     State,
     TreeNode,
     TurnNode,
-    lay_out,
-    nodes_below,
 )
 
 LINE, WHO = 72, 32
@@ -47,50 +39,8 @@ whose end must not be cut off where there is little room."""
 POINTER = 60
 """Length of a pointer in characters; it takes the place of no text that is shorter."""
 
-LINES, WIDE = 12, 120
-"""Maximum number of lines of a text, and length of one beside its label in characters."""
-
-MAX_ROWS = 250
-"""Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""
-
-MAX_WARNINGS, MAX_PICTURES = 5, 8
-"""Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
-"""
-
-MAX_CHARS = 5000
-"""Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
-
-MAX_ROOMS = 10
-"""Maximum multiple of MAX_CHARS for a group, each of whose runs adds MAX_CHARS."""
-
-LEAST, MOST = 50, 1000
-"""Maximum length of one text in characters: in a long run, and in the shortest."""
-
-ENOUGH = 100
-"""Characters; a run is long if the share of each text is less."""
-
-DRAFT, MAX_CALLS = 1000, 8
-"""Characters that are shown at least of what a root thinks, or of a call that it writes; calls of
-that reply, the latest ones."""
-
-ANSWER = 20_000
-"""Maximum length of the answer above the tree in characters."""
-
-MAX_LISTED, TITLE, ADDRESS = 10, 100, 200
-"""Pages of one list, the others are counted; characters of a title, and of an address that is
-written out: of a longer one, the host is."""
-
-NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
-"""Metadata that the tree shows elsewhere, or that differs between equal runs."""
-
-THOUGHT, THINKS = "thought", "thinks"
-"""Labels of what a model thought or thinks: folded, and not in the text twin."""
-
-MINOR = frozenset({"said", "arguments", "result", THOUGHT})
-"""Labels of texts that a long run only points to, and that its text twin omits."""
-
-FIRST = ("answered", "error", "result")
-"""Labels of the texts that are kept whole before others."""
+LINES = 12
+"""Maximum number of lines of a text."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """State of a call without a result → its words."""
@@ -126,7 +76,6 @@ class Row:
     who: str
     asked: str
     cost: str
-    span: Span
     is_open: bool
     """Failures open by themselves, and so does the way to a failed or denied call; what was merely
     stopped does not."""
@@ -136,264 +85,6 @@ class Row:
     @property
     def look(self) -> Look:
         return LOOKS[self.state]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A text under a row: input or output."""
-
-    label: str
-    text: str
-    more: int = 0
-    """Characters that are left out."""
-    pointer: str = ""
-    """The Python expression for the whole text."""
-    pictures: tuple[Picture, ...] = ()
-    """Drawn below the text."""
-    whole: str = ""
-    """The whole text if some of it is left out; empty if nothing is, or if it is not available."""
-    links: tuple[Page, ...] = ()
-    """Pages that are drawn as links, where there are links, instead of the text that lists them."""
-
-    @property
-    def is_line(self) -> bool:
-        """True if it fits beside its label."""
-        return "\n" not in self.text and len(self.text) <= WIDE
-
-    @property
-    def rest(self) -> str:
-        """The number of characters left out and their pointer; empty if there are none."""
-        if not self.more:
-            return ""
-        where = f": {self.pointer}" if self.pointer else ""
-        noun = "more character" if self.text else "character"
-        return plural(self.more, noun) + where
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row with all that it opens into, in reading order."""
-
-    row: Row
-    before: tuple[Block, ...]
-    rows: tuple[Entry, ...]
-    after: tuple[Block, ...]
-    left_out: int = 0
-    """Rows below this one that are not drawn."""
-    place: str = ""
-    """The place of a turn, for forks: `0.2/1`; empty if it is not one, or the run is long."""
-
-
-@dataclass
-class Outline:
-    """A tree of runs as rows and texts."""
-
-    root: Node
-    name: str = ""
-    """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
-    max_chars: int = 0
-    """Characters of one text; 0 = a share of MAX_CHARS."""
-    max_rows: int = MAX_ROWS
-    """Rows in all; others are counted, not drawn."""
-    is_long: bool = field(init=False)
-    """True if there is no room to quote arguments and results of successful calls."""
-    steps: int = field(init=False)
-    """Length of the structural timeline."""
-
-    def __post_init__(self) -> None:
-        self.steps = lay_out(self.root)
-        self.is_long = False
-        if not self.max_chars:
-            runs = [self.root, *self.root.below()]
-            turns = [turn for run in runs for turn in run.turns]
-            texts = 2 * len(runs) + sum(
-                1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in turns
-            )
-            rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
-            share = min(MOST, rooms * MAX_CHARS // texts)
-            self.is_long = share < ENOUGH
-            self.max_chars = LEAST if self.is_long else share
-
-    def answer(self) -> Block:
-        """The answer above the tree."""
-        whole, room = self.root.text, max(ANSWER, self.max_chars)
-        is_data = self.root.result is not None and self.root.result.data is not None
-        if is_data and len(whole) <= room:
-            whole = indent_json(whole)
-        text, more = clean(whole[:room]), len(whole) - room
-        label = "data" if is_data else "answer"
-        return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
-
-    def sources(self) -> Block:
-        """The pages that the answer cites."""
-        turns = () if self.root.is_group or not self.root.result else self.root.turns[-1:]
-        return _list_pages("Sources", turns[0].sources if turns else ())
-
-    def warnings(self, node: Node) -> list[Block]:
-        """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
-        all_of_them = node.result.warnings if node.result else ()
-        path = f"{node.path}.warnings"
-        shown = [self._make_block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
-        left = len(shown) - MAX_WARNINGS
-        if left <= 0:
-            return shown
-        rest = f"{plural(left, 'more warning')}: {self.name}{path}"
-        return [*shown[:MAX_WARNINGS], Block("warning", rest)]
-
-    @cached_property
-    def tree(self) -> Entry:
-        """The rows, with all that they open into, up to `max_rows` in all."""
-        self._rows = 0
-        return self._make_entry(self.root)
-
-    def _make_entry(self, thing: TreeNode) -> Entry:
-        self._rows += 1
-        before, after = self.blocks(thing)
-        rows: list[Entry] = []
-        below = nodes_below(thing)
-        for child in below:
-            if self._rows >= self.max_rows:
-                break
-            rows.append(self._make_entry(child))
-        place = self._find_place(thing)
-        return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
-
-    def _find_place(self, thing: TreeNode) -> str:
-        """The place of a turn, or of a sub-agent's only turn, which has no row of its own."""
-        if isinstance(thing, CallNode):
-            thing = thing.child.turns[0] if thing.child and len(thing.child.turns) == 1 else thing
-        if not isinstance(thing, TurnNode) or self.is_long or self.root.is_group:
-            return ""
-        return f"{thing.run.id}/{thing.number}"
-
-    def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-        """The texts before and after the rows that a row opens into."""
-        if isinstance(thing, Node):
-            before, after = self._collect_run(thing, None)
-        elif isinstance(thing, TurnNode):
-            before, after = self._collect_turn(thing)
-        elif thing.child:
-            before, after = self._collect_run(thing.child, thing)
-        else:
-            before, after = self._collect_call(thing, asked_of(thing))
-        first, last = (tuple(b for b in some if b.text or b.more) for some in (before, after))
-        return first, last
-
-    def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
-        result = node.result
-        told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
-        before = [
-            self._illustrate(told, node.pictures) if node.depth else self._show(node.pictures)
-        ]
-        if result is None:
-            turn = node.turns[-1] if node.turns else None
-            return before, self._collect_draft(turn) if turn and turn.is_hidden else []
-        hidden = (turn for turn in node.turns if turn.is_hidden)
-        before += [self._make_block(THOUGHT, t.reasoning, t.reasoning_path) for t in hidden]
-        before += self.warnings(node) if node.depth else []
-        answered = call.result.content if call and call.result else node.text
-        after = self._collect_answers(node, call, answered) if node.depth else []
-        if node.depth and node.turns and not self.is_long:
-            after.append(_list_pages("sources", node.turns[-1].sources))
-        if result.error and (not node.depth or result.error not in answered):
-            # that of the root is what a reader looks for first
-            (after if node.depth else before).append(
-                self._make_block("error", result.error, f"{node.path}.error")
-            )
-        if node.is_root and result.cause and result.cause.hint:
-            before.append(self._make_block("next", redact(result.cause.hint), f"{node.path}.cause"))
-        after += [
-            self._make_block(label, ", ".join(files), f"{node.path}.{key}")
-            for label, key, files in (
-                ("read", "files_read", result.files_read),
-                ("changed", "files_modified", result.files_modified),
-            )
-        ]
-        after.append(
-            self._make_block("noted", format_metadata(node.metadata), f"{node.path}.metadata")
-        )
-        return before, after
-
-    def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """A child's output: the text its caller's model received, and its own if that says more."""
-        own = self._make_block("text so far", node.text, f"{node.path}.text")
-        if not (call and call.result):
-            is_answer = node.state == "completed"
-            return [replace(own, label="answered") if is_answer else own]
-        path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
-        heard = self._make_block("answered", answered, path)
-        is_new = node.state != "completed" and node.text.strip() not in answered
-        return [own, heard] if is_new else [heard]
-
-    def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
-        """The turn's text, except for a last turn, which is its run's answer."""
-        if turn.draft and turn.state == "running":
-            return [], self._collect_draft(turn)
-        said = self._make_block(
-            "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
-        )
-        question = "" if turn.asked == "output" else turn.question
-        thought = self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path)
-        spoken = [self._make_block("asked", question, f"{turn.path}.question"), thought, said]
-        if not turn.only_call:
-            return spoken, []
-        before, after = self._collect_call(turn.only_call, doing_of(turn))
-        return [*spoken, *before], after
-
-    def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """The end of each part of a reply that is being written; a root's text is shown elsewhere.
-
-        No expression points to the whole text yet.
-        """
-        draft = turn.draft
-        if draft is None:
-            return []
-        parts = [(THINKS, draft.reasoning), *([("writes", draft.text)] if turn.run.depth else [])]
-        for call in draft.calls[-MAX_CALLS:]:
-            of = f" of {cut_line(call.tool, WHO)}" if call.tool and len(draft.calls) > 1 else ""
-            parts.append((f"arguments{of}", call.arguments))
-        size = self.max_chars if turn.run.depth else max(DRAFT, self.max_chars)
-        return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
-
-    def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
-        if call.served:
-            given = format_arguments(call.call)
-            is_told = len(call.call.arguments) <= 1 and "…" not in asked
-            arguments = self._make_block("arguments", given, f"{call.path}.arguments")
-            pages = () if self.is_long else call.served.sources
-            return [] if is_told else [arguments], [_list_pages("found", pages)]
-        written = format_arguments(call.call)
-        shown = "" if asked.endswith(clean(written)) else written
-        content = call.result.content if call.result else ""
-        label = "error" if call.state in ("error", "denied") else "result"
-        path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
-        result = self._make_block(label, content, f"{call.result_path}.content")
-        pictures = call.result.pictures if call.result else ()
-        return [self._make_block("arguments", shown, path)], [self._illustrate(result, pictures)]
-
-    def _show(self, pictures: tuple[Picture, ...]) -> Block:
-        """The pictures of a root's prompt, which is shown nowhere else in the tree."""
-        text = "; ".join(picture.shown for picture in pictures[:MAX_PICTURES])
-        if more := pictures[MAX_PICTURES:]:
-            text += f"; {plural(len(more), 'more picture')}"
-        return self._illustrate(Block("was shown", text), pictures)
-
-    def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
-        """A text with its pictures; a long run does not draw them."""
-        if not pictures or self.is_long:
-            return block
-        return replace(block, pictures=pictures[:MAX_PICTURES])
-
-    def _make_block(self, label: str, text: str, path: str) -> Block:
-        shown, more = cut_beginning(text, self.max_chars)
-        if more and label in MINOR and self.is_long:
-            shown, more = "", len(text)
-        whole = clean(text).strip("\n") if more else ""
-        return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
-
-
-def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
-    return Block(label, format_lines(pages), links=pages)
 
 
 def make_row(thing: TreeNode) -> Row:
@@ -406,23 +97,16 @@ def make_row(thing: TreeNode) -> Row:
         return _make_turn_row(thing)
     state: State = "asks" if thing.asks else thing.state
     who, asked, cost = who_of(thing), asked_of(thing), cost_of_call(thing)
-    return Row("call", state, who, asked, cost, thing.span, _needs_look(thing.state))
+    return Row("call", state, who, asked, cost, _needs_look(thing.state))
 
 
 def _make_run_row(node: Node) -> Row:
-    state, needs_look = node.state, _needs_look(node.state) or has_trouble(node)
-    who = name_node(node)
-    if node.is_group:
-        states = states_of(node)
-        failed = (state for state in states if state not in ("completed", "running"))
-        state = "running" if "running" in states else next(failed, "completed")
-        who, needs_look = plural(len(states), "run"), True
-    elif node.depth:
-        state = "asks" if find_question(node) else state
-        return Row("run", state, who, finding_of(node), cost_of_run(node), node.span, needs_look)
+    who, needs_look = name_node(node), _needs_look(node.state) or has_trouble(node)
+    if node.depth:
+        state: State = "asks" if find_question(node) else node.state
+        return Row("run", state, who, finding_of(node), cost_of_run(node), needs_look)
     facts = tuple(facts_of(node))
-    asked = " · ".join(map(str, facts))
-    return Row("run", state, who, asked, "", node.span, needs_look, facts)
+    return Row("run", node.state, who, " · ".join(map(str, facts)), "", needs_look, facts)
 
 
 def _needs_look(state: State) -> bool:
@@ -436,7 +120,7 @@ def _make_turn_row(turn: TurnNode) -> Row:
     state = turn.only_call.state if turn.only_call else turn.state
     state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
     doing = doing_of(turn)
-    return Row("turn", state, name_of(turn), doing, cost_of_turn(turn), turn.span, needs_look)
+    return Row("turn", state, f"turn {turn.number}", doing, cost_of_turn(turn), needs_look)
 
 
 def cost_of_call(call: CallNode) -> str:
@@ -448,19 +132,14 @@ def cost_of_call(call: CallNode) -> str:
     result, note = call.result, cut_line(call.result.note)
     if result.is_denied and note.startswith("denied"):
         return note
-    outcome = _measure(result.content)
+    lines = result.content.strip("\n").count("\n") + 1
+    outcome = plural(lines, "line") if lines > 1 else plural(len(result.content), "character")
+    outcome = outcome if result.content.strip() else "empty"
     if result.is_error:
         outcome = "denied" if result.is_denied else "" if result.is_skipped else "failed"
     elif result.pictures:
         outcome = plural(len(result.pictures), "picture")
     return " · ".join(filter(None, (outcome, note)))
-
-
-def _measure(text: str) -> str:
-    lines = text.strip("\n").count("\n") + 1
-    if not text.strip():
-        return "empty"
-    return plural(lines, "line") if lines > 1 else plural(len(text), "character")
 
 
 def cost_of_turn(turn: TurnNode) -> str:
@@ -470,32 +149,20 @@ def cost_of_turn(turn: TurnNode) -> str:
         outcome = cost_of_call(call)
     elif call and call.result:
         outcome = cut_line(call.result.note)
-    facts = (outcome, _mark_fork(turn), turn.source, format_tokens(turn.usage))
+    facts = (outcome, turn.source, format_tokens(turn.usage))
     return " · ".join(filter(None, facts))
-
-
-def _mark_fork(turn: TurnNode) -> str:
-    """A mark for the turn at which a fork begins."""
-    root = turn.run
-    while not root.is_root and root.parent:
-        root = root.parent
-    return "forked here" if root.origin and root.origin == turn.key else ""
 
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, its source, with its turns and tokens."""
     ending = "" if node.state in ("completed", "running") else node.state
-    fork = _mark_fork(node.turns[0]) if node.turns and node.turns[0].is_hidden else ""
     turns = plural(len(node.turns), "turn") if node.turns else ""
-    facts = (ending, fork, node.source, turns, format_tokens(node.total))
+    facts = (ending, node.source, turns, format_tokens(node.total))
     return " · ".join(filter(None, facts))
 
 
 def finding_of(node: Node) -> str:
-    """The work of a sub-agent, or what came of it: its answer's first line, or the cause.
-
-    One that was stopped has its task.
-    """
+    """The work of a sub-agent, or what came of it: its answer's first line, cause, or task."""
     if node.state == "running":
         return _format_work(node)
     if node.state == "completed":
@@ -580,10 +247,7 @@ def main_argument(arguments: Mapping[str, Any]) -> str:
 
 
 def asked_of(call: CallNode) -> str:
-    """The request of a call, in one line; of one that failed, in short and with the cause.
-
-    That is its task if it delegates, else its arguments, marked if they are not the model's.
-    """
+    """The task or the arguments of a call, in one line; of one that failed, with the cause."""
     if call.asks and call.asks.words:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -608,13 +272,6 @@ def name_node(node: Node) -> str:
     return cut_line(name_run(node.agent, node.model), WHO)
 
 
-def name_of(thing: TreeNode) -> str:
-    """The name in any row."""
-    if isinstance(thing, TurnNode):
-        return f"turn {thing.number}"
-    return who_of(thing) if isinstance(thing, CallNode) else name_node(thing)
-
-
 def who_of(call: CallNode) -> str:
     """The name of the callee: the sub-agent if there is one, else the tool."""
     if call.child:
@@ -626,7 +283,7 @@ def who_of(call: CallNode) -> str:
     return cut_line(call.call.name, WHO)
 
 
-_ASKED = {"output": "gives its answer as JSON", "repair": "repairs its answer"}
+_ASKED = {"": "", "output": "gives its answer as JSON", "repair": "repairs its answer"}
 
 
 def doing_of(turn: TurnNode) -> str:
@@ -640,9 +297,8 @@ def doing_of(turn: TurnNode) -> str:
         if turn.state != "completed":
             return "no answer"
         answers = "answers" if turn.text.strip() else "answers without text"
-        doing = _ASKED[turn.asked] if turn.asked else answers
-        misfit = "still does not fit" if turn.asked else "does not fit the schema"
-        return f"{doing}, {misfit}" if is_misfit(turn) else doing
+        misfit = ", still does not fit" if turn.asked else ", does not fit the schema"
+        return (_ASKED[turn.asked] or answers) + misfit * is_misfit(turn)
     if turn.only_call:
         return cut_line(f"{who_of(turn.only_call)} {asked_of(turn.only_call)}")
     agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
@@ -677,7 +333,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case _:
             return ""
     size -= len(start)
-    return start + last_words(text.show_end(size + 1), size)
+    return start + one_line(cut_end(text.show_end(size + 1), max(size - 2, 0)), max(size, 0))
 
 
 def _format_drafting(draft: Draft | None) -> str:
@@ -702,20 +358,13 @@ def _format_names(names: list[str], noun: str) -> str:
 
 def facts_of(node: Node) -> list[Fact]:
     """The parts of the line that sums up a run with all that is below it, none of them empty."""
-    if node.is_group:
-        counts = Counter(sorted(states_of(node)))
-        states = ", ".join(f"{n} {state}" for state, n in counts.items())
-        facts = [Fact(states), Fact(format_tokens(node.total))]
-    else:
-        facts = [*map(Fact, _list_progress(node)), *_count_parts(node)]
+    facts = [*map(Fact, _list_progress(node)), *_count_parts(node)]
     return [fact for fact in facts if str(fact)]
 
 
 def states_of(node: Node) -> list[State]:
-    """The states of the sub-agents of a run, or of the runs of a cell, in call order."""
+    """The states of the sub-agents of a run, in call order."""
     calls = (call for turn in node.turns for call in turn.calls)
-    if node.is_group:
-        return [call.child.state if call.child else call.state for call in calls]
     return [child.state for call in calls for child in call.children]
 
 
@@ -807,26 +456,6 @@ def format_cost(usage: Usage) -> str:
     return f"{'' if is_whole else '≥ '}{format_dollars(usage.dollars)}"
 
 
-def format_lines(pages: Sequence[Page]) -> str:
-    """A numbered list of pages as text; titles and addresses come from the web."""
-    lines = []
-    for number, page in enumerate(pages[:MAX_LISTED], 1):
-        address = page.url if len(page.url) <= ADDRESS else f"{find_host(page)}/…"
-        title = one_line(page.title, TITLE)
-        lines.append(f"{number}. {' — '.join(filter(None, (title, address)))}")
-    return "\n".join(filter(None, (*lines, count_more(pages))))
-
-
-def count_more(pages: Sequence[Page]) -> str:
-    """The number of pages that are not listed, in words; empty if all are."""
-    left = len(pages) - MAX_LISTED
-    return f"… {left:,} more" if left > 0 else ""
-
-
-def find_host(page: Page) -> str:
-    return urlsplit(page.url).hostname or ""
-
-
 def indent_json(text: str) -> str:
     """JSON text with an indentation that people read; what is not JSON stays as it is."""
     try:
@@ -841,11 +470,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """The beginning of a text, and how many characters of it are left out.
-
-    Args:
-        max_chars: characters; a text that is hardly longer is shown whole.
-    """
+    """The beginning of a text, and how many characters of it are left out; hardly any is none."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)
@@ -855,12 +480,7 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
 
 
 def cut_end(text: str, max_chars: int) -> str:
-    """The end of a text that is still being written.
-
-    Args:
-        text: output of a model; of a long one, its end is enough.
-        max_chars: characters; what is left out is marked.
-    """
+    """The end of a text that is still being written."""
     if len(text) <= max_chars:
         return clean(text).strip("\n")
     end = text[-max_chars:]
@@ -868,16 +488,6 @@ def cut_end(text: str, max_chars: int) -> str:
     return "… " + clean(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
 
 
-def last_words(text: str, size: int) -> str:
-    """The end of a text that is still being written, in one line."""
-    return one_line(cut_end(text, max(size - 2, 0)), max(size, 0))
-
-
 def format_arguments(call: ToolCall) -> str:
     """The arguments as the model wrote them (D-11)."""
     return call.raw or json.dumps(call.arguments, ensure_ascii=False)
-
-
-def format_metadata(metadata: Mapping[str, str]) -> str:
-    """A child's metadata in one line, without entries that the tree shows or that vary by run."""
-    return " · ".join(f"{key} {value}" for key, value in metadata.items() if key not in NOT_NOTED)

@@ -1,9 +1,10 @@
-"""Events folded into the tree of a run, without secrets. Pure.
+"""A run as a tree, folded from its events: runs, their turns and calls, the runs below. Pure.
 
-A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
-Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
-are shown alike.
-Source: D-6, D-24, docs/safety.md.
+A reply that is being written is a `Draft`, whose pieces cost the same however much has arrived:
+views read its end, at most once for each frame. A text is filtered when it is complete, before it
+is cut: half a secret would not be recognised. Nothing else of it is changed, but the seconds in the
+reports of this tree, so that two equal runs are shown alike.
+Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, assert_never
+from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.delegation.reports import REPORT, find_reports
+from axe_nb.delegation.spawn_agent import REPORT, find_reports
 from axe_nb.events import (
+    DataForm,
     Event,
     PersonAnswered,
     PersonAsked,
@@ -30,23 +32,341 @@ from axe_nb.events import (
     TurnStarted,
     events_of,
 )
-from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, is_link
-from axe_nb.results import RunResult
-from axe_nb.secrets import Filter, find_filter
+from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, Usage, is_link
+from axe_nb.messages.exchanges import Source
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import FinalRequest, RunResult, Status
+from axe_nb.secrets import Filter, find_filter, redact
 from axe_nb.text import format_seconds
-from axe_nb.views.tree import (
-    WAITS,
-    CallNode,
-    Draft,
-    Node,
-    Pause,
-    State,
-    Times,
-    TreeNode,
-    TurnNode,
-    add_run,
-    new_group,
-)
+
+BEFORE = 500
+"""Characters around a part of a text in which a secret may lie that reaches into it."""
+
+
+@dataclass(slots=True)
+class Growing:
+    """A text that arrives in pieces."""
+
+    size: int = 0
+    """Characters so far."""
+    _pieces: list[str] = field(default_factory=list)
+
+    def add(self, piece: str) -> None:
+        """Appends a piece, in constant time."""
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+
+    def show_beginning(self, size: int) -> str:
+        """The first `size` characters without secrets, as far as they have arrived whole."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[:most])[:most])[:size]
+
+    def show_end(self, size: int) -> str:
+        """The last `size` characters, without the same, in time proportional to `size`."""
+        most = size + BEFORE
+        return redact("".join(self._pieces[-most:])[-most:])[-size:]
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+
+@dataclass(slots=True)
+class DraftCall:
+    """A call whose arguments arrive in pieces."""
+
+    number: int
+    tool: str = ""
+    arguments: Growing = field(default_factory=Growing)
+
+
+@dataclass(slots=True)
+class Draft:
+    """The pieces of one attempt at a reply."""
+
+    attempt: int = 1
+    text: Growing = field(default_factory=Growing)
+    reasoning: Growing = field(default_factory=Growing)
+    calls: list[DraftCall] = field(default_factory=list)
+    latest: Literal["", "text", "reasoning", "arguments"] = ""
+    """Kind of the last piece; empty = none yet."""
+    begins: bool = False
+    """True if the last piece is the first one of its part."""
+
+    def take(self, event: TextDelta) -> None:
+        """Adds a piece of this draft's attempt."""
+        self.begins = event.kind != self.latest
+        self.latest = event.kind
+        if event.kind != "arguments":
+            (self.reasoning if event.kind == "reasoning" else self.text).add(event.text)
+            return
+        # pieces of calls may take turns; the last one is nearly always meant
+        call = next((call for call in reversed(self.calls) if call.number == event.call), None)
+        if call is None:
+            call = DraftCall(event.call)
+            self.calls.append(call)
+        call.tool = event.name or call.tool
+        call.arguments.add(event.text)
+
+
+State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
+"""State of a run, a turn or a call; a failed call is `error`, one that was interrupted while it ran
+`cancelled`, one that did not begin `not run`. `asks` is only for rows: the run, turn or call waits
+for the person."""
+
+WAITS = "waits for you"
+"""Label of anything that waits for the person."""
+
+
+@dataclass(slots=True)
+class Times:
+    """Start and end of a node's work, in seconds of one monotonic clock; live only."""
+
+    started: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class Pause(Times):
+    """A wait of a request or a call."""
+
+    for_person: bool = False
+    """True if it waits for the person, else it is the wait before a retry."""
+
+
+@dataclass(slots=True)
+class CallNode:
+    """A tool call, and the runs that it started."""
+
+    turn: TurnNode = field(repr=False)
+    index: int
+    call: ToolCall
+    state: State = "running"
+    result: ToolResult | None = None
+    is_edited: bool = False
+    """True if the person changed the arguments before it ran."""
+    pauses: list[Pause] = field(default_factory=list)
+    waits: str = ""
+    """The current wait, in a few words; live only."""
+    asks: PersonAsked | None = None
+    seconds: float = 0.0
+    """Time that it took, as its run counts it."""
+    children: list[Node] = field(default_factory=list)
+    times: Times = field(default_factory=Times)
+    path: str = ""
+    """Below the root's RunResult: `.log[0].calls[1]`."""
+    result_path: str = ""
+    """`.log[0].results[1]`."""
+    served: ServerCall | None = None
+    """The same call as the model's server has made it; None = it was made here."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
+
+    def take(self, result: ToolResult) -> None:
+        """Sets the result; a call that the person edited is shown as it ran."""
+        self.result = result
+        failed: State = "denied" if result.is_denied else "error"
+        self.state = failed if result.is_error else "completed"
+        self.waits, self.asks = "", None
+        if result.is_skipped:
+            self.state = "not run"
+        if result.edited is not None:
+            self.call = replace(self.call, arguments=result.edited, raw="")
+            self.is_edited = True
+
+    @property
+    def child(self) -> Node | None:
+        """The run that this call is, if it is one."""
+        return self.children[0] if self.children and self.call.traits.is_one_child else None
+
+
+@dataclass(slots=True)
+class TurnNode:
+    """One request, its response and its calls."""
+
+    run: Node = field(repr=False)
+    number: int
+    messages: int = 0
+    pending: int = 0
+    closing: bool = False
+    asked: FinalRequest = ""
+    question: str = ""
+    data: DataForm = ""
+    """As in `TurnStarted`, like those before it."""
+    state: State = "running"
+    text: str = ""
+    reasoning: str = ""
+    exchanges: int = 0
+    """Exchanges of its run up to its response."""
+    draft: Draft | None = None
+    """The reply so far, if it is streamed and has not ended."""
+    pauses: list[Pause] = field(default_factory=list)
+    waits: str = ""
+    asks: PersonAsked | None = None
+    """These three as in `CallNode`, and for waits before further attempts."""
+    calls: list[CallNode] = field(default_factory=list)
+    waiting: int = 0
+    """Calls that have no result yet."""
+    server_calls: list[CallNode] = field(default_factory=list)
+    sources: tuple[Page, ...] = ()
+    usage: Usage = Usage()
+    stop_reason: str = ""
+    source: Source = ""
+    parallel: bool = True
+    times: Times = field(default_factory=Times)
+    path: str = ""
+    """`.log[0]`."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.run.key}/{self.number}"
+
+    @property
+    def reasoning_path(self) -> str:
+        """Below the root's RunResult: `.exchanges[0].response.reasoning`."""
+        return f"{self.run.path}.exchanges[{self.exchanges - 1}].response.reasoning"
+
+    @property
+    def is_last(self) -> bool:
+        """True if its text is the run's answer."""
+        return not self.calls and bool(self.run.turns) and self.run.turns[-1] is self
+
+    @property
+    def is_hidden(self) -> bool:
+        """True if it has no row: the only turn of a child, without calls."""
+        is_only = self.number == 1 and len(self.run.turns) <= 1
+        return is_only and not self.calls and self.run.depth > 0
+
+    @property
+    def text_so_far(self) -> str:
+        """Its text, also while it arrives; in time proportional to its size."""
+        return str(self.draft.text) if self.draft else self.text
+
+    @property
+    def only_call(self) -> CallNode | None:
+        """Its only call, if that is a plain tool: both share a row."""
+        if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
+            return None
+        return None if self.calls[0].call.traits.delegates else self.calls[0]
+
+
+@dataclass(slots=True)
+class Node:
+    """One run."""
+
+    id: str
+    """Place in the tree, as `RunResult.id`."""
+    agent: str
+    model: str
+    depth: int
+    task: str
+    prompt: str
+    call: CallNode | None = field(default=None, repr=False)
+    """The call that started it; None for a root."""
+    state: State = "running"
+    turns: list[TurnNode] = field(default_factory=list)
+    total: Usage = Usage()
+    """Tokens of this run and of all runs below it."""
+    result: RunResult | None = None
+    """Set when it has ended."""
+    times: Times = field(default_factory=Times)
+    pictures: tuple[Picture, ...] = ()
+    path: str = ""
+    """Below the root's RunResult: `.children[0]`; empty for the root."""
+    origin: str = ""
+    """As in `RunResult`."""
+
+    @property
+    def key(self) -> str:
+        return self.id
+
+    @property
+    def source(self) -> Source:
+        """The source of all its answers; empty if a request of it was sent."""
+        asked = self.result.exchanges if self.result else self.turns
+        sources = {one.source for one in asked}
+        return sources.pop() if len(sources) == 1 else ""
+
+    @property
+    def parent(self) -> Node | None:
+        """The run that delegated; None for a root."""
+        return self.call.turn.run if self.call else None
+
+    @property
+    def text(self) -> str:
+        """The answer, or the text so far."""
+        if self.result:
+            return self.result.text
+        texts = (turn.text_so_far for turn in reversed(self.turns))
+        return next(filter(None, texts), "")
+
+    @property
+    def draft(self) -> Draft | None:
+        """The reply that it is receiving, if that is streamed."""
+        return self.turns[-1].draft if self.turns and self.state == "running" else None
+
+    def below(self) -> Iterator[Node]:
+        """Every run below this one, depth first in call order."""
+        for turn in self.turns:
+            for call in turn.calls:
+                for child in call.children:
+                    yield child
+                    yield from child.below()
+
+
+TreeNode: TypeAlias = Node | TurnNode | CallNode
+"""A node that may have a row of its own."""
+
+
+def row_of(thing: TreeNode) -> TreeNode:
+    """The node whose row shows this one: itself, or the one that shares its row."""
+    if isinstance(thing, CallNode):
+        return thing.turn if thing.turn.only_call is thing else thing
+    if isinstance(thing, TurnNode):
+        return row_of(thing.run) if thing.is_hidden else thing
+    return thing.call if thing.call and thing.call.child is thing else thing
+
+
+def parent_row(thing: TreeNode) -> TreeNode | None:
+    """The node whose row is this row's parent; None for the root's."""
+    if isinstance(thing, CallNode):
+        return row_of(thing.turn)
+    return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
+
+
+def nodes_below(thing: TreeNode) -> list[TreeNode]:
+    """The nodes whose rows are directly below this row."""
+    if isinstance(thing, TurnNode):
+        return [] if thing.only_call else [*thing.server_calls, *thing.calls]
+    if isinstance(thing, CallNode) and not thing.child:
+        return list(thing.children)
+    node = thing.child if isinstance(thing, CallNode) else thing
+    assert node is not None
+    below: list[TreeNode] = []
+    for turn in node.turns:
+        below += [*turn.server_calls, *turn.calls] if turn.is_hidden else [turn]
+    return below
+
+
+def set_paths(node: Node) -> None:
+    """Sets the path of everything in the tree, by which a reader finds it in the result."""
+    children = 0
+    for index, turn in enumerate(node.turns):
+        turn.path = f"{node.path}.log[{index}]"
+        for number, call in enumerate(turn.server_calls):
+            call.path = f"{turn.path}.server_calls[{number}]"
+        results = 0
+        for number, call in enumerate(turn.calls):
+            call.path = f"{turn.path}.calls[{number}]"
+            call.result_path = f"{turn.path}.results[{results}]"
+            results += call.result is not None
+            for child in call.children:
+                child.path = f"{node.path}.children[{children}]"
+                children += 1
+                set_paths(child)
+
 
 Thing = TypeVar("Thing")
 
@@ -65,8 +385,6 @@ class Transcript:
     """(time of the next attempt, its turn, the words for it then)."""
     _reports: set[str] = field(default_factory=set)
     """Seconds in the reports of this tree."""
-    _place: CallNode | None = None
-    """Place of the tree in a group of runs; None = it is not in a group."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -122,24 +440,6 @@ class Transcript:
     def _filter(self) -> TreeFilter:
         return TreeFilter(find_filter(), self._reports)
 
-    def join(self, place: CallNode) -> None:
-        """Makes this tree one of a group of runs, with what is in it already."""
-        self._place = place
-        for node in self._nodes.values():
-            self._settle(node)
-        if self.root:
-            place.turn.run.total += self.root.total
-
-    def _settle(self, node: Node) -> None:
-        """Gives a run its id and depth in the group, and the root its place there."""
-        if self._place is None:
-            return
-        node.id = f"0.{self._place.index + 1}{node.id[1:]}"
-        node.depth += 1
-        if node.call is None:
-            node.call = self._place
-            self._place.children.append(node)
-
     def stop(self, now: float) -> tuple[TreeNode, ...]:
         """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
         return tuple(self._stop(self.root, now)) if self.root else ()
@@ -155,7 +455,6 @@ class Transcript:
             origin=event.origin,
         )  # fmt: skip
         self._nodes[event.run] = node
-        self._settle(node)
         if call is None:
             self.root = node
             return (node,)
@@ -226,17 +525,24 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        turn.server_calls = [
-            _make_served(turn, i, served, clean) for i, served in enumerate(event.server_calls)
-        ]
+        for served in event.server_calls:
+            shown = _show(served, clean, "name", "arguments", "error")
+            shown = replace(shown, sources=_show_pages(served.sources, clean))
+            index = len(turn.server_calls)
+            # one that failed was not run (D-76)
+            state: State = "not run" if shown.error else "completed"
+            made = ToolCall(str(index), shown.name, shown.arguments)
+            turn.server_calls.append(CallNode(turn, index, made, state, served=shown))
         turn.sources = _show_pages(event.sources, clean)
         turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
         # the calls of a closing turn are dropped (D-17)
         calls = () if event.closing or event.asked else event.calls
-        shown = (_show(call, clean, "name", "arguments", "raw") for call in calls)
-        turn.calls = [CallNode(turn, i, call) for i, call in enumerate(shown)]
+        turn.calls = [
+            CallNode(turn, i, _show(call, clean, "name", "arguments", "raw"))
+            for i, call in enumerate(calls)
+        ]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -309,23 +615,6 @@ class Transcript:
                     call.state = "cancelled" if has_begun else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
-
-
-def _make_served(turn: TurnNode, index: int, call: ServerCall, clean: TreeFilter) -> CallNode:
-    """The node of a call that the model's server has made; one that failed was not run (D-76)."""
-    served = _show(call, clean, "name", "arguments", "error")
-    served = replace(served, sources=_show_pages(call.sources, clean))
-    state: State = "not run" if served.error else "completed"
-    call_made = ToolCall(str(index), served.name, served.arguments)
-    return CallNode(turn, index, call_made, state, served=served)
-
-
-def group_of(results: Iterable[RunResult]) -> Node:
-    """The tree of runs that a cell made side by side, in this order."""
-    group = new_group()
-    for result in results:
-        Transcript.of(result).join(add_run(group))
-    return group
 
 
 @dataclass(frozen=True, slots=True)

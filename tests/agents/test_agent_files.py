@@ -1,7 +1,6 @@
 """Where agents are looked for, in which order, and the first file to start from."""
 
 import os
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,24 +49,6 @@ def test_a_given_folder_that_does_not_exist_is_not_passed_over(three: Path, proj
         Agent.load("a", project / "gone")
 
 
-def test_without_its_variable_the_config_folder_is_below_the_home(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", " ")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
-    put(tmp_path / "home" / ".config" / "axe" / "agents", "b", "p/home")
-    assert Agent.load("b").model == "p/home"
-    put(tmp_path / "home" / "mine", "c", "p/mine")
-    assert Agent.load("c", "~/mine").model == "p/mine"
-
-
-def test_a_broken_file_hides_a_good_one_in_a_later_folder(three: Path) -> None:
-    (three / "a.toml").write_text("broken", "utf-8")
-    with pytest.raises(ConfigError, match=r'^failed to parse agent config "a"'):
-        Agent.load("a", three)
-
-
 @pytest.mark.req("B-1", "A-X2")
 def test_an_agent_that_there_is_not_is_told_with_the_nearest_one(three: Path) -> None:
     put(three, "researcher", "p/m")
@@ -84,7 +65,8 @@ def test_where_no_agent_is_near_the_command_that_makes_one_is_told(project: Path
     with pytest.raises(ConfigError) as caught:
         Agent.load("writer")
     assert caught.value.lines() == [
-        "agent config not found: writer", "create it with `axe-nb agents init writer`",
+        "agent config not found: writer",
+        "create it with `axe-nb agents init writer`, in a notebook `%axe init writer`",
     ]  # fmt: skip
 
 
@@ -103,13 +85,6 @@ def test_an_agent_of_a_folder_above_is_told_with_its_place(
         "agent config not found: writer", f"there is one in {place}; use --agents-dir {place}",
     ]  # fmt: skip
     assert Agent.load("writer", place).model == "p/m"
-
-
-@pytest.mark.req("B-1")
-@pytest.mark.parametrize("name", ["a" * 300, "ä" * 200])
-def test_a_name_too_long_for_a_file_is_not_found(name: str, project: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^agent config not found: "):
-        Agent.load(name)
 
 
 @pytest.mark.req("B-12")
@@ -146,11 +121,6 @@ def test_every_line_of_the_scaffold_that_is_commented_out_is_right() -> None:
     assert agent.params == {"temperature": 0.2, "max_tokens": 2048, "thinking": "low"}
 
 
-@pytest.mark.req("B-12", "D-13")
-def test_the_scaffold_takes_any_name() -> None:
-    assert tomllib.loads(scaffold('the "best" {one}'))["name"] == 'the "best" {one}'
-
-
 @pytest.mark.req("B-12")
 def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
     assert init("lead") == Path("axe/agents/lead.toml")
@@ -159,11 +129,3 @@ def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
     with pytest.raises(ConfigError, match=r"(?m)lead\.toml already exists$"):
         init("lead")
     assert init("lead", "other/agents") == Path("other/agents/lead.toml")
-
-
-@pytest.mark.req("B-12")
-@pytest.mark.parametrize("name", ["../x", "a/b", " "])
-def test_init_refuses_a_name_that_leads_elsewhere(name: str, project: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^invalid agent name "):
-        init(name)
-    assert list(project.rglob("*.toml")) == []

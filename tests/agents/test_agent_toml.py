@@ -26,7 +26,6 @@ UNKNOWN = {
     "with a dot in it": (START + '"a.b" = 1', "a.b", 3, None),
     "dotted": (START + "sub_agents_config.max_dept = 3", "sub_agents_config.max_dept", 3,
                "max_depth"),
-    "dotted, unknown above": (START + "limit.max_requests = 3", "limit", 3, "limits"),
     "in a table": (START + "\n[sub_agents_config]\nparalel = true",
                    "sub_agents_config.paralel", 5, "parallel"),
     "in an inline table": (START + "retry = { max_retry = 1 }", "retry.max_retry", 3,
@@ -35,9 +34,6 @@ UNKNOWN = {
                 "sub_agents_config"),
     "two levels down": (START + "[sub_agents_config.budget]\n# c\ntimeout = 1",
                         "sub_agents_config.budget.timeout", 5, "timeout_ms"),
-    "a table two levels down": (START + "[sub_agents_config.budgt]\ntimeout_ms = 1",
-                                "sub_agents_config.budgt", 3, "budget"),
-    "an array of tables": (START + "[[limits2]]\n", "limits2", 3, "limits"),
     "after a text of several lines": (
         'system_prompt = """\nmodle = "no"\n[tools]\n"""\n' + START + "tmeout = 1", "tmeout", 7,
         None),
@@ -47,14 +43,8 @@ UNKNOWN = {
         START + "tools = [\n  'a', # ]\n  'b',\n]\nskil = ''", "skil", 7, "skill"),
     "in a file with CRLF": ((START + "\n[limits]\nmax_request = 1").replace("\n", "\r\n"),
                             "limits.max_request", 5, "max_requests"),
-    "of [budget]": (START + "[budget]\nmax_tokns = 3", "budget.max_tokns", 4, "max_tokens"),
     "of [retry]": (START + "[retry]\nbackof = 'x'", "retry.backof", 4, None),
 }  # fmt: skip
-
-
-def test_a_limit_of_children_in_the_budget_of_the_tree_is_told_with_its_table() -> None:
-    *_, hint = lines(START + "[budget]\nmax_tool_calls = 3", path="axe/agents/lead.toml")
-    assert "max_tool_calls under [sub_agents_config.budget]" in hint
 
 
 @pytest.mark.req("D-27")
@@ -67,42 +57,20 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(case: str) -> 
     assert hint == f'did you mean "{near}"?' if near else hint.startswith("known keys: ")
 
 
-@pytest.mark.req("D-27", "D-41")
-def test_without_a_file_the_line_is_that_of_the_text() -> None:
-    assert lines("\n\n" + START + "moddel = 1") == [
-        'unknown key "moddel" (line 5)', 'did you mean "model" or "mode"?',
-    ]  # fmt: skip
-
-
 WRONG = [
-    ("tools = 'abc'", 'tools must be a list of strings', 3),
-    ("\ntools = ['a', 1]", 'tools must be a list of strings', 4),
+    ("\ntools = ['a', 1]", "tools must be a list of strings", 4),
     ("mode = 'Auto'", 'mode must be plan, ask or auto, not "Auto"', 3),
-    ("params = 1", "params must be a table", 3),
-    ("[params]\nsince = 2024-01-01",
-     "params.since must be valid JSON: no dates, nan or inf", 4),
-    ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf",
-     5),
-    ("[permissions]\ngrep = true", "permissions must be a table of strings", 3),
+    ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf", 5),
     ("[permissions]\nrun_command = 'yes'",
      'permissions.run_command must be allow, ask or deny, not "yes"', 4),
-    ("limits = 3", "limits must be a table", 3),
     ("[[limits]]\nmax_requests = 1", "limits must be a table", 3),
-    ("[limits]\nmax_requests = '1'", 'limits.max_requests must be a whole number', 4),
+    ("[limits]\nmax_requests = '1'", "limits.max_requests must be a whole number", 4),
     ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number", 3),
-    ("[sub_agents_config]\nparallel = 1",
-     "sub_agents_config.parallel must be true or false", 4),
-    ("[sub_agents_config]\nbudget = 1", "sub_agents_config.budget must be a table", 4),
-    ("[sub_agents_config]\nmax_depth = 6",
-     "sub_agents_config.max_depth cannot exceed 5", 4),
-    ("sub_agents_config.max_depth = -1",
-     "sub_agents_config.max_depth must be non-negative", 3),
-    ("[sub_agents_config]\ntimeout = -1",
-     "sub_agents_config.timeout must be non-negative", 4),
+    ("[sub_agents_config]\nmax_depth = 6", "sub_agents_config.max_depth cannot exceed 5", 4),
+    ("sub_agents_config.max_depth = -1", "sub_agents_config.max_depth must be non-negative", 3),
+    ("[sub_agents_config]\ntimeout = -1", "sub_agents_config.timeout must be non-negative", 4),
     ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
      "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
-    ("budget = 7", "budget must be a table", 3),
-    ("[budget]\nmax_tokens = 'x'", 'budget.max_tokens must be a whole number', 4),
     ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
 ]  # fmt: skip
 
@@ -147,13 +115,6 @@ def test_what_is_no_toml_is_told_in_one_line(text: str, told: str) -> None:
     assert more[0] == "in axe/agents/lead.toml"
 
 
-def test_a_text_without_quotes_is_told_what_it_lacks() -> None:
-    assert lines("model = openai/gpt") == [
-        "failed to parse agent config: Invalid value (at line 1, column 9)",
-        'strings need quotes, as in model = "provider/model"',
-    ]
-
-
 @pytest.mark.req("D-27", "D-46")
 def test_keys_that_the_axe_command_line_alone_acts_on_are_accepted_with_one_warning() -> None:
     agent = Agent.from_toml(
@@ -174,13 +135,9 @@ def test_the_budget_of_the_axe_command_line_limits_the_whole_tree() -> None:
     agent = Agent.from_toml(START + "[budget]\nmax_tokens = 5000\n")
     assert agent.limits.max_total_tokens == 5000
     assert agent.warnings == ()
-
-
-@pytest.mark.req("D-27")
-def test_where_both_are_set_the_limit_of_axe_nb_wins_and_the_other_is_a_warning() -> None:
-    text = START + "[budget]\nmax_tokens = 5000\n[limits]\nmax_total_tokens = 7\nmax_requests = 3\n"
+    text = START + "[budget]\nmax_tokens = 5000\n[limits]\nmax_total_tokens = 7\n"
     agent = Agent.from_toml(text)
-    assert (agent.limits.max_total_tokens, agent.limits.max_requests) == (7, 3)
+    assert agent.limits.max_total_tokens == 7
     assert agent.warnings == ("ignored by axe_nb: budget.max_tokens",)
 
 
@@ -214,7 +171,6 @@ max_tokens = 2048
 run_command = "deny"
 [limits]
 max_requests = 0
-max_total_tokens = 0
 [retry]
 max_retries = 0
 [sub_agents_config]
@@ -222,10 +178,6 @@ enabled = true
 max_depth = 3
 parallel = true
 timeout = 0
-max_concurrent = 0
-max_turns = 10
-output_limit = 4096
-inherit_mode = true
 [sub_agents_config.budget]
 max_tool_calls = 15
 max_tokens = 8192
@@ -256,29 +208,6 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: 
     assert caught.value.lines() == [
         f'failed to read agent config "a": {why}', "in axe/agents/a.toml",
     ]  # fmt: skip
-
-
-@pytest.mark.req("B-1")
-def test_a_folder_with_the_name_of_an_agent_is_told(project: Path) -> None:
-    (project / "axe" / "agents" / "a.toml").mkdir()
-    with pytest.raises(ConfigError, match=r'(?m)^failed to read agent config "a": not a file$'):
-        Agent.load("a")
-
-
-@pytest.mark.req("B-1")
-def test_a_link_to_nothing_is_told(project: Path) -> None:
-    (project / "axe" / "agents" / "a.toml").symlink_to(project / "gone")
-    with pytest.raises(ConfigError, match=r'^failed to read agent config "a": No such file'):
-        Agent.load("a")
-
-
-def test_a_byte_order_mark_is_no_part_of_the_file(project: Path) -> None:
-    path = project / "axe" / "agents" / "lead.toml"
-    path.write_text(START, "utf-8-sig")
-    assert Agent.load("lead") == Agent(name="lead", model="p/m")
-    path.write_text(START + "moddel = 1", "utf-8-sig")
-    with pytest.raises(ConfigError, match=r'(?m)^unknown key "moddel" \(line 3\)$'):
-        Agent.load("lead")
 
 
 def test_a_place_is_told_without_the_folders_of_this_machine(
@@ -319,25 +248,9 @@ PLACES = {
     "max_depth = 3": "put it under [sub_agents_config]",
     "[limits]\nmax_requests = 3\ntools = ['grep']": "put it above the first [table]",
     "prompt = 'x'": 'did you mean "system_prompt"?',
-    "tools = 'grep'": 'for example tools = ["…"]',
-    "description = 3": 'put it in quotes, as in description = "…"',
-    "[limits]\nmax_requests = '3'": "write max_requests as digits, without quotes or a unit",
-    "[sub_agents_config]\ntimeout = '30s'": (
-        "write timeout as digits, without quotes or a unit, in seconds"
-    ),
-    "[sub_agents_config]\nparallel = 'yes'": "write parallel = true or parallel = false",
-    "[permissions]\nallow = ['grep']": (
-        'write a tool and allow, ask or deny in each line, as in write_file = "allow"'
-    ),
-    "permissions = ['grep']": 'write a table, as in permissions = {name = "…"}',
     "[sub_agents_config]\nparallel = True": "write true and false in lower case",
     'system_prompt = "one\ntwo"': 'a multi-line string needs triple quotes: """…"""',
-    'system_prompt = """one': "close the string with the quotes that it starts with",
-    "tools = ['grep'": "close the list with ], and separate its items with commas",
-    "tools = ['grep'\nmode = 'ask'": "close the list with ], and separate its items with commas",
-    "tools = ['grep' 'fetch']": "close the list with ], and separate its items with commas",
-    "name = 'b'": "the key is set twice; keep one of them",
-    "// a comment": "a line is key = value, [table] or # comment",
+    "model2 = openai/gpt": 'strings need quotes, as in model = "provider/model"',
     "mode: auto": 'a line is key = value, as in model = "provider/model"',
 }
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents import config
-from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 
@@ -50,17 +49,6 @@ def test_a_missing_key_names_the_variable_and_the_file(empty: str) -> None:
         "[providers.anthropic] in $XDG_CONFIG_HOME/axe/config.toml"
     )
     assert caught.value.exit_code == 3
-
-
-@pytest.mark.req("B-3")
-def test_a_message_about_a_key_is_the_same_on_every_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"(?m) in ~/\.config/axe/config\.toml$"):
-        Config.load().api_key("openai")
 
 
 @pytest.mark.req("B-3")
@@ -139,11 +127,6 @@ BROKEN = {
         "failed to parse config file: retry.max_retries must be non-negative",
         3,
     ),
-    "a negative time": (
-        b"[providers.openai]\nread_timeout = -0.5",
-        "failed to parse config file: providers.openai.read_timeout must be non-negative",
-        2,
-    ),
     "a price in words": (
         b'[prices."a/b"]\ninput = 1\noutput = "free"',
         "failed to parse config file: prices.a/b.output must be a number",
@@ -155,26 +138,10 @@ BROKEN = {
         "with http:// or https://",
         2,
     ),
-    "half an address": (
-        b'[providers.x]\nprotocol = "openai"\nbase_url = "http://[::1"',
-        "failed to parse config file: providers.x.base_url must be a valid URL that starts with "
-        "http:// or https://",
-        3,
-    ),
     "a table of almost that name": (
         b"[provider.openai]\napi_key = 'x'",
         "failed to parse config file: provider is an unknown table",
         1,
-    ),
-    "no tables": (
-        b"[providers]\nopenai = 'x'",
-        "failed to parse config file: providers.openai must be a table",
-        2,
-    ),
-    "a number as key": (
-        b"[providers.openai]\napi_key = 3",
-        "failed to parse config file: providers.openai.api_key must be a string",
-        2,
     ),
     "a wrong word": (
         b'# mine\n[providers.x]\nprotocol = "grpc"',
@@ -230,19 +197,14 @@ def test_a_wrong_value_that_may_be_a_secret_is_not_quoted(text: str) -> None:
 
 
 @pytest.mark.req("B-3")
-def test_a_folder_in_place_of_the_settings_file_is_told() -> None:
-    config.config_path().mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"(?m)^failed to read config file: not a file$"):
-        Config.load()
-
-
-@pytest.mark.req("B-3")
 def test_no_settings_file_is_an_empty_one_and_it_is_read_anew_each_time() -> None:
     assert Config.load() == Config({})
     settings('[providers.openai]\napi_key = "a"\n')
     assert Config.load().api_key("openai") == "a"
-    settings('[providers.openai]\napi_key = "b"\n')
+    settings("").write_text('[providers.openai]\napi_key = "b"\n[profiles.x]\na = 1\n', "utf-8-sig")
     assert Config.load().api_key("openai") == "b"
+    settings(f'[providers.openai]\napi_key = "{SECRET}"\n')
+    assert SECRET not in repr(Config.load())
 
 
 @pytest.mark.parametrize(
@@ -257,23 +219,6 @@ def test_a_misspelt_table_is_told_with_the_right_name(name: str, right: str) -> 
     with pytest.raises(ConfigError) as caught:
         Config.load()
     assert caught.value.hint == f"did you mean [{right}]?"
-
-
-def test_tables_of_other_programs_are_left_alone() -> None:
-    settings(
-        '[profiles.x]\na = 1\n[budget]\nmax_tokens = 1\n[defaults]\nmodel = "a/b"\n[servers]\n'
-    )
-    assert Config.load() == Config({})
-
-
-def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:
-    settings("").write_text('[providers.openai]\napi_key = "a"\n', "utf-8-sig")
-    assert Config.load().api_key("openai") == "a"
-
-
-def test_keys_are_not_in_what_settings_print() -> None:
-    settings(f'[providers.openai]\napi_key = "{SECRET}"\n')
-    assert SECRET not in repr(Config.load())
 
 
 def test_the_config_folder_follows_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,9 +240,3 @@ def test_the_first_settings_file_holds_nothing_yet_and_all_of_it_can_be_used() -
     settings("\n".join(line.removeprefix("# ") for line in lines[2:]))
     assert Config.load().base_url("openai") == "https://api.openai.com"
     assert set(Config.load().providers) == {"anthropic", "openai", "ollama", "groq"}
-
-
-def test_an_agent_file_is_no_place_for_a_key() -> None:
-    with pytest.raises(ConfigError, match=r'(?m)^unknown key "api_key" \(line 3\)$') as caught:
-        Agent.from_toml(f'name = "a"\nmodel = "p/m"\napi_key = "{SECRET}"')
-    assert SECRET not in "\n".join(caught.value.lines())

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.files import display_path, expand_home, read_text, reason, write_new, write_whole
+from axe_nb.agents.files import read_text, reason, write_new, write_whole
 from axe_nb.errors import ConfigError
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
-
-
-def test_text_is_read_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    for encoding in ("utf-8", "utf-8-sig"):
-        path.write_bytes("é\r\nb".encode(encoding))
-        assert read_text(path) == "é\r\nb"
 
 
 def test_what_is_larger_than_a_megabyte_is_not_read(tmp_path: Path) -> None:
@@ -75,21 +68,6 @@ def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path: Path) -> None
     assert (tmp_path / "real").read_text("utf-8") == "new"
 
 
-def test_line_ends_are_written_as_they_are(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a", "x\ny\r\n")
-    write_new(tmp_path / "b", "x\ny\r\n")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"x\ny\r\n"
-
-
-@pytest.mark.parametrize("write", [write_whole, write_new])
-def test_a_file_where_a_folder_is_needed_is_told(write, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("kept", "utf-8")
-    with pytest.raises(ConfigError, match=r"^cannot write .*a\.toml: ") as caught:
-        write(tmp_path / "file" / "a.toml", "x")
-    assert caught.value.exit_code == 2
-    assert (tmp_path / "file").read_text("utf-8") == "kept"
-
-
 @pytest.mark.req("B-12")
 def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
     write_new(tmp_path / "deep" / "a", "first")
@@ -97,12 +75,3 @@ def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
         write_new(tmp_path / "deep" / "a", "second")
     assert caught.value.hint == "it was not changed"
     assert (tmp_path / "deep" / "a").read_text("utf-8") == "first"
-
-
-def test_a_home_that_nobody_has_is_a_path_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("USERPROFILE", "/home/me")
-    assert expand_home("~/x") == Path("/home/me/x")
-    assert expand_home("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")
-    assert display_path(Path("/home/me/x/y")) == "~/x/y"
-    assert display_path(Path("axe/agents/a.toml")) == str(Path("axe/agents/a.toml"))

@@ -11,11 +11,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.commands.agent_problems import problems
-from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
-from axe_nb.views import agent_summary
-from tests.engine.in_process import agent, ask, heard, lead, play, stage, texts
+from tests.engine.in_process import agent, heard, lead, play, texts
 
 
 def shout(text: str) -> str:
@@ -88,39 +85,10 @@ def test_functions_tools_and_names_stand_side_by_side(make: Any) -> None:
     assert one.own_tools == {name: given}
 
 
-def test_a_function_needs_no_mark_to_be_called() -> None:
-    assert texts(play(made(tools=[shout]))) == ["HEY"]
-
-
-def test_a_mark_keeps_its_meaning() -> None:
-    marked = axe_nb.tool(name="shout", writes=True)(lambda text: text)
-    result = play(made(tools=[marked]))
-    assert "permission denied for shout" in texts(result)[0]
-
-
 def test_the_functions_belong_to_their_agent() -> None:
     play(made(tools=[shout]))
     with pytest.raises(ConfigError, match='unknown tool "shout"'):
         play(made(tools=["shout"]))
-
-
-def test_functions_of_two_agents_may_have_the_same_name() -> None:
-    def other() -> Any:
-        def shout(text: str) -> str:
-            return f"{text}!"
-
-        return shout
-
-    child = agent("child", lambda r: r.last if r.turn > 1 else call("shout", text="hey"),
-                  tools=[other()])  # fmt: skip
-    root = lead(call("shout", text="hey"), ask("child"), then="done")
-    assert texts(play(replace(root, tools=[shout]), child)) == ["HEY", "hey!"]
-
-
-def test_a_sub_agent_of_the_session_has_its_functions() -> None:
-    child = agent("child", lambda r: r.last if r.turn > 1 else call("shout", text="hey"),
-                  tools=[shout])  # fmt: skip
-    assert texts(play(lead(ask("child"), then="done"), child)) == ["HEY"]
 
 
 @pytest.mark.req("D-39")
@@ -137,34 +105,6 @@ def test_a_copy_of_the_caller_has_its_functions() -> None:
     assert heard(result.children[0])[0].content == "HEY"
 
 
-def test_a_runs_own_tools_come_before_the_agents() -> None:
-    def louder(text: str) -> str:
-        return "!"
-
-    louder.__name__ = "shout"
-    assert texts(stage(made(tools=[shout])).play(tools=[tool_of(louder)])) == ["!"]
-
-
-def test_a_changed_copy_keeps_the_functions() -> None:
-    one = made(tools=[shout, whisper])
-    assert texts(play(replace(one, mode="auto", tools=("shout",)))) == ["HEY"]
-
-
-def test_a_file_has_the_names() -> None:
-    one = Agent("a", "script/a", tools=["grep", shout])  # type: ignore[list-item, arg-type]
-    assert 'tools = [\n    "grep",\n    "shout",\n]' in one.to_toml()
-    assert "own_tools" not in one.to_toml()
-    again = Agent.from_toml(one.to_toml())
-    assert again.tools == one.tools
-    assert not again.own_tools
-
-
-def test_the_page_of_an_agent_knows_its_functions() -> None:
-    one = Agent("a", "script/a", tools=[shout])  # type: ignore[arg-type]
-    assert "shout  yours      allowed     Text in capitals" in agent_summary.tools_of(one)
-    assert [p for p in problems(one, Session().find) if p.key == ("tools",)] == []
-
-
 def twice() -> list[Any]:
     def shout() -> None: ...
 
@@ -177,8 +117,6 @@ def twice() -> list[Any]:
         ([lambda: 1], "a lambda has no name that a model could call"),
         ([functools.partial(lambda: 1)], "a lambda has no name that a model could call"),
         ([Town("Bonn")], "an object of type Town has no name that a model could call"),
-        ([Town.greet], "greet is a method without its object"),
-        ([str.upper], "upper is a method without its object"),
         (twice(), 'tools contains two functions named "shout"'),
         ([3], "tools must be a list of strings"),
         (shout, "tools must be a list of strings"),
@@ -188,14 +126,6 @@ def test_what_can_be_no_tool_is_refused_at_once_in_one_line(tools: Any, told: st
     with pytest.raises(ConfigError) as caught:
         Agent("a", "script/a", tools=tools)
     assert str(caught.value) == told
-
-
-@pytest.mark.parametrize("given", [print, int], ids=lambda given: given.__name__)
-def test_a_function_that_models_cannot_call_is_one_clear_line(given: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        play(made(tools=[given]))
-    assert given.__name__ in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 CALLABLES = [
@@ -236,11 +166,6 @@ def test_what_has_no_name_of_its_own_is_given_one(given: Any) -> None:
     given = axe_nb.tool(name="town")(given)
     result = play(replace(lead(call("town", text="hey"), then="done"), tools=[given]))
     assert texts(result) in (["Bonn: hey"], ["late hey"])
-
-
-def test_what_a_partial_was_given_is_not_for_the_model_to_change() -> None:
-    once = tool_of(functools.partial(bonn.greet, times=2))
-    assert list(once.parameters) == ["text"]
 
 
 def test_a_method_is_refused_where_it_is_marked_and_a_static_one_keeps_its_mark() -> None:

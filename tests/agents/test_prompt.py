@@ -8,8 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.context import read_context
-from axe_nb.agents.prompt import brief
+from axe_nb.agents.prompt import brief, read_context
 from axe_nb.agents.trust import trust_file
 from axe_nb.errors import ConfigError
 
@@ -108,24 +107,27 @@ def test_hidden_files_are_found_only_where_their_dot_is_written(project: Path) -
 
 
 @pytest.mark.req("B-6")
-def test_binary_files_are_left_out_by_their_first_512_bytes(project: Path) -> None:
+def test_files_that_are_binary_or_too_large_are_left_out_with_a_warning(project: Path) -> None:
+    axe_nb.script("echo")(lambda request: "done")
     put("a.bin", b"\0text")
     put("b.bin", b"x" * 511 + b"\0")
     put("c.txt", b"x" * 512 + b"\0")
     put("latin.txt", "é".encode("latin-1"))
-    found = dict(brief(replace(AGENT, files=("*.*",))).files)
+    put("big.txt", b"x" * (1024 * 1024 + 1))
+    agent = replace(AGENT, model="script/echo", files=("*.*",), params={"stream": 1})
+    found = dict(brief(agent).files)
     assert list(found) == ["c.txt", "latin.txt"]
     assert found["latin.txt"] == "\ufffd"
-
-
-def test_binary_files_that_are_left_out_are_one_warning(project: Path) -> None:
-    put("a.bin", b"\0text")
-    put("a.txt", "text")
-    assert brief(replace(AGENT, files=("*.*",))).warnings == ("binary files skipped: a.bin",)
-    for number in range(100):
-        put(f"{number:02}.png", b"\0")
-    [warning] = brief(replace(AGENT, files=("*.*",))).warnings
-    assert warning == ("binary files skipped: 00.png, 01.png, 02.png, 03.png, 04.png and 96 more")
+    assert axe_nb.run(agent, "hi").warnings == (
+        "ignored by axe_nb: params.stream",
+        "context file big.txt skipped: exceeds the limit of 1.0 MB per file or 8.4 MB in total",
+        "binary files skipped: a.bin, b.bin",
+    )
+    for number in range(10):
+        put(f"{number}.md", b"x" * 1024 * 1024)
+    every = brief(replace(AGENT, files=("*.md",)))
+    assert [p for p, _ in every.files] == [f"{number}.md" for number in range(8)]
+    assert [w.split()[2] for w in every.warnings] == ["8.md", "9.md"]
 
 
 def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
@@ -135,27 +137,6 @@ def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
         'no file matches "dcos/*.md" in files',
         'no file matches "docs" in files; for the files of a folder write "docs/**"',
         'no file matches "nothing" in files',
-    )
-
-
-def test_params_that_axe_nb_sets_itself_are_a_warning(project: Path) -> None:
-    params = {"stream": True, "top_p": 0.5, "tools": [], "system": "", "model": "x"}
-    assert brief(replace(AGENT, params={**params, "messages": []})).warnings == (
-        "ignored by axe_nb: params.stream, params.tools, params.system, params.model, "
-        "params.messages; set these above [params] instead: tools, system_prompt, model",
-    )
-    assert brief(replace(AGENT, params={"top_p": 0.5})).warnings == ()
-
-
-def test_warnings_about_a_context_are_rows_of_the_run(project: Path) -> None:
-    axe_nb.script("echo")(lambda request: "done")
-    put("a.bin", b"\0")
-    agent = replace(AGENT, model="script/echo", files=("*.bin", "*.nothing"), params={"stream": 1})
-    result = axe_nb.run(agent, "hi")
-    assert result.warnings == (
-        "ignored by axe_nb: params.stream",
-        'no file matches "*.nothing" in files',
-        "binary files skipped: a.bin",
     )
 
 
@@ -210,40 +191,12 @@ def test_what_is_no_glob_is_refused(pattern: str, why: str, project: Path) -> No
     assert caught.value.exit_code == 2
 
 
-def test_files_too_large_for_a_context_are_left_out_with_a_warning(project: Path) -> None:
-    put("big.txt", b"x" * (1024 * 1024 + 1))
-    put("small.txt", "small")
-    found = brief(replace(AGENT, files=("*.txt",)))
-    assert [p for p, _ in found.files] == ["small.txt"]
-    assert found.warnings == (
-        "context file big.txt skipped: exceeds the limit of 1048576 bytes per file "
-        "or 8388608 in total",
-    )
-
-
-def test_all_files_together_have_a_bound_too(project: Path) -> None:
-    for number in range(10):
-        put(f"{number}.txt", b"x" * 1024 * 1024)
-    found = brief(replace(AGENT, files=("*.txt",)))
-    assert [p for p, _ in found.files] == [f"{number}.txt" for number in range(8)]
-    assert [w.split()[2] for w in found.warnings] == ["8.txt", "9.txt"]
-
-
 @pytest.mark.req("B-6")
 def test_without_a_workdir_the_current_folder_is_it(project: Path, tmp_path: Path) -> None:
     assert brief(AGENT).workdir == project
     assert brief(replace(AGENT, workdir=" ")).workdir == project
     assert brief(replace(AGENT, workdir="axe")).workdir == project / "axe"
     assert brief(replace(AGENT, workdir=str(tmp_path))).workdir == tmp_path
-
-
-@pytest.mark.req("B-6")
-def test_a_workdir_begins_at_the_home_folder_where_it_says_so(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert brief(replace(AGENT, workdir="~/project")).workdir == project
 
 
 @pytest.mark.req("B-6")
@@ -257,17 +210,6 @@ def test_a_workdir_that_is_not_there_is_told(workdir: str, project: Path) -> Non
         'fix `workdir` in agent "a", or pass --workdir',
     ]  # fmt: skip
     assert caught.value.exit_code == 2
-
-
-@on_posix
-def test_a_current_folder_that_was_deleted_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(ConfigError, match=r"(?m)^workdir not found: the current folder$"):
-        brief(AGENT)
 
 
 @pytest.mark.req("B-6")
@@ -311,6 +253,11 @@ def test_a_skill_that_cannot_be_read_is_told(data: bytes, why: str, project: Pat
 
 
 def test_a_parameter_that_is_probably_a_slip_is_a_warning(project: Path) -> None:
+    params = {"stream": True, "tools": [], "system": "", "model": "x", "messages": []}
+    assert brief(replace(AGENT, params=params)).warnings == (
+        "ignored by axe_nb: params.stream, params.tools, params.system, params.model, "
+        "params.messages; set these above [params] instead: tools, system_prompt, model",
+    )
     slips = {"temprature": 1, "maxTokens": 9, "system_prompt": "x", "top_a": 1, "min_p": 0.1}
     assert brief(replace(AGENT, params={**slips, "max_completion_tokens": 3})).warnings == (
         'params.maxTokens is passed to the model as it is; did you mean "max_tokens"?',
@@ -318,27 +265,6 @@ def test_a_parameter_that_is_probably_a_slip_is_a_warning(project: Path) -> None
         "the agent's own keys go above [params]",
         'params.temprature is passed to the model as it is; did you mean "temperature"?',
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [("review", "skills/review/SKILL.md"), ("skills/review", "skills/review/SKILL.md"),
-     ("axe/skills/x.md", "skills/x.md"), ("skills/x", "skills/x.md")],
-)  # fmt: skip
-def test_the_skill_that_was_probably_meant_is_named(given: str, meant: str, project: Path) -> None:
-    put("axe/skills/review/SKILL.md")
-    put("axe/skills/x.md")
-    with pytest.raises(ConfigError) as caught:
-        brief(replace(AGENT, skill=given))
-    assert caught.value.lines()[-1] == f'did you mean "{meant}"?'
-
-
-def test_a_backslash_in_a_glob_is_told(project: Path) -> None:
-    put("docs/a.md")
-    if os.name != "nt":
-        assert brief(replace(AGENT, files=("docs\\*.md",))).warnings == (
-            'no file matches "docs\\\\*.md" in files; write / between folders',
-        )
 
 
 @pytest.mark.req("D-83")
@@ -349,22 +275,17 @@ def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -
     briefing = brief(replace(AGENT, files=("*.md", ".env", ".aws/*")))
     assert [path for path, _ in briefing.files] == ["a.md"]
     assert briefing.warnings == ("files that may hold keys skipped: .aws/credentials, .env",)
+    if os.name != "nt":
+        Path("notes.md").symlink_to(project / ".env")
+        assert [p for p, _ in brief(replace(AGENT, files=("*.md",))).files] == ["a.md"]
+        put("axe/skills/other.md")
+        Path("axe/skills/s.md").symlink_to(project / ".env")
+        with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):
+            brief(replace(AGENT, skill="skills/s.md"))
     put(str(tmp_path / "config/axe/config.toml"), "SECRET")
     for skill in (str(project / ".env"), "../.env", "../.aws/credentials", "config.toml"):
         with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):
             brief(replace(AGENT, skill=skill))
-
-
-@on_posix
-@pytest.mark.req("D-83")
-def test_a_link_does_not_send_what_may_hold_keys(project: Path) -> None:
-    put(".env", "KEY=SECRET")
-    put("axe/skills/other.md")
-    Path("axe/skills/s.md").symlink_to(project / ".env")
-    Path("notes.md").symlink_to(project / ".env")
-    with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):
-        brief(replace(AGENT, skill="skills/s.md"))
-    assert brief(replace(AGENT, files=("*.md",))).files == ()
 
 
 @pytest.mark.req("D-53")
@@ -396,17 +317,6 @@ def test_a_link_that_takes_the_place_of_a_context_file_is_not_followed(
     found = read_context(agent, exchange)
     assert found.files == ()
     assert found.warnings[0].startswith("context file docs/a.md skipped: ")
-
-
-@pytest.mark.req("B-6", "D-53")
-def test_links_inside_the_workdir_lead_to_context_files(project: Path) -> None:
-    (project / "real").mkdir()
-    (project / "real" / "a.md").write_text("text")
-    (project / "docs").symlink_to("real")
-    (project / "b.md").symlink_to("docs/a.md")
-    found = read_context(Agent(name="a", model="script/x", files=("docs/*.md", "b.md")))
-    assert found.files == (("b.md", "text"), ("docs/a.md", "text"))
-    assert found.sources == (project / "real" / "a.md",) * 2
 
 
 @pytest.mark.req("D-83")

@@ -95,10 +95,3 @@ def test_a_comment_survives_however_the_table_is_written(
     assert written.startswith("# above")
     assert "# kept" in written
     assert written.count("\n") == written.count("\r\n") or "\r" not in table
-
-
-def test_a_file_that_is_no_agent_is_written_anew(file: Path) -> None:
-    file.write_text("# hm\nname = critic\n", "utf-8")
-    agent = Agent(name="critic", model="p/m")
-    agent.save()
-    assert file.read_text("utf-8") == agent.to_toml()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from axe_nb import Agent, ConfigError, secrets
-from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.servers import McpServer, expand_variables, keep_servers, parse_servers
+from axe_nb.agents.tables import McpServer, expand_variables, keep_servers, parse_servers
 
 pytestmark = pytest.mark.req("D-46")
 
@@ -76,15 +75,6 @@ def test_a_mistake_is_named_by_its_key(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         Agent.from_toml(START + text)
     assert problem in str(raised.value)
-
-
-def test_a_mistake_in_the_settings_has_the_name_of_the_file() -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[mcp_servers.f]\nurl = "x"\n')
-    with pytest.raises(ConfigError) as raised:
-        Config.load()
-    assert "mcp_servers.f.url must be a valid URL" in str(raised.value)
-    assert raised.value.place.endswith("axe/config.toml, line 2")
 
 
 @pytest.mark.req("D-60")

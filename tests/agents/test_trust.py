@@ -121,14 +121,6 @@ def test_values_of_odd_types_are_refused_as_in_a_trusted_file(
         Agent.from_toml(path.read_text())
 
 
-@pytest.mark.parametrize("key", ["advice", "__class__", "__post_init__"])
-def test_an_unknown_limit_is_refused_as_in_a_trusted_file(key: str, clone: Path) -> None:
-    table = f'name = "worker"\nmodel = "script/worker"\n[limits]\n{key} = 1\n'
-    put("axe/agents/worker.toml", table)
-    with pytest.raises(ConfigError, match="unknown key"):
-        Agent.load("worker")
-
-
 def test_every_built_in_tool_that_runs_programs_needs_trust() -> None:
     running = {tool.name for tool in BUILT_IN if tool.effect == "write" and tool.preview is None}
     sets = {name: tools for source in BUILT_IN.sources for name, tools in source.sets.items()}
@@ -228,27 +220,11 @@ def test_folders_that_keep_a_command_from_making_them_change_no_trust(
     assert left_out() == ""
 
 
-def test_a_copy_in_another_folder_is_not_trusted(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = put_agent(mode="auto").read_text("utf-8")
-    accept()
-    put(tmp_path / "copy/axe/agents/worker.toml", text)
-    put(tmp_path / "copy/axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
-    monkeypatch.chdir(tmp_path / "copy")
-    assert left_out() == 'mode = "auto"'
-
-
 def test_the_users_own_agents_need_no_trust(clone: Path, tmp_path: Path) -> None:
     put(tmp_path / "config/axe/scripts/worker.toml", '[[rule]]\ntext = "mine"\n')
     put_agent(folder=str(tmp_path / "config/axe/agents"), workdir="~", mode="auto")
     assert Agent.load("worker").mode == "auto"
     assert left_out() == ""
-
-
-def test_an_agent_made_in_code_needs_no_trust(clone: Path, tmp_path: Path) -> None:
-    agent = Agent(name="a", model="script/worker", workdir=str(tmp_path), mode="auto")
-    assert axe_nb.run(agent, "go").warnings == ()
 
 
 @pytest.mark.parametrize("way", ["init", "save", "start"])
@@ -327,13 +303,6 @@ def test_the_review_shows_what_is_left_out_and_a_no_changes_nothing(clone: Path)
     assert 'left out mode = "auto"' in " ".join(shown).replace("\n      ", "")
     assert [json.dumps(str(clone)) in question for question in asked] == [True]
     assert not trust.trust_file().exists()
-
-
-def test_a_review_without_a_person_names_the_command(clone: Path) -> None:
-    put_agent()
-    shown: list[str] = []
-    assert not actions.trust(None, None, shown.append, None)
-    assert "run `axe-nb trust` in a terminal, or set AXE_NB_TRUST=1" in shown[-1]
 
 
 def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> None:

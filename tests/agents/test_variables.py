@@ -37,29 +37,15 @@ def test_braces_mean_what_they_mean_in_a_cell(prompt: str) -> None:
     assert interpolate(prompt, {"x": "VALUE"}) == SAME_AS_IN_A_CELL[prompt]
 
 
-def test_only_names_are_filled_in_and_nothing_is_evaluated() -> None:
+def test_only_names_are_filled_in_and_nothing_is_evaluated_or_expanded_again() -> None:
     prompt = "{{ x.y }} {{ x() }} {{ __import__('os') }} {{ x | upper }}"
     assert filled(prompt, x="VALUE") == prompt
-
-
-def test_a_third_brace_is_text() -> None:
-    assert filled("{{{ x }}}", x="VALUE") == "{VALUE}"
-
-
-def test_values_are_never_expanded_again() -> None:
     assert filled("{{ a }}{{ b }}", a="{{ b }}", b=r"\{{ a }}") == r"{{ b }}\{{ a }}"
 
 
 def test_an_agent_without_variables_keeps_its_braces_and_backslashes() -> None:
     prompt = r"A template: {{ user.name }}, {{ user }}, \{{ raw }}"
     assert filled(prompt) == prompt
-
-
-def test_values_are_written_as_in_a_cell() -> None:
-    values = {"t": "as it is\n", "n": 5, "r": 0.5, "b": True, "l": ["ä", 1], "d": {"k": None}}
-    for name in values:
-        text = f"It is {{{{ {name} }}}}, he said."
-        assert filled(text, **values) == interpolate(text, values)
 
 
 class Unwilling:
@@ -108,15 +94,6 @@ def test_long_values_are_cut_and_a_short_file_makes_no_huge_prompt() -> None:
     many = "{{a}}" * (LONGEST_PROMPT // LONGEST_VALUE + 1)
     with pytest.raises(ConfigError, match=r"system_prompt of agent .* is longer than 4,000,000"):
         filled(many, a="x" * LONGEST_VALUE)
-
-
-def test_toml_keeps_the_variables() -> None:
-    agent = Agent(
-        name="a", model="p/m", system_prompt="{{ a }} \\{{", vars={"a": "é", "b": [1, True]}
-    )
-    assert Agent.from_toml(agent.to_toml()) == agent
-    assert "[vars]" in agent.to_toml()
-    assert "vars" not in Agent(name="a", model="p/m").to_toml()
 
 
 def say_system(request: Request) -> str:
@@ -181,13 +158,6 @@ def test_a_variable_that_no_agent_of_the_tree_has_is_an_error() -> None:
     with pytest.raises(ConfigError, match="vars takes a dict"):
         axe_nb.run("lead", "go", vars=["tone"])  # type: ignore[arg-type]
     assert told
-
-
-def test_a_sub_agent_without_a_value_is_a_warning_before_it_is_called() -> None:
-    make_tree()
-    axe_nb.define(Agent(name="tuned", model="script/notes", system_prompt="{{ a }}", vars={"b": 1}))
-    result = axe_nb.run("lead", "go")
-    assert any('"tuned" cannot be called: unknown variable "a"' in w for w in result.warnings)
 
 
 @pytest.mark.req("X-18")

@@ -59,7 +59,7 @@ def measure(what: str, a: RunResult, b: RunResult, rounds: int) -> str:
 
 def main(rounds: int) -> None:
     small, large = make_tree(), make_large(1, 8, 30)
-    one = Mutator(small, 3).mutate("more children").tree
+    one = Mutator(small, 3).mutate("more calls").tree
     print(measure("30 turns, 8 children, one change", small, one, rounds))
     print(measure("30 turns, 8 children, all different", small, make_tree(2), rounds))
     other = Mutator(large, 3).mutate("arguments").tree

@@ -147,7 +147,7 @@ def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
     for _ in range(rounds):  # in turns, so that what disturbs one disturbs the others
         for how, flushed in FLUSHED.items():
             taken[how].append(keep(writer, events, flushed))
-    writer.flush()
+    writer.close()
     parts = []
     for how, found in taken.items():
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
@@ -171,7 +171,7 @@ def measure_loading(protocol: Protocol, rounds: int) -> str:
         recorder.event(replace(turn, turn=number + 1, exchanges=tuple(again)))
         recorder.event(result)
         writer.flush(5)
-    writer.flush()
+    writer.close()
     found = []
     for _ in range(rounds):
         began = time.thread_time()

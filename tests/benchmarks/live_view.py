@@ -56,12 +56,12 @@ from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolFinished, Tool
 from axe_nb.events import TurnFinished, TurnStarted
 from axe_nb.results import RunResult
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
-from axe_nb.cell_display.view import CellDisplay
+from axe_nb.cell_display.display import RunView
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
 END = {"status": "completed", "model": "script/x"}
-view, began, events = CellDisplay(live=True).add_run(), time.monotonic(), 0
+view, began, events = RunView(live=True), time.monotonic(), 0
 cpu = time.process_time()
 pause = SECONDS / TURNS / (CHILDREN * 4)
 going = {}  # run → characters of its answer so far

@@ -14,9 +14,9 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
-from axe_nb.providers.streamed_reply import StreamedReply
-from tests.providers.dialects import secrets_of
-from tests.providers.streams import FORMS, STREAMINGS, Answer
+from axe_nb.providers.streaming import StreamedReply
+from tests.providers.dialects import MODULES
+from tests.providers.streams import FORMS, Answer
 
 CHARACTERS = 1_000_000
 NETWORK = 16 * 1024
@@ -39,7 +39,7 @@ async def receive(stream: bytes) -> AsyncIterator[bytes]:
 
 def read(protocol: str, stream: bytes) -> float:
     """CPU seconds for one reply."""
-    reply = StreamedReply(STREAMINGS[protocol], lambda _: None, secrets_of(protocol))
+    reply = StreamedReply(MODULES[protocol].PROVIDER.protocol, lambda _: None)
     started = time.process_time()
     asyncio.run(reply.read(receive(stream)))
     return time.process_time() - started

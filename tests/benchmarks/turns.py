@@ -105,10 +105,10 @@ async def took(send: Send, request: Request, number: int) -> tuple[float, float]
 async def chain(send: Send) -> float:
     """Seconds of one turn of a conversation of fifty."""
     requests = [conversation(turn) for turn in range(1, CHAIN + 1)]
-    grown, known = requests[-1].messages, {}
+    grown = requests[-1].messages
     began = time.perf_counter()
     for request in requests:
-        await send(replace(request, messages=grown[: len(request.messages)], encoded=known))
+        await send(replace(request, messages=grown[: len(request.messages)]))
     return (time.perf_counter() - began) / CHAIN
 
 

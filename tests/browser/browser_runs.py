@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -175,22 +174,6 @@ def spender() -> Agent:
     axe_nb.script("lead")(lead)
     axe_nb.define(Agent("spender", "script/spender", tools=("list_directory",)))
     return Agent("lead", "script/lead", sub_agents=("spender",))
-
-
-CITIES = [{"city": "Berne", "size": 133883}, {"city": "<b>Rome</b>", "size": 2755309}]
-
-
-def lister() -> Agent:
-    """An agent whose answer is a list of records: the first and a half, the rest at gate `end`."""
-
-    async def lists(_: Request) -> AsyncIterator[str]:
-        text = json.dumps({"value": CITIES})
-        yield text[:60]
-        await gate("end")
-        yield text[60:]
-
-    axe_nb.script("lister")(lists)
-    return Agent("lister", "script/lister")
 
 
 def cut_off() -> Agent:

@@ -21,11 +21,6 @@ session.budget.set(0.05)
 r = axe_nb.run(spender(), "Go.")"""
 """A run that asks for more than the budget."""
 
-LISTED = """\
-import axe_nb; from tests.browser.browser_runs import *
-r = axe_nb.run(lister(), "Go.", output=list[dict[str, str | int]])"""
-"""A run whose answer is a list of records."""
-
 
 def start(lab: Lab, source: str) -> None:
     """Runs the cell, up to the first gate."""

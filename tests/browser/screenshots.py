@@ -18,7 +18,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from tests.browser.lab import LIGHT, Lab, server, started
-from tests.browser.live_tree import BACKGROUND, BUDGET, LISTED, RESEARCH, start
+from tests.browser.live_tree import BACKGROUND, BUDGET, RESEARCH, start
 from tests.conftest import CHROMIUM
 from tests.views.runs import code
 
@@ -56,11 +56,6 @@ def show_background(lab: Lab) -> None:
     lab.open(code(BACKGROUND, "%%axe lead --bg\nCheck."))
     lab.run_all()
     lab.page.wait_for_selector(".axe-nb-stop:visible")
-
-
-def show_data(lab: Lab) -> None:
-    start(lab, LISTED)
-    lab.page.wait_for_selector(".axe-nb-writing table")
 
 
 def show_step(lab: Lab) -> None:
@@ -137,7 +132,6 @@ STATES: dict[str, Callable[[Lab], None]] = {
     "question": show_question,
     "budget": show_budget,
     "background": show_background,
-    "data": show_data,
     "step": show_step,
     "stream": show_stream,
     "failure": show_failure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from playwright.sync_api import BrowserContext, Route, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.lab import Lab, server
 from tests.conftest import not_run
@@ -120,24 +120,6 @@ def test_bodies_are_shown_as_what_they_are_from_the_opening_on(lab: Lab) -> None
     assert not any("axe" in str(cell.metadata) for cell in saved.cells)
 
 
-def test_colours_follow_what_is_typed_new_cells_and_a_restart(lab: Lab) -> None:
-    lab.open(code("# one", PROMPT))
-    shows(lab, "code", "prompt")
-    write(lab, 0, "%%axe lead\n# one")
-    shows(lab, "prompt", "prompt")
-    write(lab, 0, "%%axe_agent lead\n# one")
-    write(lab, 1, "# no magic any more")
-    shows(lab, "agent", "code")
-    lab.command("notebook:insert-cell-below")
-    expect(lab.page.locator(".jp-CodeCell")).to_have_count(3)
-    write(lab, 2, PROMPT)
-    shows(lab, "agent", "code", "prompt")
-    lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-    lab.command("notebook:run-all-cells")  # the kernel's language has been told by then
-    lab.page.wait_for_selector(".jp-OutputArea-output >> text=Cell magic")
-    shows(lab, "agent", "code", "prompt")
-
-
 def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
     lab.open(code("%load_ext axe_nb\ntopology = 1", ""))
     lab.command("notebook:run-cell")
@@ -155,27 +137,6 @@ def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
         lab.page.keyboard.press("Enter")
         source = "() => jupyterapp.shell.currentWidget.content.activeCell.model.sharedModel.source"
         lab.page.wait_for_function(f"text => ({source})().endsWith(text)", arg=offered)
-
-
-def test_an_extension_that_fails_leaves_the_lab_as_it_is(new_lab: Lab) -> None:
-    lab = new_lab
-    told: list[str] = []
-
-    def break_it(route: Route) -> None:
-        text = route.fetch().text()
-        assert "parser.configure(" in text
-        broken = text.replace("parser.configure(", "parser.nowhere(")
-        route.fulfill(body=broken, content_type="text/javascript")
-
-    lab.page.on("console", lambda message: told.append(f"{message.type}: {message.text}"))
-    lab.page.route("**/axe-nb/static/remoteEntry.js*", break_it)
-    lab.open(code("# one\n'{{ topic }}'", PROMPT))
-    for index in (0, 1):
-        shows_in_cell(lab, index, "comment")
-    lab.command("notebook:run-cell")
-    lab.page.wait_for_selector(".jp-OutputArea-output >> text={{ topic }}")
-    [said] = [one for one in told if "axe-nb: " in one]
-    assert said.startswith("warning: axe-nb: cells keep the colours of Python")
 
 
 def runs_and_asks(lab: Lab, index: int) -> None:

@@ -80,20 +80,3 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     shoot(lab, "reopened")
     lab.theme("JupyterLab Dark")
     shoot(lab, "dark")
-
-
-def test_loaded_anew_while_it_fills_a_table_is_whole_once_the_kernel_is_free(lab: Lab) -> None:
-    lab.open(code(SET_UP))
-    lab.run_all(wait=False)
-    lab.page.locator(".axe-nb-table >> text=/180 requests · grid: [1-9]/").wait_for()
-    lab.page.wait_for_function(
-        "() => /grid: [1-9]/.test(document.querySelector('.jp-RenderedHTML')?.textContent)"
-    )
-    lab.save()
-    lab.is_loaded = False
-    lab.show("test.ipynb", kernel=False)
-    lab.page.locator(".jp-RenderedHTML >> text=/grid: [1-9]/").first.wait_for()
-    lab.gate("go")
-    table = lab.page.locator(".axe-nb-table")
-    table.locator("text=/180 of 180/").first.wait_for()
-    assert not lab.page.locator(".jp-RenderedHTML").is_visible(), "the widget covers it"

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
+from axe_nb.cell_display.live_tree import draw_axis
 from axe_nb.views.appearance import SEGMENTS
-from axe_nb.views.live import draw_axis
 from tests.browser.lab import Lab
 from tests.browser.live_tree import RESEARCH, row, start
 

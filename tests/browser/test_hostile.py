@@ -28,11 +28,11 @@ LIVE = """
 import time
 from pathlib import Path
 from axe_nb.cell_display import answer, feed, live_tree
-from axe_nb.cell_display.view import CellDisplay
+from axe_nb.cell_display.display import RunView
 from axe_nb.events import TextDelta, TurnFinished
 from axe_nb.views.transcript import events_of
 from tests.views.runs import hostile_run
-view, result = CellDisplay(live=True).add_run(), hostile_run()
+view, result = RunView(live=True), hostile_run()
 *events, last = events_of(result)
 live_tree.EVERY = feed.AGAIN = 0.0  # each piece is an update of its own
 answer.PACE = 1e9

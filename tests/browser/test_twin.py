@@ -13,7 +13,7 @@ from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
-from tests.views.runs import ask, code, done, long_run, saved, turn
+from tests.views.runs import ask, done, saved, turn
 from tests.views.test_server_calls import PAGES, SEARCH, searched
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -89,28 +89,13 @@ def test_all_rows_are_on_one_grid_and_one_line_each(lab: Lab, width: int) -> Non
     lab.page.set_viewport_size({"width": width, "height": 900})
     lab.open(saved(three()))
     lab.unfold()
-    bars = boxes(lab, f"{TWIN} summary > div > i")
-    assert len(bars) == 5
-    assert max(b["right"] for b in bars) - min(b["right"] for b in bars) < 4
-    if width > 1000:  # where there is less room, a row with a long cost shortens its bar
-        assert len({round(b["right"] - b["left"]) for b in bars}) == 1
+    for part in ("b + b", "bdi"):
+        column = [box["left"] for box in boxes(lab, f"{TWIN} details details > summary {part}")]
+        assert len(column) == 3
+        # where there is less room, a row with a long cost shortens its name
+        assert max(column) - min(column) < (8 if width == 1000 else 1)
     rows = boxes(lab, f"{TWIN} details > summary")
     assert {round(r["height"]) for r in rows} == {round(rows[0]["height"])}
-    style = "e => getComputedStyle(e).backgroundImage"
-    assert "linear-gradient" in lab.page.locator(f"{TWIN} summary > div > i").first.evaluate(style)
-
-
-NARROW = """
-selector => [...document.querySelectorAll(selector)].map(row => {
-  const cells = [...row.children].map(e => e.getBoundingClientRect());
-  return {
-    gaps: cells.slice(1).map((cell, i) => cell.left - cells[i].right),
-    task: row.querySelector("bdi").getBoundingClientRect().width,
-    bar: row.querySelector("i").getBoundingClientRect().width,
-    over: cells.at(-1).right - row.closest(".jp-OutputArea-output").getBoundingClientRect().right,
-  };
-})
-"""
 
 
 def named(agent: str, answer: str = "ok") -> dict[str, str]:
@@ -128,24 +113,6 @@ def named(agent: str, answer: str = "ok") -> dict[str, str]:
     return twin(done(text="Done.", log=(first, turn(2, text="x")), children=children))
 
 
-@pytest.mark.req("D-6")
-@pytest.mark.parametrize("width", [480, 640])
-def test_where_there_is_little_room_bars_go_and_tasks_stay(lab: Lab, width: int) -> None:
-    lab.open(saved(named("the_long_named_researcher_of_everything")))
-    lab.command("application:toggle-left-area")
-    lab.page.set_viewport_size({"width": width, "height": 900})
-    lab.unfold()
-    lab.page.wait_for_timeout(300)
-    rows = lab.page.evaluate(NARROW, f"{TWIN} summary div:has(> bdi)")
-    lab.command("application:toggle-left-area")
-    assert len(rows) == 4
-    for row in rows:
-        assert min(row["gaps"]) >= 0, "nothing is drawn over something else"
-        assert row["over"] <= 0
-    assert min(row["task"] for row in rows) > 40
-    assert max(row["bar"] for row in rows[1:3]) < 16
-
-
 CUT = "all => all.map(e => [e.textContent, e.scrollWidth - e.clientWidth])"
 
 
@@ -158,11 +125,8 @@ def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> N
     lab.unfold()
     lab.page.wait_for_timeout(300)
     rows = dict(lab.page.locator(f"{TWIN} summary bdi").evaluate_all(CUT))
-    [unit] = boxes(lab, f"{TWIN} > summary > small")
-    first = boxes(lab, f"{TWIN} summary > div")[0]
     lab.command("application:toggle-left-area")
     assert rows[f"→ {says}"] == 0
-    assert unit["top"] + unit["height"] <= first["top"] + 1, "nothing is drawn over something else"
 
 
 def test_dollar_signs_are_never_typeset(lab: Lab) -> None:
@@ -186,13 +150,6 @@ def test_a_notebook_reads_the_same_without_a_kernel(lab: Lab, jupyter: Any) -> N
     assert lab.page.locator(TWIN).first.is_visible()
 
 
-def test_a_long_run_is_drawn_whole(lab: Lab) -> None:
-    lab.open(saved(twin(long_run())))
-    lab.unfold()
-    assert lab.page.locator(f"{TWIN} b:text-is('turn 30')").is_visible()
-    assert lab.page.locator(f"{TWIN} b:text-is('helper')").count() == 4
-
-
 def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
     lab.open(saved(three()))
     lab.unfold()
@@ -208,21 +165,6 @@ def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
     )  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)
-
-
-def test_a_trusted_output_is_the_same_tree(lab: Lab) -> None:
-    lab.open(
-        code(
-            "from IPython.display import display\n"
-            "from axe_nb.views.html import twin\n"
-            "from tests.views.runs import long_run\n"
-            "display(twin(long_run()), raw=True)"
-        )
-    )
-    lab.run_all()
-    lab.page.wait_for_selector(TWIN)
-    lab.unfold()
-    assert lab.page.locator(f"{TWIN} b:text-is('helper')").count() == 4
 
 
 @pytest.mark.req("D-76")

@@ -57,18 +57,6 @@ def test_tab_offers_agents_with_hyphens_and_completes_the_chosen_one(lab: Lab) -
     assert text_of(lab, 1) == "%%axe lead-writer --continue"
 
 
-def test_editing_an_agent_puts_its_toml_in_a_new_cell_below(lab: Lab) -> None:
-    lab.open(code(AGENTS, "%axe edit waiter", "1 + 1"))
-    run_first(lab)
-    lab.command("notebook:run-cell-and-select-next")
-    lab.page.wait_for_selector(f"{cell(3)}")
-    assert text_of(lab, 2).splitlines() == [
-        "%%axe_agent waiter --save",
-        'name = "waiter"',
-        'model = "script/waiter"',
-    ]
-
-
 def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> None:
     lab.open(code(AGENTS, "%%axe waiter --bg -o job\nWait.", "print('another cell')"))
     lab.run_all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import shutil
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from axe_nb.builtin import web
 from axe_nb.builtin.web import Address, Fetcher, refusal_reason
@@ -402,9 +402,8 @@ def test_cancelling_closes_the_connection(site: Site) -> None:
 def test_settings_of_the_person_are_not_used(
     site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login me password sk-secret\n")
-    monkeypatch.setenv("NETRC", str(netrc))
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password sk-secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     seen: list[str | None] = []
     site.pages["/"] = (200, TEXT, lambda h: seen.append(h.headers["Authorization"]))
@@ -415,18 +414,10 @@ def test_settings_of_the_person_are_not_used(
 @pytest.fixture
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """A certificate for good.example.org that the process trusts."""
-    if shutil.which("openssl") is None:
-        not_run("openssl is not there")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key,
-         "-out", cert, "-subj", "/CN=good.example.org", "-addext",
-         "subjectAltName=DNS:good.example.org"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("good.example.org").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     return context
 
 

@@ -2,14 +2,10 @@
 
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 
-from axe_nb import cli
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.examples import ABOUT, EXAMPLES
 from axe_nb.commands.options import FACES, OPTION_GROUPS, OPTIONS, Face
 from axe_nb.commands.parser import (
     Parser,
@@ -20,7 +16,7 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.commands.table import COMMANDS, RUN, Command, commands_of
+from axe_nb.commands.table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
 from axe_nb.expectations.language import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words
@@ -58,10 +54,9 @@ def all_pages() -> list[Parser]:
     return [*(parser(command, face) for face, command in FACE_COMMANDS), *lists]
 
 
-def test_every_page_has_examples_and_every_example_a_page() -> None:
+def test_every_example_has_a_page() -> None:
     programs = {command.program(face) for face, command in FACE_COMMANDS}
-    assert EXAMPLES.keys() == programs | LISTS
-    assert ABOUT.keys() <= EXAMPLES.keys()
+    assert EXAMPLES.keys() | ABOUT.keys() <= programs | LISTS
 
 
 @pytest.mark.parametrize("code", CELLS)
@@ -130,19 +125,6 @@ def test_the_lists_have_every_command() -> None:
         assert not second or first != "agents" or f"\n  {second} " in pages["agents"]
 
 
-def test_help_and_a_command_is_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    def said(*words: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            cli.main(words)
-        assert ended.value.code == 0
-        return capsys.readouterr().out
-
-    assert said("help", "run") == said("run", "--help")
-    assert said("help", "agents", "show") == said("agents", "show", "-h")
-    assert said("help", "config") == said("config", "-h")
-    assert said("help") == said("--help")
-
-
 @pytest.mark.parametrize(
     ("line", "face", "advice"),
     [("show --help", "line", "see %axe help show"), ("--help", "cell", "see %%axe?")],
@@ -153,13 +135,3 @@ def test_help_is_found_from_where_there_is_no_such_option(
     command = commands_of("line")["show"] if face == "line" else RUN
     with pytest.raises(UsageError, match=re.escape(advice)):
         parse(command, face, line.removeprefix("show ") if face == "line" else line)
-
-
-def test_the_version_is_printed_without_what_runs_need() -> None:
-    code = (
-        "import sys; from axe_nb.cli import main; main(['--version'])\n"
-        "assert not {'pygments', 'IPython', 'httpx'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("axe-nb ")

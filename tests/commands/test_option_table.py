@@ -15,10 +15,8 @@ import axe_nb
 from axe_nb.commands.options import FACES, OPTIONS, Face
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.commands.table import RUN
-from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
-from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
 
@@ -124,10 +122,6 @@ def seen(project: Path) -> Iterator[list[Request]]:
     functions.clear()
 
 
-def test_samples_cover_all_options_that_every_face_has() -> None:
-    assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
-
-
 @pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - WHOLE_RUN))
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]
@@ -145,40 +139,3 @@ def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) 
 def told(request: Request) -> Any:
     tools = [tool.name for tool in request.tools]
     return request.model, request.system, request.params, tools, request.last, request.output
-
-
-@pytest.mark.parametrize(
-    ("keyword", "value", "error"),
-    [("timeout", 0.2, "timeout after 0.2s"), ("retries", 1, "server: down (2 attempts)")],
-)
-def test_limits_are_the_same_in_every_face(
-    seen: list[Request], keyword: str, value: float, error: str
-) -> None:
-    if keyword == "retries":
-
-        @axe_nb.script("lead")
-        def lead(request: Request) -> str:
-            raise axe_nb.ProviderError("server", "down", retry_after=0.01)
-
-    options: Any = {keyword: value}
-    ends = [axe_nb.run("lead", "slow", display=False, **options).error]
-    for face in ("cell", "line", "command"):
-        asked = parse_run(f"lead --{keyword} {value}", face)
-        ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
-    assert ends == [error] * 4
-
-
-@pytest.mark.parametrize("flag", ["--step", "--break"])
-def test_pauses_are_the_same_in_every_face(seen: list[Request], flag: str) -> None:
-    text, value = SAMPLES[flag]
-    [option] = [option for option in OPTIONS if option.flag == flag]
-    given = Overrides.of({option.keyword: value})
-    problem = f"{flag} pauses the run: no one can be prompted here"
-    with pytest.raises(ConfigError, match=problem):
-        axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
-    for face in ("cell", "line", "command"):
-        asked = parse_run(f"lead {flag} {text}", face)
-        assert getattr(asked.overrides, option.keyword) == getattr(given, option.keyword)
-        with pytest.raises(ConfigError, match=problem):
-            asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides))
-    assert seen == []

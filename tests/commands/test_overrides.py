@@ -7,7 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,20 +71,6 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
     assert "\n" not in told
 
 
-def test_data_as_a_prompt_is_told_to_be_written_into_a_text(echo: Agent) -> None:
-    with pytest.raises(ConfigError, match="prompt must be text or a list, not dict") as caught:
-        axe_nb.run("echo", {"people": 3})  # type: ignore[arg-type]
-    assert caught.value.hint.startswith('put other values into a text, as in f"{data}"')
-
-
-@pytest.mark.parametrize("name", ["limits", "max_requests", "max_cost"])
-def test_a_limit_of_the_agent_is_told_where_it_belongs(name: str, echo: Agent) -> None:
-    with pytest.raises(ConfigError, match=f'unknown option "{name}"') as caught:
-        axe_nb.run("echo", "a", **{name: 3})  # type: ignore[arg-type]
-    key = "max_requests" if name == "limits" else name
-    assert caught.value.hint == f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
-
-
 @pytest.mark.parametrize("name", ["temperature", "temprature"])
 def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -97,31 +82,6 @@ def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("echo", "a", agent_dir="x")  # type: ignore[call-arg]
     assert caught.value.lines() == ['unknown option "agent_dir"', 'did you mean "agents_dir"?']
-
-
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("timeout", [None, 0, 0.0])
-def test_no_timeout_is_no_limit_in_python(face: str, timeout: float | None, echo: Agent) -> None:
-    assert FACES[face]("echo", "a", timeout=timeout).text == "echo: a"
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_defaults_of_the_session_count_where_a_call_says_nothing(face: str, echo: Agent) -> None:
-    session.defaults["model"] = "script/other"
-    assert FACES[face]("echo", "a").model == "script/other"
-    assert FACES[face]("echo", "a", model="script/echo").model == "script/echo"
-    assert FACES[face]("echo", "a", model=None).model == "script/other"
-    del session.defaults["model"]
-    assert FACES[face]("echo", "a").model == "script/echo"
-
-
-def test_paths_may_be_path_objects(project: Path) -> None:
-    folder = project / "team" / "agents"
-    folder.mkdir(parents=True)
-    (folder / "a.toml").write_text('name = "a"\nmodel = "script/own"\n')
-    (folder.parent / "scripts").mkdir()
-    (folder.parent / "scripts" / "own.toml").write_text('[[rule]]\ntext = "team"\n')
-    assert axe_nb.run("a", "x", agents_dir=folder, workdir=project).text == "team"
 
 
 def test_each_option_is_one_row_and_a_field_of_each_of_two_classes() -> None:

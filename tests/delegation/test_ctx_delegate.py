@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from axe_nb import Agent, Request, RunResult, call
+from axe_nb import Request, RunResult, call
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
-from axe_nb.limits import Limits
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import agent, heard, stage
 
@@ -54,16 +52,6 @@ def test_its_tools_can_be_narrowed_to_some_of_the_callers() -> None:
     assert (one.tool_calls, one.text) == (1, "denied")
 
 
-@pytest.mark.req("O-11")
-def test_tools_that_the_caller_has_not_cannot_be_given() -> None:
-    async def use(ctx: ToolContext) -> str:
-        return (await ctx.delegate("look", tools=["run_command"])).text
-
-    result = run(use)
-    assert told(result) == "Error: Unknown tool in tools: run_command"
-    assert result.children == ()
-
-
 @pytest.mark.req("O-8", "D-18")
 def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
     async def use(ctx: ToolContext) -> str:
@@ -75,16 +63,6 @@ def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
     notes = result.children[0].metadata
     caps = (notes["max_tool_calls"], notes["max_tokens"], notes["timeout_ms"])
     assert caps == ("200", "4000", "500")
-
-
-@pytest.mark.req("A-8.3", "A-N2")
-def test_nobody_takes_more_than_fifty_turns() -> None:
-    async def use(ctx: ToolContext) -> str:
-        limits = Limits(turns=1000, tool_calls=1000, tokens=10**9)
-        return str((await ctx.delegate("look", limits=limits)).error)
-
-    result = run(use, {"use": said(call("peek"))})
-    assert told(result) == "agent exceeded maximum conversation turns (50)"
 
 
 @pytest.mark.req("D-1", "D-4")
@@ -103,39 +81,6 @@ def test_a_named_agent_has_its_own_everything() -> None:
     assert log[0].last == "Task: dig\n\nContext:\nFocus on: the cellar"
     assert offered(log[0]) == []
     assert result.children[0].agent == "digger"
-
-
-@pytest.mark.req("D-10", "A-12.1")
-def test_a_named_agent_has_the_time_of_one_that_is_called() -> None:
-    async def hang(_: Request) -> None:
-        await asyncio.sleep(30)
-
-    async def use(ctx: ToolContext) -> str:
-        return str((await ctx.delegate("dig", digger)).error)
-
-    digger = agent("digger", hang)
-    config = SubAgentsConfig(timeout=0.1)
-    assert told(run(use, sub_agents_config=config)) == "timeout after 0.1s"
-
-
-@pytest.mark.req("D-1")
-def test_an_agent_made_in_code_can_be_named_by_itself() -> None:
-    digger = agent("digger", "dug")
-
-    async def use(ctx: ToolContext) -> str:
-        return (await ctx.delegate("dig", digger)).text
-
-    assert told(run(use)) == "dug"
-
-
-@pytest.mark.req("A-13.2")
-def test_an_agent_that_there_is_not_is_the_tools_error() -> None:
-    async def use(ctx: ToolContext) -> str:
-        return (await ctx.delegate("dig", "nobody")).text
-
-    [answer] = heard(run(use))
-    assert answer.is_error
-    assert 'failed to load agent "nobody"' in answer.content
 
 
 @pytest.mark.req("D-3")
@@ -189,30 +134,3 @@ def test_a_mode_can_be_made_stricter_but_not_laxer() -> None:
     assert "the call that started the sub-agent requested this mode" in child("plan", "auto")
     assert 'sub-agents cannot ask; set mode = "auto"' in child("auto", "ask")
     assert used == ["use"]
-
-
-@pytest.mark.req("D-1")
-def test_a_tool_can_start_several_children_and_combine_them() -> None:
-    async def use(ctx: ToolContext) -> str:
-        texts = [(await ctx.delegate(f"part {n}")).text for n in range(3)]
-        if not all(texts):
-            raise ToolError("a part said nothing")
-        return " + ".join(texts)
-
-    def child(request: Request) -> str:
-        return request.messages[0].content.upper()
-
-    result = run(use, {"use": child})
-    assert told(result) == "PART 0 + PART 1 + PART 2"
-    assert [c.id for c in result.children] == ["0.1", "0.1-1", "0.1-2"]
-
-
-@pytest.mark.req("X-19")
-def test_agents_of_the_session_are_found(project: Any) -> None:
-    Agent("filed", "script/filed").save()
-    agent("filed", "from a file")
-
-    async def use(ctx: ToolContext) -> str:
-        return (await ctx.delegate("go", "filed")).text
-
-    assert told(run(use)) == "from a file"

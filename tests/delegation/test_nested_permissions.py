@@ -17,7 +17,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import WAYS, by, last_heard, level_of
-from tests.delegation.copies import offered, told
+from tests.delegation.copies import told
 from tests.engine.in_process import agent, ask_session, check_history, heard, stage
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")
@@ -107,21 +107,6 @@ def test_a_spawned_childs_mode_is_what_the_call_says_where_that_is_stricter(root
         assert bool(made.used) is expected, (root, wish, effect)
 
 
-@pytest.mark.req("D-19", "D-47")
-def test_no_nesting_of_three_levels_gets_more_than_the_strictest_above_allows() -> None:
-    """Every order of two ways, every mode of the root and of the named agent between."""
-    for ways in itertools.product(WAYS, repeat=2):
-        for root, own, inherit in itertools.product(MODES, MODES, (True, False)):
-            made = Family(ways, [uses("user"), uses("write")], helper={"mode": own})
-            config = SubAgentsConfig(inherit_mode=inherit, max_depth=3)
-            made.play(mode=root, sub_agents_config=config)
-            where = (ways, root, own, inherit)
-            if root == "plan" or ("call_agent" in ways and own == "plan"):
-                assert made.used == [], where
-            if root == "ask":
-                assert not [one for one in made.used if one.endswith("write")], where
-
-
 @pytest.mark.parametrize("written", ["deny", "ask"])
 @pytest.mark.req("D-19", "O-25")
 def test_what_is_denied_above_is_denied_below_in_every_nesting(written: str) -> None:
@@ -155,44 +140,6 @@ def test_a_childs_denial_by_its_own_file_names_that_file() -> None:
     assert 'permissions.write_it is "deny" in agent "helper"' in told(leaf(deny.play(mode="auto")))
 
 
-@pytest.mark.req("D-19", "O-35")
-def test_what_its_caller_was_allowed_by_name_a_child_has_to_be_allowed_too() -> None:
-    """A permission is its file's: a named agent below would have to ask, and cannot."""
-    made = Family(("call_agent",), uses("write"))
-    last = leaf(made.play(mode="ask", permissions={"write_it": "allow"}))
-    assert told(last).endswith(
-        'sub-agents cannot ask; set mode = "auto" in agent "lead" '
-        'or permissions.write_it = "allow" in agent "helper"'
-    )
-    copy = Family(("subagent",), uses("write"))
-    assert told(leaf(copy.play(mode="ask", permissions={"write_it": "allow"}))) == "used"
-
-
-@pytest.mark.req("D-19", "D-47")
-def test_a_childs_own_file_cannot_make_its_mode_laxer() -> None:
-    made = Family(("call_agent",), uses("write"), helper={"mode": "auto"})
-    last = leaf(
-        made.play(
-            mode="ask",
-            permissions={"write_it": "allow"},
-            sub_agents_config=SubAgentsConfig(inherit_mode=False),
-        )
-    )
-    assert 'set mode = "auto" in agent "lead" or permissions' in told(last)
-
-
-@pytest.mark.req("D-19", "D-47")
-def test_ask_in_a_childs_own_file_is_yes_below_auto_and_no_one_level_deeper() -> None:
-    strict = SubAgentsConfig(inherit_mode=False)
-    one = Family(("call_agent",), uses("write"), helper={"mode": "ask"})
-    assert told(leaf(one.play(mode="auto", sub_agents_config=strict))) == "used"
-    two = Family(("call_agent", "subagent"), uses("write"), helper={"mode": "ask"})
-    last = leaf(two.play(mode="auto", sub_agents_config=strict))
-    assert told(last).endswith(
-        'set mode = "auto" or permissions.write_it = "allow" in agent "helper"'
-    ), "a copy has no file of its own"
-
-
 @pytest.mark.req("O-36", "D-19")
 def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None:
     made = Family(("spawn_agent", "subagent"), uses("write"), wish="plan")
@@ -214,17 +161,6 @@ def test_a_child_never_asks_the_person(way: str) -> None:
         assert heard(last)[0].is_error
         assert last.ok, "it goes on"
     assert person.questions == []
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.req("O-19")
-def test_a_child_is_not_told_of_ask_user(way: str) -> None:
-    made = Family((way,), uses("read"))
-    made.play()
-    assert "ask_user" in offered(made.log[0])
-    child = [one for one in made.log if level_of(one) == 1]
-    assert child
-    assert all("ask_user" not in offered(one) for one in child)
 
 
 @pytest.mark.req("O-25", "D-19")

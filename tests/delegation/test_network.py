@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, Request, call
+from axe_nb import Agent, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin.web import TOOLS
 from axe_nb.engine.person import Decision
@@ -18,7 +18,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
 from tests.delegation.approvals import MODES, Person
-from tests.delegation.copies import offered, recorded, said, told
+from tests.delegation.copies import said, told
 from tests.engine.in_process import agent, ask_session, stage
 
 YES = Decision("yes")
@@ -73,15 +73,6 @@ def test_allowed_hosts_are_reached_without_asking(mode: Any) -> None:
     calls = (fetch("docs.python.org", "a"), fetch("DOCS.python.org.", "b"), fetch("x.example"))
     attempt(web, reader(*calls, mode=mode, allowed_hosts=("*.python.org",)))
     assert len(web.sent) == (3 if mode == "auto" else 2)
-
-
-@pytest.mark.req("D-50")
-@pytest.mark.parametrize("mode", MODES)
-def test_fetch_is_offered_in_every_mode(mode: Any) -> None:
-    log: list[Request] = []
-    lead = agent("lead", recorded(log, said("done")), tools=("fetch",), mode=mode)
-    attempt(Web(), lead)
-    assert offered(log[0]) == ["fetch"]
 
 
 @pytest.mark.req("D-50")
@@ -156,38 +147,3 @@ def test_two_children_at_the_same_time_ask_for_a_host_once() -> None:
     attempt(web, lead, *children, person=person)
     assert sorted(web.sent) == ["https://a.example/a", "https://a.example/b"]
     assert [question.host for question in person.questions] == ["a.example"]
-
-
-@pytest.mark.req("D-50", "D-47")
-def test_a_child_in_plan_mode_sends_nothing_unasked_below_auto_either() -> None:
-    web = Web()
-    child = agent("child", said(fetch("a.example"), "done"), tools=("fetch",), mode="plan")
-    ask = call("call_agent", agent="child", task="go")
-    lead = agent("lead", said(ask, "done"), sub_agents=("child",), mode="auto")
-    result = attempt(web, lead, child)
-    assert web.sent == []
-    assert told(result.children[0]).endswith('set allowed_hosts = ["a.example"] in agent "child"')
-
-
-@pytest.mark.req("D-50")
-def test_an_invalid_url_is_told_to_the_model_and_asks_nobody() -> None:
-    web, person = Web(), Person()
-    result = attempt(web, reader(call("fetch", url="file:///etc/passwd")), person=person)
-    assert "only http and https can be fetched" in told(result)
-    assert web.sent == []
-
-
-@pytest.mark.req("D-50")
-def test_the_dry_run_shows_the_hosts() -> None:
-    from axe_nb.session.runs import RunRequest
-    from axe_nb.views.axe_text import dry_run
-
-    def shown(**fields: Any) -> str:
-        lead = reader(**fields)
-        request = RunRequest(agent=lead, prompt="go", overrides=Overrides())
-        return dry_run(asyncio.run(stage(lead).session.plan(request)))
-
-    assert "Asked:     fetch\nHosts:     none without asking" in shown(mode="plan")
-    assert "Hosts:     *.python.org without asking" in shown(allowed_hosts=("*.python.org",))
-    assert "Asked" not in shown(allowed_hosts=("*",))
-    assert "Hosts" not in shown(mode="auto")

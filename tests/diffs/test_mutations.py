@@ -26,7 +26,7 @@ def test_the_same_tree_with_other_ids_of_calls_does_not_differ(tree: RunResult) 
     assert (diff.changes, diff.first, diff.same_path) == ((), None, True)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(60))
 def test_one_mutation_is_one_change_of_its_kind_at_its_place(tree: RunResult, seed: int) -> None:
     mutation = Mutator(tree, seed).mutate(KINDS[seed % len(KINDS)])
     for a, b, wanted in (

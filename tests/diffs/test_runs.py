@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
 import pickle
 from dataclasses import dataclass, replace
@@ -18,8 +16,6 @@ import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, Usage, call, script
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
-from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import session
 from tests.pictures.samples import FIRST, SECOND
 from tests.random_results import results
 from tests.views.runs import ask, done, turn
@@ -49,14 +45,11 @@ def settings(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return f"{len(request.results)} towns"
 
     @script("guide")
-    async def guide(request: Request) -> Any:
+    def guide(request: Request) -> Any:
         if request.turn == 1:
             return call("look_up", town=request.messages[0].content.removeprefix("Task: "))
         if chosen["fails"] and "Bonn" in request.messages[0].content:
             raise ProviderError("server", "down")
-        if waiting := chosen.get("waiting"):
-            waiting()
-            await asyncio.sleep(20)
         return f"{request.last}, {chosen['answer']}"
 
     axe_nb.define(Agent("guide", "script/guide", system_prompt="You know it.", tools=(look_up,)))
@@ -131,52 +124,6 @@ def test_a_failed_run_differs_where_it_failed(settings: dict[str, Any]) -> None:
     [_, status] = whole.diff(failed).changes
     assert (status.before, status.after) == ("completed", "error: server: down")
     assert whole.diff(failed).same_path
-
-
-SLOW = """\
-clock = "virtual"
-[[rule]]
-when = { turn = 1 }
-text = "I look."
-calls = [{ tool = "look_up", arguments = { town = "Rome" } }]
-[[rule]]
-delay = 5
-text = "old"
-"""
-
-
-def test_a_run_that_timed_out_differs_where_it_was(project: Path) -> None:
-    (project / "axe" / "scripts").mkdir()
-    Path("axe/scripts/slow.toml").write_text(SLOW, "utf-8")
-    slow = Agent("slow", "script/slow", tools=(look_up,))
-    whole, late = (axe_nb.run(slow, "go", timeout=seconds) for seconds in (9, 3))
-    assert late.status == "timeout"
-    assert told(whole, late) == told(late, whole) == [("answer", "0/2"), ("status", "0/2")]
-    assert whole.diff(late).same_path
-
-
-def test_an_interrupted_run_differs_where_it_was_stopped(settings: dict[str, Any]) -> None:
-    whole = axe_nb.run("lead", "go")
-    handle = session.start(RunRequest(agent="lead", prompt="go"))
-    begun: list[None] = []
-
-    def stop_all() -> None:
-        begun.append(None)
-        if len(begun) == 3:
-            handle.cancel()
-
-    settings["waiting"] = stop_all
-
-    async def settle() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await handle.execute(lambda event: None)
-
-    asyncio.run(settle())
-    stopped = handle.finished
-    assert stopped is not None
-    assert stopped.status == "cancelled"
-    assert whole.diff(stopped).first == stopped.diff(whole).first == "0.1/2"
-    assert "status" in {kind for kind, _ in told(whole, stopped)}
 
 
 @dataclass
@@ -316,24 +263,6 @@ def test_a_call_that_a_person_edited_or_denied_differs() -> None:
     assert (change.kind, change.after) == ("result", None)
 
 
-def test_figures_stand_beside_one_another(settings: dict[str, Any]) -> None:
-    first = axe_nb.run("lead", "go")
-    settings["towns"] = ("Rome",)
-    diff = first.diff(axe_nb.run("lead", "go"))
-    figures = {figure.name: figure for figure in diff.figures}
-    runs = figures["sub-agents"]
-    assert (runs.a, runs.b, runs.change) == (3, 1, -2)
-    assert figures["turns"].a == 8
-    assert figures["cost"].change is None
-    assert figures["seconds"].a == first.duration_ms / 1000
-    priced = done(
-        usage=Usage(1000, 0).at_cost(0.5), turns=1,
-        log=(Turn(1, "", (), (), "", Usage(1000, 0).at_cost(0.5)),),
-    )  # fmt: skip
-    cost = {figure.name: figure for figure in priced.diff(done()).figures}["cost"]
-    assert (cost.a, cost.b, cost.change) == (0.5, 0.0, -0.5)
-
-
 @pytest.mark.parametrize("other", [None, "0.2", 3, {}])
 def test_something_that_is_not_a_run_is_one_line(other: Any) -> None:
     with pytest.raises(ConfigError) as error:
@@ -342,21 +271,6 @@ def test_something_that_is_not_a_run_is_one_line(other: Any) -> None:
     kind = type(other).__name__
     assert line == f"diff compares two run results, not {kind}"
     assert hint == "use a.diff(b), where axe_nb.run or axe_nb.load returned both"
-
-
-def test_a_child_less_is_found_among_children_that_were_all_told_something_else() -> None:
-    towns = ("Rome", "Bonn", "Oslo", "Riga", "Nice", "Lviv", "York", "Graz")
-
-    def run(names: tuple[str, ...], more: str) -> RunResult:
-        calls = [ask(name, "guide", f"Describe the town of {name}{more}") for name in names]
-        return done(log=(turn(1, *calls, results=["fine"] * len(names)),))
-
-    for gone in towns:
-        fewer = tuple(town for town in towns if town != gone)
-        changes = run(towns, "").diff(run(fewer, " in three short sentences")).changes
-        assert sorted(change.kind for change in changes) == ["arguments"] * 7 + ["call"]
-        [call_gone] = [change for change in changes if change.kind == "call"]
-        assert call_gone.call == 1 + towns.index(gone)
 
 
 @hypothesis.settings(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec, Usage
+from axe_nb.messages import ToolCall, ToolParameter, ToolResult, ToolSpec, Usage
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, Turn
 from tests.pictures.samples import FIRST
@@ -200,25 +200,11 @@ def arguments(m: Mutator) -> Mutation:
     return Mutation(new, [("arguments", m.at(index), m.at(index))])
 
 
-def tool_name(m: Mutator) -> Mutation:
-    index, at = m.some_call()
-    calls = m.run.log[index].calls
-    new = m.replace_turn(index, calls=put(calls, at, replace(calls[at], name="head")))
-    return Mutation(new, [("tool", m.at(index), m.at(index))])
-
-
 def result(m: Mutator) -> Mutation:
     index, at = m.some_call()
     results = m.run.log[index].results
     other = replace(results[at], content=results[at].content + " and so on")
     new = m.replace_turn(index, results=put(results, at, other))
-    return Mutation(new, [("result", m.at(index), m.at(index))])
-
-
-def failure(m: Mutator) -> Mutation:
-    index, at = m.some_call()
-    results = m.run.log[index].results
-    new = m.replace_turn(index, results=put(results, at, replace(results[at], is_error=True)))
     return Mutation(new, [("result", m.at(index), m.at(index))])
 
 
@@ -230,21 +216,6 @@ def more_calls(m: Mutator) -> Mutation:
         index, calls=(*turn.calls[:at], call, *turn.calls[at:]),
         results=(*turn.results[:at], ToolResult("new", "rain"), *turn.results[at:]),
     )  # fmt: skip
-    return Mutation(new, [("call", m.at(index), m.at(index))])
-
-
-def fewer_calls(m: Mutator) -> Mutation:
-    m.needs(lambda run: any(len(turn.calls) > 1 for turn in run.log))
-    index = m.chance.choice([n for n in m.turns if len(m.run.log[n].calls) > 1])
-    turn = m.run.log[index]
-    at = m.chance.randrange(len(turn.calls))
-    gone = turn.calls[at].id
-    run = replace(m.run, children=tuple(c for c in m.run.children if c.call_id != gone))
-    run = edit_turn(
-        run, index, calls=tuple(c for c in turn.calls if c.id != gone),
-        results=tuple(r for r in turn.results if r.call_id != gone),
-    )  # fmt: skip
-    new = edit(m.tree, m.run.id, lambda _: run)
     return Mutation(new, [("call", m.at(index), m.at(index))])
 
 
@@ -268,26 +239,6 @@ def fewer_turns(m: Mutator) -> Mutation:
     return Mutation(new, [("turn", m.at(index), None)])
 
 
-def more_children(m: Mutator) -> Mutation:
-    m.needs(lambda run: run.children)
-    index = m.chance.choice([n for n in m.turns if m.run.log[n].calls[-1].name == "call_agent"])
-    turn = m.run.log[index]
-    at = m.chance.randrange(len(turn.calls))
-    child = replace(make_tree(7).children[3], call_id="new", agent="scout", task="Find water")
-    new = m.replace_run(
-        children=(*m.run.children, child),
-        log=put(
-            m.run.log, index,
-            replace(
-                turn,
-                calls=(*turn.calls[:at], ask("new", "scout", "Find water"), *turn.calls[at:]),
-                results=(*turn.results[:at], ToolResult("new", "here"), *turn.results[at:]),
-            ),
-        ),
-    )  # fmt: skip
-    return Mutation(new, [("call", m.at(index), m.at(index))])
-
-
 def order(m: Mutator) -> Mutation:
     m.needs(lambda run: any(len(turn.calls) > 1 for turn in run.log))
     index = m.chance.choice([n for n in m.turns if len(m.run.log[n].calls) > 1])
@@ -300,14 +251,6 @@ def order(m: Mutator) -> Mutation:
 
 def of_request(kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
     return lambda m: Mutation(m.replace_exchanges(**fields), [(kind, m.at(0), m.at(0))])
-
-
-def later_params(m: Mutator) -> Mutation:
-    index = m.chance.randrange(len(m.run.exchanges))
-    exchanges = tuple(
-        replace(e, params={}) if n >= index else e for n, e in enumerate(m.run.exchanges)
-    )
-    return Mutation(m.replace_run(exchanges=exchanges), [("params", m.at(index), m.at(index))])
 
 
 def of_run(kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
@@ -351,34 +294,18 @@ def task(m: Mutator) -> Mutation:
     return Mutation(new, [("arguments", place, place)])
 
 
-def conversation(m: Mutator) -> Mutation:
-    messages = (Message("user", "Hello"), Message("assistant", "Good day"))
-    exchanges = tuple(replace(e, sent=e.sent + 2) for e in m.run.exchanges)
-    new = m.replace_run(messages=messages, exchanges=exchanges)
-    return Mutation(new, [("conversation", m.at(0), m.at(0))])
-
-
 MUTATIONS: Mapping[str, Callable[[Mutator], Mutation]] = {
     "said": said,
     "arguments": arguments,
-    "tool": tool_name,
     "result": result,
-    "failure": failure,
     "more calls": more_calls,
-    "fewer calls": fewer_calls,
     "more turns": more_turns,
     "fewer turns": fewer_turns,
-    "more children": more_children,
     "order": order,
     "system prompt": of_request("system prompt", system="You are someone else."),
     "params": of_request("params", params={"temperature": 0.9, "max_tokens": 900}),
-    "params from a turn on": later_params,
     "tools": of_request("tools", tools=TOOLS[:2]),
-    "description of a tool": of_request(
-        "tools", tools=(*TOOLS[:2], replace(TOOLS[2], description="Lists a folder."))
-    ),
     "output": of_request("output", output={"type": "object"}),
-    "conversation": conversation,
     "agent": of_run("agent", agent="stranger"),
     "model": of_run("model", model="script/y"),
     "prompt": of_run("prompt", prompt="Something else"),

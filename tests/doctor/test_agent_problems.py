@@ -10,7 +10,6 @@ import pytest
 import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.agent_problems import problems
-from axe_nb.engine.toolbox import SESSION
 from axe_nb.session.session import Session
 from axe_nb.views import agent_summary
 
@@ -29,13 +28,6 @@ def echo(project: Path) -> None:
     (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
 
 
-def test_nothing_is_in_the_way_of_a_good_agent(project: Path) -> None:
-    (project / "axe" / "s.md").write_text("x", "utf-8")
-    (project / "axe" / "agents" / "y.toml").write_text('name = "y"\nmodel = "script/echo"\n')
-    assert found(tools=("file_ops", "grep"), permissions={"grep": "deny"}, files=("*.md",),
-                 skill="s.md", workdir=".", sub_agents=("y",)) == []  # fmt: skip
-
-
 def test_mistakes_come_before_what_is_missing(project: Path) -> None:
     assert found(
         model="script/nowhere", skill="s.md", workdir="w", sub_agents=("y",), files=("a[", "*"),
@@ -49,20 +41,6 @@ def test_mistakes_come_before_what_is_missing(project: Path) -> None:
         (("skill",), "", False, "skill not found: s.md"),
         (("sub_agents",), "y", False, "agent config not found: y"),
     ]  # fmt: skip
-
-
-@pytest.mark.req("B-2", "B-3")
-def test_models_are_looked_at_as_far_as_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [problem[2] for problem in found(model="gpt")] == [True]
-    assert [problem[2] for problem in found(model="/gpt")] == [True]
-    [(key, _, is_mistake, told)] = found(model="opneai/gpt")
-    assert (key, is_mistake) == (("model",), True)
-    assert told.startswith('unsupported provider "opneai"')
-    [(_, _, is_mistake, told)] = found(model="openai/gpt")
-    assert not is_mistake
-    assert "OPENAI_API_KEY" in told
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
-    assert found(model="openai/gpt") == []
 
 
 @pytest.mark.req("D-76", "D-79")
@@ -79,23 +57,6 @@ def test_what_a_model_or_its_server_does_not_take_is_told_without_a_key() -> Non
     assert [key for key, *_ in found(
         model="anthropic/claude-sonnet-5-5", params={"thinking": "high"}, tools=("web_search",)
     )] == [("model",)]  # fmt: skip
-
-
-def test_tools_of_the_session_are_known() -> None:
-    @axe_nb.tool
-    def look_up(town: str) -> str:
-        """Looks a town up. And more."""
-        return town
-
-    try:
-        assert found(tools=("look_up",)) == []
-        lines = agent_summary.all_tools().splitlines()
-        assert f"{'look_up':<13}  yours      Looks a town up" in lines
-        assert f"{'spawn_agent':<13}  delegates  " in "\n".join(lines)
-        assert max(map(len, lines)) <= 100
-    finally:
-        del SESSION.tools["look_up"]
-    assert [problem[1] for problem in found(tools=("look_up",))] == ["look_up"]
 
 
 @pytest.mark.req("D-19", "D-20")

@@ -14,12 +14,10 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.axe_text import VerboseLines
 from tests.engine.in_process import (
     agent,
     ask,
     check_events,
-    check_history,
     heard,
     lead,
     play,
@@ -185,11 +183,6 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
     assert result.tool_calls == 1, "the calls of a child are its own"
 
 
-@pytest.mark.req("A-D5", "A-E6.7")
-def test_the_text_of_the_last_turn_counts_also_where_it_is_empty() -> None:
-    assert texts(play(lead(ask("child")), agent("child", ""))) == [""]
-
-
 @pytest.mark.req("A-7.3-14", "A-C9", "D-1", "A-8.1", "A-8.8", "D-34")
 def test_a_child_is_a_run_like_any_other() -> None:
     def model(request: Request) -> Any:
@@ -269,29 +262,6 @@ def test_an_agent_that_is_not_there_is_a_fault_of_the_call_only(project: Path) -
     assert (result.text, result.exit_code) == ("alone", 0)
 
 
-@pytest.mark.req("A-7.3-6", "A-13.2")
-@pytest.mark.parametrize(
-    ("toml", "why"),
-    [
-        ("name = ", 'failed to parse agent config "broken": '),
-        ('model = "a/b"', "agent config missing required field: name"),
-        ('name = "broken"', "agent config missing required field: model"),
-        ('name="broken"\nmodel="a/b"\n[sub_agents_config]\nmax_depth=6',
-         "sub_agents_config.max_depth cannot exceed 5"),
-    ],
-)  # fmt: skip
-def test_an_agent_file_that_is_not_right_is_a_fault_of_the_call_only(
-    project: Path, toml: str, why: str
-) -> None:
-    (project / "axe/agents/broken.toml").write_text(toml)
-    [answer] = heard(play(lead(ask("broken"), then="alone")))
-    assert answer.is_error
-    assert answer.content.startswith(
-        f'Error: sub-agent "broken" failed - failed to load agent "broken": {why}'
-    )
-    assert answer.content.endswith(". You may retry or proceed without this result.")
-
-
 @pytest.mark.req("A-7.3-7", "A-E7.2", "A-13.2")
 @pytest.mark.parametrize(
     ("model", "why"),
@@ -362,16 +332,6 @@ def test_a_child_that_never_ends_is_told_to_the_parent() -> None:
     assert result.ok
 
 
-@pytest.mark.req("D-7", "D-31")
-def test_a_cut_child_is_told_to_the_parent() -> None:
-    def model(_: Request) -> Response:
-        return Response("half", (ask("x"),), "length")
-
-    [answer] = heard(play(lead(ask("child")), agent("child", model, sub_agents=("x",))))
-    assert answer.is_error
-    assert answer.content.startswith('Error: sub-agent "child" failed - the token limit cut')
-
-
 @pytest.mark.req("A-13.1", "A-7.1", "P-8")
 def test_a_child_that_crashes_does_not_crash_its_parent() -> None:
     def crash(_: Request) -> str:
@@ -410,53 +370,11 @@ def test_agent_files_are_read_anew_for_every_root_and_once_for_its_tree(project:
     ]  # fmt: skip
 
 
-@pytest.mark.req("A-E2.4", "P-1")
-def test_an_unknown_sub_agent_harms_nobody_who_does_not_call_it(project: Path) -> None:
-    assert play(agent("boss", "fine", sub_agents=("ghost",))).text == "fine"
-
-
 @pytest.mark.req("A-E2.3")
 def test_a_name_may_stand_there_twice() -> None:
     boss = lead(ask("child"), ask("child"))
     boss = Agent(**{**vars(boss), "sub_agents": ("child", "child")})
     assert texts(play(boss, agent("child", "hi"))) == ["hi", "hi"]
-
-
-@pytest.mark.req("D-32", "A-11.3")
-def test_histories_with_delegations_are_valid() -> None:
-    boss = lead(ask("child"), ask("ghost"), call("nope"), call("call_agent"))
-    result = play(boss, agent("child", "hi"))
-    for one in result.walk():
-        check_history(one.messages)
-
-
-@pytest.mark.req("A-7.5a", "A-7.5b", "A-7.5c", "D-14", "D-13")
-def test_verbose_tells_of_every_child() -> None:
-    def fail(_: Request) -> str:
-        raise ProviderError("server", "boom")
-
-    long = "word\n" * 40
-    played = stage(
-        lead(ask("child", long), ask("child", "short"), ask("bad"), ask("ghost"), parallel=False),
-        agent("child", "answer"), agent("bad", fail),
-    )  # fmt: skip
-    result = played.play()
-    lines: list[str] = []
-    verbose = VerboseLines(lines.append)
-    for event in played.events:
-        verbose.show(event)
-    told = [line for line in lines if line.startswith("[sub-agent]")]
-    first, second = (c.duration_ms for c in result.children[:2])
-    assert told == [
-        f'[sub-agent] Calling "child" (depth 1) with task: {"word " * 16}...',
-        f'[sub-agent] "child" completed in {first}ms (6 chars returned)',
-        '[sub-agent] Calling "child" (depth 1) with task: short',
-        f'[sub-agent] "child" completed in {second}ms (6 chars returned)',
-        '[sub-agent] Calling "bad" (depth 1) with task: work',
-        '[sub-agent] "bad" failed: server: boom',
-        told[6],
-    ]
-    assert told[6].startswith('[sub-agent] "ghost" failed: ')
 
 
 @pytest.mark.req("A-C5", "A-7.5a", "A-7.5b", "A-7.5c", "A-XN", "A-8.6")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import subprocess
-import sys
 import threading
 import time
 from bisect import bisect
@@ -21,8 +17,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.clock import Clock, TimeIsUp
-from axe_nb.limits import InFlight
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
@@ -88,23 +82,6 @@ def test_calls_of_a_reply_beyond_the_cap_are_answered_not_run() -> None:
     }
     assert all(r.is_error for r in results[256:])
     assert len(results) == 300
-
-
-@pytest.mark.req("D-51")
-@pytest.mark.parametrize("name", ["nothing", "call_agent"])
-def test_a_reply_with_a_hundred_thousand_calls_costs_little(name: str) -> None:
-    calls = tuple(call(name, agent="child", task="x") for _ in range(100_000))
-
-    def model(request: Request) -> Any:
-        return calls if request.turn == 1 else "done"
-
-    one = agent("one", model, sub_agents=("child",))
-    began = time.process_time()
-    result = stage(one, agent("child", "hi")).play()
-    assert result.ok
-    assert len(heard(result)) == 100_000
-    assert len(result.children) == (256 if name == "call_agent" else 0)
-    assert time.process_time() - began < 10, "it took more than 50 s"
 
 
 @pytest.mark.req("D-51")
@@ -223,37 +200,6 @@ def test_a_wide_tree_is_over_soon_after_its_time(
     assert last - beats[0] < 2.5, "no request is sent when the time is up"
 
 
-@pytest.mark.req("D-51")
-def test_calls_of_one_reply_begin_while_others_of_it_are_prepared() -> None:
-    alive: list[int] = []
-
-    @axe_nb.tool
-    async def look(note: str) -> str:
-        """Looks."""
-        alive.append(len(asyncio.all_tasks()))
-        return note
-
-    def many(request: Request) -> Any:
-        return [call("look", note="x")] * 5_000 if request.turn == 1 else "done"
-
-    one = agent("one", many, tools=("look",), limits=LIFTED)
-    axe_nb.define(one)
-    result = asyncio.run(axe_nb.arun("one", "go", timeout=0, mode="auto"))
-    assert len(heard(result)) == len(alive) == 5_000
-    assert max(alive) < 1_000, "the loop would look at the time only after all of them"
-
-
-def test_long_work_on_a_reply_looks_at_the_time() -> None:
-    async def main() -> int:
-        clock, seen = Clock(60.0), 0
-        with contextlib.suppress(TimeIsUp):
-            for seen in clock.watch(range(1_000_000)):
-                clock.ahead = float(seen)  # virtual seconds
-        return seen
-
-    assert 60 <= asyncio.run(main()) < 1_000
-
-
 @contextmanager
 def heartbeats() -> Iterator[list[float]]:
     """Yields the times at which this process did not stand still."""
@@ -273,50 +219,6 @@ def heartbeats() -> Iterator[list[float]]:
 
 
 @pytest.mark.req("D-51")
-def test_after_an_interrupt_no_request_is_sent(tmp_path: Path) -> None:
-    code = """
-import _thread, threading, time
-import axe_nb
-from axe_nb import call
-
-sent = []
-
-@axe_nb.script("again")
-async def again(request):
-    sent.append(time.monotonic())
-    return [call("call_agent", agent="again", task=str(n)) for n in range(40)]
-
-limits = axe_nb.TreeLimits(max_requests=0, max_calls_per_reply=0, max_in_flight=0)
-config = axe_nb.SubAgentsConfig(max_depth=5)
-axe_nb.define(axe_nb.Agent("again", "script/again", sub_agents=("again",), limits=limits,
-                           sub_agents_config=config))
-stopped = []
-
-def stop():
-    time.sleep(1.5)
-    stopped.append(time.monotonic())
-    _thread.interrupt_main()
-
-threading.Thread(target=stop).start()
-try:
-    axe_nb.run("again", "go", timeout=0)
-except KeyboardInterrupt:
-    pass
-back = time.monotonic()
-time.sleep(0.5)
-import json
-print(json.dumps([len(sent), sum(at > stopped[0] + 0.25 for at in sent), back - stopped[0]]))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    sent, later, seconds = json.loads(ran.stdout)
-    assert sent > 1
-    assert later == 0, "the 0.25 s are for the interpreter to hand the signal on"
-    assert seconds < 3
-
-
-@pytest.mark.req("D-51")
 def test_the_clock_starts_before_files_are_read(project: Path) -> None:
     began = time.monotonic()
     one = agent("one", "hi", files=("**/nothing-here-*.md",), workdir="/")
@@ -325,19 +227,3 @@ def test_the_clock_starts_before_files_are_read(project: Path) -> None:
     assert result.status == "timeout"
     assert result.warnings == ("not all files were read in time",)
     assert result.turns == 0
-
-
-def test_a_stricter_child_takes_slots_of_its_parent_too() -> None:
-    async def main() -> None:
-        above = InFlight.of(2)
-        assert above.below(0) is above.below(2) is above.below(9) is above
-        below = above.below(1)
-        await below.requests.acquire()
-        await above.requests.acquire()
-        waiting = asyncio.create_task(above.requests.acquire())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        below.requests.release()
-        await asyncio.wait_for(waiting, 1)
-
-    asyncio.run(main())

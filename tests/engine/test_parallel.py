@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, RunResult, call
-from axe_nb.events import RunFinished, RunStarted, ToolStarted
-from axe_nb.tools.tool import ToolContext
+from axe_nb import ProviderError, Request, RunResult, call
+from axe_nb.events import RunFinished, RunStarted
 from tests.engine.in_process import (
-    Stage,
     agent,
     ask,
     check_events,
-    check_history,
     heard,
     lead,
     play,
@@ -148,58 +144,3 @@ def test_the_turns_of_a_run_are_one_task_and_each_tool_is_another() -> None:
     play(agent("boss", model), tools=(tool("note", note),))
     assert len(set(models)) == 1
     assert len({*tools, *models}) == 3
-
-
-@pytest.mark.req("A-11.1", "D-5")
-def test_a_model_that_blocks_its_thread_blocks_no_sibling() -> None:
-    everyone = threading.Barrier(8, timeout=5)
-
-    def blocking(_: Request) -> str:
-        everyone.wait()
-        return "through"
-
-    result = play(lead(*[ask("blocking")] * 8), agent("blocking", blocking))
-    assert texts(result) == ["through"] * 8
-
-
-@pytest.mark.req("D-5", "A-11.1")
-def test_tools_of_all_kinds_run_side_by_side() -> None:
-    inside = asyncio.Event()
-
-    async def waits(_: ToolContext) -> str:
-        await asyncio.wait_for(inside.wait(), 5)
-        return "waited"
-
-    async def child(_: Request) -> str:
-        inside.set()
-        return "child"
-
-    boss = lead(call("waits"), ask("child"), call("waits"))
-    result = play(boss, agent("child", child), tools=(tool("waits", waits),))
-    assert texts(result) == ["waited", "child", "waited"]
-
-
-@pytest.mark.req("A-13.1", "A-11.4", "D-32")
-def test_a_tool_that_is_cancelled_from_within_has_a_result_and_ends_nothing() -> None:
-    async def cancels(_: ToolContext) -> str:
-        waiting = asyncio.get_running_loop().create_future()
-        waiting.cancel()
-        await waiting
-        return "never"
-
-    boss = lead(call("cancels"), ask("child"), call("cancels"), then="on")
-    for parallel in (True, False):
-        boss = Agent(**{**vars(boss), "name": f"lead-{parallel}"})
-        played = stage(boss, agent("child", "hi"))
-        result = played.play(tools=(tool("cancels", cancels),))
-        assert [r.is_error for r in heard(result)] == [True, False, True]
-        assert heard(result)[0].content.startswith("Error: CancelledError")
-        assert (result.status, result.text) == ("completed", "on")
-        check_history(result.messages)
-
-
-def test_events_of_calls_are_in_call_order() -> None:
-    played: Stage = stage(lead(*[ask("c", str(n)) for n in range(5)]), agent("c", "x"))
-    result = played.play()
-    started = [e.call.id for e in played.events if isinstance(e, ToolStarted)]
-    assert started == [c.id for c in result.log[0].calls]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agents.tables import Retry, TreeLimits
-from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
-from axe_nb.views.axe_text import VerboseLines
+from axe_nb import Agent, ProviderError, Request
+from axe_nb.agents.tables import Retry
+from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnStarted
 from axe_nb.views.rows import facts_of, make_row
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node
+from axe_nb.views.transcript import Node, Transcript
 from tests.engine.in_process import Stage, agent, ask, lead, stage
 
 SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
@@ -46,14 +43,6 @@ def test_each_wait_is_an_event_and_the_result_counts_them() -> None:
         ("0", 1, 2, "429"), ("0", 1, 3, "429"),
     ]  # fmt: skip
     assert waits(played)[0].error == "rate_limit: slow down"
-
-
-@pytest.mark.req("D-23")
-def test_a_failure_without_a_status_is_told_by_its_kind() -> None:
-    played = stage(failing(1, ProviderError("timeout", "no data", retry_after=0.01)))
-    played.play()
-    [wait] = waits(played)
-    assert wait.reason == "timeout"
 
 
 @pytest.mark.req("D-23")
@@ -142,16 +131,6 @@ def shown(*more: Event) -> tuple[Transcript, Node]:
 
 
 @pytest.mark.req("D-23")
-def test_the_live_tree_shows_the_wait_in_place_of_the_text_of_the_failed_attempt() -> None:
-    _, root = shown()
-    assert make_row(root.turns[0]).asked == "retries in 3 s (429)"
-    assert root.text == ""
-    _, root = shown(TextDelta("0", 1, 2, "Hello"))
-    assert make_row(root.turns[0]).asked == "writes"
-    assert root.text == "Hello"
-
-
-@pytest.mark.req("D-23")
 def test_the_row_of_a_child_shows_its_wait() -> None:
     played = stage(lead(ask("failing")), failing(1, SLOW_DOWN))
     result = played.play()
@@ -164,58 +143,3 @@ def test_the_row_of_a_child_shows_its_wait() -> None:
             assert make_row(call).asked.startswith("retries in 0.1 s (429)")
     assert [child.retries for child in result.children] == [1]
     assert "1 retry" in map(str, facts_of(played_root(transcript)))
-
-
-@pytest.mark.req("D-23", "B-11")
-def test_the_verbose_lines_tell_the_failure_and_the_wait() -> None:
-    lines: list[str] = []
-    verbose = VerboseLines(lines.append)
-    played = stage(failing(1, SLOW_DOWN))
-    played.play()
-    for event in played.events:
-        verbose.show(event)
-    assert lines[1] == "[turn 1] rate_limit: slow down; retries in 0.1 s (429), 1 of 9"
-
-
-def test_a_result_without_retries_does_not_mention_them() -> None:
-    played = stage(failing(0, SLOW_DOWN))
-    result: RunResult = played.play()
-    assert result.retries == 0
-    assert "retr" not in str(facts_of(played_root(Transcript.of(result))))
-
-
-def test_the_end_of_a_turn_follows_its_retries() -> None:
-    played = stage(failing(1, SLOW_DOWN))
-    played.play()
-    kinds: list[Any] = [type(event) for event in played.events[1:]]
-    assert kinds == [TurnStarted, RetryScheduled, TurnFinished, RunFinished]
-
-
-@pytest.mark.req("D-23")
-def test_the_wait_names_the_retry_and_ends_when_the_next_attempt_begins() -> None:
-    played = stage(failing(2, SLOW_DOWN, retries=5))
-    played.play()
-    transcript = Transcript()
-    for event in played.events:
-        if isinstance(event, TurnFinished):
-            break
-        transcript.apply(event, 100.0)
-    root = transcript.root
-    assert root is not None
-    [turn] = root.turns
-    assert turn.waits.endswith(" s (429), 2 of 5")
-    assert make_row(turn).asked == turn.waits
-    assert transcript.tick(100.0) == ()
-    assert transcript.tick(200.0)[-1] is turn
-    assert make_row(turn).asked == "tries again, 2 of 5"
-    assert transcript.tick(300.0) == ()
-
-
-def test_the_estimate_of_a_context_counts_tools_and_calls() -> None:
-    def many(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("", (call("none", note="x" * 40_000),), "tool_calls", Usage())
-        return Response("done", (), "stop", Usage())
-
-    one = agent("one", many, tools=("read_file",), limits=TreeLimits(max_total_tokens=9_000))
-    assert stage(one).play().status == "max_tokens"

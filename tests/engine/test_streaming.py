@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb.commands.parser import parse_run
+from axe_nb import Request
+from axe_nb.engine.links import EVERY, Partial
 from axe_nb.events import Event, RunFinished, TextDelta
+from axe_nb.messages import Delta
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import rows
-from axe_nb.views.axe_text import dry_run
 from tests.engine.in_process import ask_session
 
 SCRIPT = """
@@ -111,42 +110,45 @@ def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
     assert record(seen)["warnings"] == []
 
 
-@pytest.mark.parametrize("face", ["cell", "line", "command"])
-def test_no_stream_is_an_option_of_every_line(tree: Path, face: Any) -> None:
-    asked = parse_run("lead --no-stream", face, {"stream": True})
-    assert streaming(events(asked.overrides)) == set()
-    assert streaming(events(parse_run("lead", face).overrides)) == {"0", "0.1"}
-    assert parse_run("lead", face, {"stream": False}).overrides.stream is False
+PARTS = [
+    Delta("", "reasoning"), Delta("hm", "reasoning"), Delta("so", "reasoning"), Delta("I "),
+    Delta("call"), Delta("{", "arguments", 0, "grep"), Delta("}", "arguments"),
+    Delta("{}", "arguments", 1, "look"), Delta(" twice"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("key", "streams", "line"),
-    [("", True, "yes"), ("", False, ""), ("stream = false", True, "no")],
-)
-def test_the_dry_run_says_if_replies_are_streamed(
-    tree: Path, key: str, streams: bool, line: str
-) -> None:
-    write_agents(tree, key)
+async def pass_on(deltas: list[Delta], pause: float) -> tuple[list[Delta], str]:
+    """The deltas that are passed on, before a pause and after it, and the text so far."""
+    seen: list[Delta] = []
 
-    async def plan() -> str:
-        request = RunRequest(agent="lead", prompt="go")
-        return dry_run(await Session().plan(request, streams=streams))
+    def take(event: Event) -> None:
+        assert isinstance(event, TextDelta)
+        assert (event.run, event.turn, event.attempt) == ("0.1", 3, 2)
+        seen.append(Delta(event.text, event.kind, event.call, event.name))
 
-    head = asyncio.run(plan()).partition("--- System Prompt ---")[0]
-    assert head.rstrip().splitlines()[-1] == (
-        f"Stream:   {line}" if line else "Params:   temperature=0, max_tokens=0"
-    )
-
-
-def test_what_an_agent_turns_off_is_in_its_summary() -> None:
-    loud = axe_nb.Agent("a", "script/a")
-    assert "Stream" not in dict(rows(loud))
-    assert dict(rows(loud.but(stream=False)))["Stream"] == "no"
-    assert "stream = false" in loud.but(stream=False).to_toml()
+    partial = Partial("0.1", take, is_streamed=True)
+    add = partial.begin(Request("m", (), place="0.1/3", attempt=2))
+    assert add is not None
+    for delta in deltas:
+        add(delta)
+    if pause:
+        await asyncio.sleep(pause)
+    else:
+        partial.flush()
+    return seen, partial.text
 
 
-def test_a_value_that_is_no_switch_is_refused() -> None:
-    with pytest.raises(axe_nb.ConfigError, match="stream takes True or False, not 'no'"):
-        Overrides(stream="no")  # type: ignore[arg-type]
-    with pytest.raises(axe_nb.ConfigError, match="stream"):
-        axe_nb.Agent.from_toml('name = "a"\nmodel = "script/a"\nstream = "no"\n')
+def test_pieces_of_one_part_are_merged_after_the_first_which_is_passed_on_at_once() -> None:
+    seen, text = asyncio.run(pass_on(PARTS, 0))
+    assert seen == [
+        Delta("", "reasoning"), Delta("hmso", "reasoning"), Delta("I call"),
+        Delta("{}", "arguments", 0, "grep"), Delta("{}", "arguments", 1, "look"), Delta(" twice"),
+    ]  # fmt: skip
+    assert text == "I call twice"
+
+
+def test_many_pieces_become_few_and_no_character_is_lost() -> None:
+    words = [Delta(f"{n} ") for n in range(20_000)]
+    seen, text = asyncio.run(pass_on(words, EVERY * 5))  # what waits is passed on by itself
+    assert text == "".join(delta.text for delta in seen) == "".join(word.text for word in words)
+    assert len(seen) < 2000

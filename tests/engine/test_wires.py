@@ -18,7 +18,7 @@ from axe_nb.messages import close_open_calls
 from axe_nb.scripting.server import ScriptServer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import (
     Stage,
     agent,
@@ -113,57 +113,6 @@ def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
 
 
 @every_protocol
-@pytest.mark.req("A-C9", "D-2", "D-10", "A-12.3", "A-E7.4", "A-E7.5", "A-E7.6", "A-7.4", "A-13.2")
-def test_failures_of_children_are_told_the_same(protocol: Protocol) -> None:
-    def model(request: Request) -> Any:
-        match request.last.removeprefix("Task: "):
-            case "401":
-                raise ProviderError("auth", "invalid key")
-            case "429":
-                raise ProviderError("rate_limit", "slow down")
-            case "529":
-                raise ProviderError("overloaded", "busy")
-            case "500":
-                raise ProviderError("server", "boom")
-            case "400":
-                raise ProviderError("bad_request", "what?")
-            case "never":
-                raise ProviderError("timeout", "")
-
-    def failed(why: str) -> str:
-        return (
-            f'Error: sub-agent "child" failed - {why}. '
-            "You may retry or proceed without this result."
-        )
-
-    with script_server(protocol):
-        names = ("401", "429", "529", "500", "400", "never")
-        one = lead(*[ask("child", name) for name in names], then="on", timeout=1)
-        child = agent("child", model)
-        result = play(over(protocol, one), over(protocol, child))
-    assert texts(result) == [
-        failed("auth: invalid key"), failed("rate_limit: slow down"), failed("overloaded: busy"),
-        failed("server: boom"), failed("bad_request: what?"), failed("timeout after 1s"),
-    ]  # fmt: skip
-    assert (result.status, result.text, result.exit_code) == ("completed", "on", 0)
-
-
-@every_protocol
-@pytest.mark.req("A-11.1", "P-7", "D-25")
-def test_eight_children_are_at_work_at_the_same_time(protocol: Protocol) -> None:
-    all_at_work = asyncio.Barrier(8)
-
-    async def slow(request: Request) -> str:
-        await all_at_work.wait()
-        return request.last
-
-    with script_server(protocol):
-        one = over(protocol, lead(*[ask("slow", f"t{n}") for n in range(8)]))
-        result = play(one, over(protocol, agent("slow", slow)))
-    assert texts(result) == [f"Task: t{n}" for n in range(8)]
-
-
-@every_protocol
 @pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-32")
 def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done(
     protocol: Protocol,
@@ -208,21 +157,6 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
     assert [r.content for r in again.messages[2].tool_results] == [
         "Error: interrupted before this call had a result."
     ] * 8
-
-
-@every_protocol
-@pytest.mark.req("D-8", "A-12.3")
-def test_a_childs_timeout_aborts_its_request(protocol: Protocol) -> None:
-    async def slow(_: Request) -> str:
-        await asyncio.sleep(30)
-        return "never"
-
-    with script_server(protocol) as server:
-        one = lead(ask("slow"), ask("slow"), timeout=2, then="on")
-        result = play(over(protocol, one), over(protocol, agent("slow", slow)))
-        assert eventually(lambda: server.open_requests == 0)
-        assert server.aborted == 2
-    assert result.text == "on"
 
 
 WAYS = ("unknown", "401", "429", "529", "500", "refused", "late", "stranger", "empty",
@@ -333,17 +267,6 @@ def test_an_empty_message_of_ollama_is_an_error_first_and_an_answer_after_result
         after = play(empty, tools=(LOOK,))
     assert (bare.status, bare.error) == ("error", "server: response contains no content")
     assert (after.status, after.text, after.turns) == ("completed", "", 2)
-
-
-@pytest.mark.req("D-37", "A-E7.4", "A-E7.5")
-@pytest.mark.parametrize(("category", "status"), [("auth", 401), ("rate_limit", 429)])
-def test_what_stands_before_ollama_may_refuse_too(category: Any, status: int) -> None:
-    def refuse(_: Request) -> str:
-        raise ProviderError(category, "no", status=status)
-
-    with script_server("ollama"):
-        result = play(over("ollama", agent("refused", refuse)))
-    assert (result.error, result.exit_code) == (f"{category}: no", 3)
 
 
 @pytest.mark.req("D-25")

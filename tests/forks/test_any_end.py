@@ -186,19 +186,19 @@ def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_
     assert (asked, ran) == (["b 2"], [])
 
 
+KEEPERS: dict[str, Callable[[RunResult], RunResult]] = {
+    "save": lambda run: run.save("run.axe") or axe_nb.load("./run.axe"),  # type: ignore[func-returns-value]
+    "pickle": lambda run: pickle.loads(pickle.dumps(run)),
+    "copy": deepcopy,
+    "from_dict": lambda run: RunResult.from_dict(run.to_dict(full=True)),
+}
+
+
 @pytest.mark.req("D-66", "D-61")
-@pytest.mark.parametrize("keep", ["save", "pickle", "copy", "from_dict"])
-def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", KEEPERS)
+def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, project: Path) -> None:
     with counted_tree("openai") as (run, counted):
-        if keep == "save":
-            run.save(tmp_path / "run.axe")
-            kept = axe_nb.load(tmp_path / "run.axe")
-        elif keep == "pickle":
-            kept = pickle.loads(pickle.dumps(run))
-        elif keep == "copy":
-            kept = deepcopy(run)
-        else:
-            kept = RunResult.from_dict(run.to_dict(full=True))
+        kept = KEEPERS[keep](run)
         assert kept.definitions == run.definitions
         again = fork(kept, "0.2/2", system_prompt="You are Rome.")
         assert counted.take() == (["lead 2", "lead 3", "town 2"], ["file_report"])

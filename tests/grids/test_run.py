@@ -86,13 +86,6 @@ def test_models_parameters_and_prompts_are_variants(asked: list[tuple[str, str]]
     ]  # fmt: skip
 
 
-def test_expectations_fail_a_run_but_not_the_grid() -> None:
-    grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES, expect="text ~ /Rome|Paris/")
-    assert [run.input for run in grid.failures] == ["France"]
-    assert grid.failures[0].reason.startswith("expectation not met: text ~ /Rome|Paris/")
-    assert grid.failures[0].result.ok
-
-
 def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(
     asked: list[tuple[str, str]],
 ) -> None:
@@ -169,13 +162,13 @@ def test_runs_that_were_not_scored_are_in_no_share_and_the_judge_does_not_fill_i
 def test_an_expectation_that_is_not_met_decides_and_other_reasons_are_kept_beside_it() -> None:
     axe_nb.script("grader")(lambda request: '{"score": 0.4, "reason": "half of it is missing"}')
     judge, expect = Agent(name="grader", model="script/grader"), "text contains 'nowhere'"
-    [judged] = axe_nb.grid("good", "Hi", expect=expect, judge=judge).runs
-    assert (judged.passed, judged.score) == (False, 0.4)
-    grid = axe_nb.grid("good", "Hi", expect=expect, score=broken, judge=judge)
-    [run] = grid.runs
-    assert run.passed is False
-    for reason in ("nowhere", "score failed: KeyError", "half of it is missing"):
-        assert reason in run.reason
+    for score, points in ((None, 0.4), (broken, None)):
+        grid = axe_nb.grid("good", "Hi", expect=expect, score=score, judge=judge)
+        [run] = grid.runs
+        assert (run.passed, run.score, run.result.ok) == (False, points, True)
+        assert run.reason.startswith("expectation not met: text contains 'nowhere'")
+        assert "half of it is missing" in run.reason
+    assert "score failed: KeyError" in run.reason
     assert grid.summary[0].unjudged == 1
 
 

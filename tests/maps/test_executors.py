@@ -152,7 +152,6 @@ def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
     agent = Agent(name="one", model="openai/one")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-process-1234567890")
     with counting_model() as model:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", model.environ["AXE_OPENAI_BASE_URL"])
         with pytest.raises(ConfigError, match="on a worker: no API key") as error:
             axe_nb.map(agent, ["a"], executor=executor)
         assert "OPENAI_API_KEY" in error.value.message
@@ -170,11 +169,11 @@ def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_m
     with counting_model() as model:
         config.write_text(
             f'[providers.mine]\nprotocol = "openai"\napi_key_env = "CLUSTER_KEY_API_KEY"\n'
-            f'base_url = "{model.environ["AXE_OPENAI_BASE_URL"]}"\n'
+            f'base_url = "{os.environ["AXE_OPENAI_BASE_URL"]}"\n'
         )
         monkeypatch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
         pool = clusters.find("processes")
-        found = axe_nb.map(Agent(name="one", model="mine/x"), ["a", "b", "c"], executor=pool)
+        found = axe_nb.map(Agent(name="one", model="mine/one"), ["a", "b", "c"], executor=pool)
         assert [r.text for r in found] == ["done"] * 3
         assert model.answered == Counter("abc")
 

@@ -292,13 +292,12 @@ def test_a_process_killed_at_half_and_begun_again_asks_each_prompt_exactly_once(
     """The server answers half of the prompts, and no more until the process was killed."""
     with counting_model(most=30) as model:
         words = [sys.executable, "-c", code, str(path)]
-        environ = {**os.environ, **model.environ}
-        with subprocess.Popen(words, env=environ) as process:
+        with subprocess.Popen(words) as process:
             assert eventually(lambda: path.exists() and path.read_bytes().count(b"\n") > 30, 60)
             process.kill()
         assert model.answered.total() == 30
         model.most = 60
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.stdout.split() == ["60", "60"], done.stderr
     times = 1 if code == MAP else 2  # once by each agent
     assert model.answered == Counter({f"n{n}": times for n in range(60 // times)})

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from axe_nb.session.session import Session
 from tests.engine.in_process import Stage, agent, heard, texts
 from tests.mcp_servers.raw_server import TREE
 from tests.mcp_servers.servers import caller, play, processes_with, raw, stage, wait_until
-from tests.sandbox.cages import find_method
 
 pytestmark = pytest.mark.req("D-46")
 
@@ -142,23 +140,6 @@ def test_a_server_gets_no_keys_but_those_that_its_table_names(
 
 
 @pytest.mark.req("D-82")
-def test_a_server_makes_no_protected_files(project: Path) -> None:
-    find_method("bubblewrap")
-    with stage() as on:
-        result = play(
-            on,
-            caller(
-                call("raw__write", text="notes.txt"),
-                call("raw__write", text=".envrc"),
-                mcp_servers={"raw": raw()},
-            ),
-        )
-    assert (project / "notes.txt").exists()
-    assert not (project / ".envrc").exists()
-    assert [told.is_error for told in heard(result, 1)] == [True]
-
-
-@pytest.mark.req("D-82")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
 def test_nothing_is_left_of_a_server_once_its_session_ends(sandbox: str) -> None:
@@ -214,17 +195,3 @@ def test_a_server_that_does_not_start_is_an_error_before_the_first_request(
 def test_a_server_that_is_not_in_the_settings_is_named() -> None:
     with pytest.raises(ConfigError, match='unknown MCP server "files" in agent "a"'):
         Stage(Session(), root=agent("a", "x", mcp_servers=("files",))).play()
-
-
-@pytest.mark.req("D-82")
-def test_protected_files_that_a_server_made_are_told_to_the_model_and_the_person(
-    project: Path,
-) -> None:
-    """Where nothing could be mounted before they were there."""
-    find_method("bubblewrap")
-    calls = (call("raw__write", text=".env.staging"), call("raw__echo", text="again"))
-    with stage() as on:
-        result = play(on, caller(*calls))
-    note = '".env.staging" is protected, and was made'
-    assert [texts(result, turn) for turn in range(2)] == [[f"Error: written\n{note}"], ["again"]]
-    assert f"while MCP server raw ran: {note}; nothing was undone" in result.warnings

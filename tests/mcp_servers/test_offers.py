@@ -251,5 +251,5 @@ except axe_nb.ConfigError as error:
     )
     assert done.stdout.splitlines() == [
         "MCP servers require the mcp package, version 2.3 or newer",
-        "pip install --upgrade 'axe-nb[mcp]'",
+        "pip install 'axe-nb[mcp]'",
     ], done.stderr

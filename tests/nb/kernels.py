@@ -138,21 +138,36 @@ def _append(outputs: list[dict[str, Any]], new: dict[str, Any]) -> None:
         outputs.append(new)
 
 
-RENEW = """
-import os, sys
+UNLOAD = """\
 _shell = get_ipython()
-if "axe_nb" in _shell.extension_manager.loaded:
-    _shell.extension_manager.unload_extension("axe_nb")
+_magics = _shell.magics_manager.registry.pop("AxeMagics", None)
+if _magics is not None:
+    _shell.configurables.remove(_magics)
+    for _kind in ("line", "cell"):
+        for _name in ("axe", "axe_agent", "axe_grid"):
+            _shell.magics_manager.magics[_kind].pop(_name, None)
+    from axe_nb.session.session import session
+    session.keeps_history = True
+_shell.extension_manager.loaded.discard("axe_nb")
 _shell.config.pop("AxeMagics", None)
+"""
+"""Makes a kernel forget the extension, which has no way to be unloaded."""
+
+RENEW = f"""
+import os, sys
+{UNLOAD}
 if "axe_nb" in sys.modules:
     from axe_nb.session.session import session
     session.use_cassette(None)
-    session.clear()
-for name in os.environ.keys() - {ENVIRON!r}.keys():
+    for _table in (*vars(session).values(), session.tools.tools):
+        if isinstance(_table, dict):
+            _table.clear()
+    session.last, session.budget = None, type(session.budget)()
+for name in os.environ.keys() - {{ENVIRON!r}}.keys():
     if not name.startswith("JPY_"):
         del os.environ[name]
-os.environ.update({ENVIRON!r})
-os.chdir({FOLDER!r})
+os.environ.update({{ENVIRON!r}})
+os.chdir({{FOLDER!r}})
 _shell.reset(new_session=False)
 """
 """Makes a kernel like a new one in another folder."""

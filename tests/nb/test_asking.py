@@ -91,23 +91,6 @@ def test_a_model_can_ask_and_a_child_cannot(cells: Kernel) -> None:
     assert "sub-agents cannot ask" in text(cells.run("print(r.children[0].text)"))
 
 
-def test_the_person_raises_the_budget_or_ends_the_run(cells: Kernel) -> None:
-    cells.run(
-        "from axe_nb.agents.config import config_path\n"
-        "config_path().parent.mkdir(parents=True, exist_ok=True)\n"
-        "config_path().write_text('[prices.\"script/curious\"]\\ninput = 10000\\noutput = 0\\n')"
-    )
-    cells.run("%axe budget 0.001")
-    out = cells.run("%%axe curious\ngo", live=True, answers=["y", "Monday", "y"])
-    question, other, again = cells.asked
-    assert "So it is Monday." in text(out)
-    assert question.startswith("\ncurious: the budget of this session ($0.0010) would be exceeded")
-    assert "[y]es, raise it to $" in question
-    assert "[n]o, end the run with an error" in question
-    assert "Which day is it?" in other
-    assert "the budget of this session" in again
-
-
 def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     cells: Kernel, project: Path
 ) -> None:

@@ -90,15 +90,6 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
     )
 
 
-def test_interrupting_another_cell_does_not_stop_it(watched: Kernel) -> None:
-    watched.run("%%axe slower --bg -o job\nhello")
-    *_, error = watched.run("import time; time.sleep(20)", interrupt_after=0.3)
-    assert error["ename"] == "KeyboardInterrupt"
-    *_, error = watched.run("job.result()", interrupt_after=0.3)
-    assert error["ename"] == "KeyboardInterrupt", "only the waiting is stopped"
-    assert printed(watched.run("print(job.done, job.result(60).text)")) == "False late: hello\n"
-
-
 @pytest.mark.req("D-8")
 def test_cancelling_keeps_what_was_done(watched: Kernel) -> None:
     watched.run("%%axe never --bg -o job\ngo")
@@ -115,15 +106,6 @@ def test_cancelling_keeps_what_was_done(watched: Kernel) -> None:
     assert text(watched.run("print(again.text)")) == "You said: and now?\n"
 
 
-def test_two_runs_at_once_and_a_cell_beside_them(watched: Kernel) -> None:
-    watched.run("%%axe slow --bg -o one\n1")
-    watched.run("%%axe slow --bg -o two\n2")
-    watched.run("%%axe echo -o three\n3")
-    assert printed(watched.run("print([r.text for r in (one.result(), two.result(), three)])")) == (
-        "['late: 1', 'late: 2', 'You said: 3']\n"
-    )
-
-
 def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> None:
     for cell, told in (
         ("%%axe nobody --bg\nhi", "agent config not found: nobody"),
@@ -138,16 +120,6 @@ def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> No
         assert error["evalue"] == told
 
 
-def test_a_run_that_fails_is_told_by_its_result(watched: Kernel) -> None:
-    started = watched.run("%%axe broken --bg -o job\nhi")
-    assert "error" not in kinds(started)
-    assert printed(watched.run("r = job.result(); print(r.status, r.error)")) == (
-        "error overloaded: the server is too busy (Overloaded)\n"
-    )
-    *_, error = watched.run("_ = r.raise_for_status()")  # after the last of the view, perhaps
-    assert error["ename"] == "ProviderError"
-
-
 def test_headless_it_runs_in_the_foreground_with_the_same_handle(cells: Kernel) -> None:
     [plain] = cells.run("%%axe echo\nhi")
     [shown] = cells.run("%%axe echo --bg -o job\nhi")
@@ -159,13 +131,6 @@ def test_headless_it_runs_in_the_foreground_with_the_same_handle(cells: Kernel) 
     *_, error = cells.run("%%axe never --bg -o job\nhi", interrupt_after=1.5)
     assert error["ename"] == "KeyboardInterrupt"
     assert cells.run("%axe run echo --bg -o job -p hi")[0]["data"] == plain["data"]
-
-
-def test_shown_nowhere_it_runs_beside_the_next_cells_too(cells: Kernel) -> None:
-    cells.run("%config AxeMagics.display = 'off'")
-    assert cells.run("%%axe slow --bg -o job\nhello") == []
-    assert text(cells.run("print(job.done, job.result().text)")) == "False late: hello\n"
-    assert cells.later(0.5) == []
 
 
 def test_a_handle_can_be_awaited_however_its_run_ends(watched: Kernel) -> None:

@@ -12,27 +12,7 @@ import pytest
 
 import axe_nb
 from axe_nb.notebook.line_magic import run_command
-from axe_nb.recording import cassette
 from axe_nb.session.session import session
-
-
-def test_naming_the_cassette_again_keeps_what_was_not_written_yet(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cassette, "SHARE", 1e9)
-    shell: Any = None
-    axe_nb.script("one")(lambda request: request.last)
-    axe_nb.define(axe_nb.Agent("one", "openai/one"))
-    try:
-        with axe_nb.script_server("openai"):
-            run_command(shell, "cassette one.axe --mode auto", {}, print)
-            axe_nb.run("one", "first")
-            axe_nb.run("one", "second")
-        run_command(shell, "cassette one.axe --mode replay", {}, print)
-        assert [axe_nb.run("one", task).text for task in ("first", "second")] == ["first", "second"]
-    finally:
-        session.use_cassette(None)
-
 
 BROKEN = {
     "garbage": "\0 garbage",
@@ -82,20 +62,6 @@ def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
         session.use_cassette(None)
 
 
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-def test_another_cassette_may_be_used_instead(project: Path, content: str | None) -> None:
-    axe_nb.script("one")(lambda request: "asked")
-    break_it(content)
-    shell: Any = None
-    try:
-        with pytest.raises(axe_nb.ConfigError):
-            run_command(shell, "cassette tape.json", {}, print)
-        run_command(shell, "cassette other.json --mode auto", {}, print)
-        assert axe_nb.run(None, "go", model="script/one").text == "asked"
-    finally:
-        session.use_cassette(None)
-
-
 @pytest.mark.parametrize("line", ["tape.json --mod replay", '"tape.json'])
 def test_nothing_is_sent_after_a_line_with_a_mistake(project: Path, line: str) -> None:
     axe_nb.script("one")(lambda request: "asked")
@@ -112,25 +78,6 @@ def test_nothing_is_sent_after_a_line_with_a_mistake(project: Path, line: str) -
         assert axe_nb.run(None, "go", model="script/one").text == "asked", "by the one in use"
     finally:
         session.use_cassette(None)
-
-
-def test_messages_about_a_cassette_have_no_absolute_path(
-    project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    axe_nb.script("one")(lambda request: "asked")
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    for folder, shown in ((project, "tape.json"), (project / "a", "a/tape.json"), (elsewhere, "")):
-        folder.mkdir(exist_ok=True)
-        (folder / "tape.json").write_text("garbage")
-        with pytest.raises(axe_nb.ConfigError) as refused:
-            axe_nb.cassette(folder / "tape.json").__enter__()
-        assert refused.value.message.startswith(f"cannot read {shown or 'tape.json'}: ")
-        (folder / "tape.json").unlink()
-        with axe_nb.cassette(folder / "tape.json", "replay") as cassette:
-            missed = axe_nb.run(None, "go", model="script/one", display=False)
-        assert f"cassette {shown or 'tape.json'} has no answer" in str(missed.error)
-        assert str(folder) not in str(missed.error)
-        assert f'("{shown or folder / "tape.json"}", "auto")' in cassette.how_to_record
 
 
 NOTEBOOK = [

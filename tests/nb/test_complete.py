@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.config import config_path
 from tests.nb.kernels import Kernel, Kernels
 
 
@@ -38,26 +37,20 @@ OFFERED = {
     "%%axe ": [f"%%axe {name}" for name in AGENTS],
     "%%axe lead-w": ["%%axe lead-writer"],
     "%%axe -m script/echo pl": ["%%axe -m script/echo planner"],
-    "%%axe reader --pa": ["%%axe reader --param"],
     "%%axe reader --m": [
         "%%axe reader --model", "%%axe reader --model-all", "%%axe reader --mode",
     ],
     "%%axe reader -m op": ["%%axe reader -m openai/", "%%axe reader -m openai/gpt-5-mini"],
     "%%axe reader --model ollama/q": ["%%axe reader --model ollama/qwen3:8b"],
-    "%%axe reader -m script/": ["%%axe reader -m script/", "%%axe reader -m script/echo"],
     "%%axe reader --mode a": ["%%axe reader --mode ask", "%%axe reader --mode auto"],
     "%%axe reader --raises max_t": [
         "%%axe reader --raises max_turns", "%%axe reader --raises max_tool_calls",
         "%%axe reader --raises max_tokens",
     ],
     "%%axe reader -o su": ["%%axe reader -o survey"],
-    "%%axe reader --out s": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --output T": ["%%axe reader --output Town"],
-    "%%axe_agent re": ["%%axe_agent reader"],
-    "%%axe_grid rea": ["%%axe_grid reader"],
     "%%axe_grid reader --rep": ["%%axe_grid reader --repeats"],
-    "%%axe_agent reader --s": ["%%axe_agent reader --save"],
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
@@ -67,27 +60,16 @@ OFFERED = {
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
-    "%axe show lead-writer --a": ["%axe show lead-writer --agents-dir"],
-    "%axe reset --": ["%axe reset --agents"],
     "%axe request to": ["%axe request told"],
     "%axe request survey --protocol o": [
         "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
     ],
-    "%axe diff to": ["%axe diff told"],
-    "%axe time to": ["%axe time told"],
     "%axe cassette x.axe --mode re": [
         "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",
     ],
-    "%axe history pl": ["%axe history planner"],
-    "%axe help req": ["%axe help request"],
-    "%axe run rea": ["%axe run reader"],
-    "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
-    "%%axe_agent x\nmodel = \"ollama/q": ["%%axe_agent x\nmodel = \"ollama/qwen3:8b"],
     "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
-    "%%axe_agent x\nsub_agents = [\"lead": ["%%axe_agent x\nsub_agents = [\"lead-writer"],
-    "%%axe_agent x\ntools = [\"shou": ["%%axe_agent x\ntools = [\"shout"],
     "%%axe reader\nIt isn't {{ surv": ["%%axe reader\nIt isn't {{ survey"],
     "%%axe_grid reader\nIt isn't {{ 2 * len(second_s": [
         "%%axe_grid reader\nIt isn't {{ 2 * len(second_survey",
@@ -106,44 +88,9 @@ def test_tab_offers_what_fits_there_and_nothing_else(cells: Kernel) -> None:
     assert wrong == {}
 
 
-@pytest.mark.req("B-3")
-def test_named_endpoints_and_their_models_are_offered(project: Path, cells: Kernel) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[providers.my_groq]\nprotocol = "openai"\n[providers.other]\nx = 1\n')
-    (project / "axe" / "agents" / "fast.toml").write_text(
-        'name = "fast"\nmodel = "my_groq/llama-4"', "utf-8"
-    )
-    assert sorted(cells.complete("%%axe reader -m my")) == [
-        "%%axe reader -m my_groq/",
-        "%%axe reader -m my_groq/llama-4",
-    ]
-    assert cells.complete("%%axe reader -m ot") == []
-
-
-def test_flags_are_those_of_the_face(cells: Kernel) -> None:
-    in_a_cell = {offer.rpartition(" ")[2] for offer in cells.complete("%%axe reader --")}
-    in_a_line = {offer.rpartition(" ")[2] for offer in cells.complete("%axe run reader --")}
-    assert {"--model", "--continue", "--raw", "--bg"} <= in_a_cell
-    assert in_a_line - in_a_cell == {"--prompt"}
-    assert in_a_cell - in_a_line == {"--raw"}
-
-
-def test_files_are_left_to_ipython(project: Path, cells: Kernel) -> None:
-    (project / "skills").mkdir()
-    for typed in ("%%axe reader --workdir sk", "%%axe_agent a --save --dir sk"):
-        assert any("skills" in offer for offer in cells.complete(typed))
-
-
 def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None:
     for typed in ("%%axe planner\nre", "%%axe planner\n%%axe re", "x = 1\n%%axe re"):
         assert not any("reader" in offer for offer in cells.complete(typed))
     assert "survey" in [offer.strip() for offer in cells.complete("surv")]
     line = "%%axe rea -q\nhello"
     assert cells.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
-
-
-def test_unloading_takes_the_offers_away(cells: Kernel) -> None:
-    cells.run("%unload_ext axe_nb")
-    assert not any("reader" in offer for offer in cells.complete("%%axe rea"))
-    cells.run("%load_ext axe_nb")
-    assert cells.complete("%%axe rea") == ["%%axe reader"]

@@ -138,16 +138,3 @@ def test_a_conversation_goes_on_after_every_end(
                 whole = json.dumps(body)
                 assert "quick answer" in whole, "what was finished is kept"
             cells.run("%axe reset")
-
-
-def test_a_conversation_goes_on_more_than_once(project: Path, kernels: Kernels) -> None:
-    with cells_and_server(project, Path(sys.executable), "anthropic", kernels) as (cells, server):
-        cells.run("%%axe done\none")
-        for word in ("two", "three"):
-            cells.run(f"%%axe done -c\n{word}")
-        texts = [m["content"][0]["text"] for m in server.requests[-1]["messages"]]
-        assert texts == ["one", "Heard: one", "two", "Heard: two", "three"]
-        cells.run("%%axe done\nanew")
-        assert len(server.requests[-1]["messages"]) == 1, "without -c it begins anew"
-        cells.run("%%axe done -c\nfour")
-        assert len(server.requests[-1]["messages"]) == 3, "the last conversation goes on"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,29 +60,6 @@ def error_lines(outputs: list[dict[str, Any]]) -> list[str]:
     return "\n".join(error["traceback"]).splitlines()
 
 
-@pytest.mark.req("E-9", "D-66", "D-62", "D-67")
-def test_a_mistake_is_told_in_a_line_and_a_hint(cells: Kernel) -> None:
-    told = {
-        "%axe diff first secnd": ['no variable "secnd"', 'did you mean "second"?'],
-        "%axe diff first@0.9 second": ['no run "0.9" in this tree; nearest: 0.3, 0.2, 0.1'],
-        "%axe diff lead second": ["lead is of type function, not the result of a run"],
-        "%axe request second@0/9": ['no turn "9" of lead; its turns are 0/1, 0/2'],
-        "%%axe --from second@0/9\nx": ['no turn "9" of lead; its turns are 0/1, 0/2'],
-        "%%axe --from second@0.7/1\nx": ['no run "0.7" in this tree; nearest: 0.2, 0.1, 0'],
-        "%%axe lead -c --from first@0/1\nx": ["--from and -c cannot be combined"],
-        "%%axe --dry-run --from first@0/1\nx": ["--from and --dry-run cannot be combined"],
-        "%%axe lead --bg --expect 'turns < 9'\nx": ["--bg and --expect cannot be combined"],
-        "%axe expect frst: runs": ['no variable "frst"', 'did you mean "first"?'],
-        "%axe expect ": ["no expectation given", "for example turns <= 6; no write_file"],
-        "%axe diff first": ["the following arguments are required: B", "usage: %axe diff A B"],
-    }  # fmt: skip
-    for line, lines in told.items():
-        first, *rest = error_lines(cells.run(line))
-        assert [first.partition(": ")[2], *rest][: len(lines)] == lines, line
-        assert len(rest) <= 1, line
-    assert asked(cells) == ""
-
-
 @pytest.mark.req("E-9")
 def test_two_runs_are_compared_as_text_and_html_the_same_every_time(cells: Kernel) -> None:
     [shown] = cells.run("%axe diff first second")
@@ -103,17 +81,6 @@ def test_two_runs_are_compared_as_text_and_html_the_same_every_time(cells: Kerne
     assert head(cells, "%axe diff first@0 first") == "= lead: no differences"
     assert head(cells, "d = %axe diff first second\nd") == head(cells, "%axe diff first second")
     assert text(cells.run("print(d.first, d.same_path, len(d.changes))")) == "0/1 False 3\n"
-
-
-def test_the_times_of_a_run_are_shown_with_bars_by_its_name_or_for_the_last_one(
-    cells: Kernel,
-) -> None:
-    [shown] = cells.run("%axe time first")
-    assert set(shown["data"]) == {"text/html", "text/plain"}
-    assert "= model  # tool" in shown["data"]["text/plain"]
-    assert shown["data"]["text/html"].count("linear-gradient") == 6
-    assert "helper" in head(cells, "%axe time first@0.2")
-    assert "lead" in head(cells, "%axe time")
 
 
 @pytest.mark.req("D-62")
@@ -138,7 +105,7 @@ def test_the_request_at_a_place_is_shown_as_text_and_html(cells: Kernel) -> None
     assert "body (anthropic, " in data["text/plain"]
     out = text(cells.run("%%axe lead --dry-run --full\ngo"))
     assert "\n--- Request ---\nlead · script/lead · 0/1 · about " in out
-    assert '{"role": "user", "content": "go"}' in out
+    assert re.search(r'"role": "user",\s+"content": "go"', out)
 
 
 @pytest.mark.req("D-66")

@@ -63,21 +63,6 @@ def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> No
     assert shown == {"text/plain", "image/png"} or "plot needs matplotlib" in text([drawn])
 
 
-def test_a_file_has_the_inputs_too(project: Path, cells: Kernel) -> None:
-    (project / "cities.csv").write_text("city,country\nRome,Italy\n", "utf-8")
-    cell = "%%axe_grid careful --inputs cities.csv --repeats 2 --concurrency 1\nOf {{ city }}"
-    assert "2 of 2" in text(cells.run(cell))
-
-
-def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
-    cell = "%%axe_grid hasty,careful --inputs cities --repeats 3 --dry-run\nOf {{ city }}"
-    assert text(cells.run(cell)) == (
-        "<grid of 2 inputs × 2 variants: 0 of 12 runs>\n12 requests, nothing was sent\n"
-    )
-    with_judge = cell.replace("--dry-run", "--judge careful --dry-run")
-    assert "\n24 requests" in text(cells.run(with_judge))
-
-
 def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
     """As the grid is displayed before it is assigned, by its function, its cell and its value."""
     cells.run("many = [{'city': f'{n} {\"x\" * 99}'} for n in range(150)]")
@@ -90,27 +75,8 @@ def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
 
     assert point(f"towns = {call}") == {"towns"}
     assert point("towns") == {"towns"}
-    assert point("axe_nb.export(towns, 'page.html')\ntowns") == {"towns"}
-    assert "towns[149, 1][0].result" in Path("page.html").read_text()
     assert point("%%axe_grid hasty,careful --inputs many -o cities\n{{ city }}") == {"cities"}
     assert point(call) == {"g"}
-
-
-def test_a_dry_run_needs_no_key(cells: Kernel) -> None:
-    cell = "%%axe_grid hasty --inputs cities --models openai/gpt-5 --dry-run\nOf {{ city }}"
-    told = text(cells.run(cell)).splitlines()
-    assert told[-2].endswith(", nothing was sent")
-    assert told[-1].startswith('warning: no API key for provider "openai": set ')
-
-
-@pytest.mark.req("E-3")
-def test_resume_takes_a_path_and_a_dry_run_makes_no_file(project: Path, cells: Kernel) -> None:
-    cell = "%%axe_grid {} --inputs cities\nOf {{{{ city }}}}"
-    cells.run(cell.format("hasty --resume runs.jsonl --dry-run"))
-    assert not (project / "runs.jsonl").exists()
-    cells.run(cell.format("hasty --resume runs.jsonl"))
-    told = text(cells.run(cell.format("hasty --resume runs.jsonl --dry-run")))
-    assert "2 requests, minus what is in the resume file" in told
 
 
 @pytest.mark.req("E-2", "E-4")
@@ -144,8 +110,3 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
 def test_a_mistake_is_told(cells: Kernel, line: str, told: str) -> None:
     [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
     assert told in text([error])
-
-
-def test_an_unknown_name_is_told_with_its_line(cells: Kernel) -> None:
-    [error] = cells.run("%%axe_grid hasty --inputs cities\n\nOf {{ citee }}")
-    assert 'unknown name "citee" in {{ citee }} (line 3)' in text([error])

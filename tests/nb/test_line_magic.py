@@ -82,26 +82,6 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     assert 'did you mean "echo"?' in "\n".join(error["traceback"])
 
 
-def test_what_a_file_says_cannot_steer_a_terminal(project: Path, cells: Kernel) -> None:
-    (project / "axe" / "agents" / "red.toml").write_text(
-        'name = "red"\nmodel = "script/echo"\ndescription = "a\\u001b[31mb"\n', "utf-8"
-    )
-    for line in ("%axe list", "%axe show red"):
-        said = text(cells.run(line))
-        assert "\x1b" not in said
-        assert "a�[31mb" in said
-
-
-@pytest.mark.req("B-12")
-def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
-    said = text(cells.run("%axe init fresh"))
-    assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` opens it in a cell\n"
-    cells.run("%axe edit fresh")
-    assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\ndescription = "')
-    [error] = cells.run("%axe init fresh")
-    assert error["evalue"] == "axe/agents/fresh.toml already exists"
-
-
 def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:
     cells.run(
         "import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks a town up.'\n"
@@ -127,26 +107,6 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         "grep reads denied",
     ]
     assert text(cells.run("%axe tools echo")) == "echo has no tools\n"
-
-
-def test_usage_sums_tokens_by_agent_and_model(cells: Kernel) -> None:
-    assert text(cells.run("%axe usage")) == "nothing has run yet\n"
-    for cell in (
-        "%%axe lead\na",
-        "%%axe lead\nb",
-        "%%axe echo -m script/other\nc",
-        "%%axe echo\nd",
-    ):
-        cells.run(cell)
-    rows = [line.split() for line in text(cells.run("%axe usage")).splitlines()]
-    assert rows[0] == ["agent", "model", "runs", "turns", "input", "output"]
-    assert rows[1:3] == [
-        ["lead", "script/lead", "2", "4", "100", "14"],
-        ["echo", "script/echo", "3", "3", "3,000", "21"],
-    ]
-    assert rows[3][:4] == ["echo", "script/other", "1", "1"]
-    total = [sum(int(row[i].replace(",", "")) for row in rows[1:4]) for i in range(2, 6)]
-    assert rows[4] == ["total", *(f"{number:,}" for number in total)]
 
 
 def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
@@ -251,47 +211,6 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
     assert text(cells.run("print(events[-1].result.text)")) == "['grep']\n"
     wrong = text(cells.run("%config AxeMagics.mode = 'yolo'"))
     assert "any of ['', 'plan', 'ask', 'auto']" in wrong
-    cells.run("%unload_ext axe_nb")
-    [error] = cells.run("axe_nb.run('there', 'hi')")
-    assert error["evalue"] == "agent config not found: there"
-
-
-def test_one_model_under_every_agent_of_a_tree(cells: Kernel) -> None:
-    cells.run("%%axe lead -o r -m script/lead -M script/other\nhello")
-    assert text(cells.run("print(r.model, *(c.model for c in r.children))")) == (
-        "script/lead script/other\n"
-    )
-    cells.run("%config AxeMagics.model_all = 'script/other'")
-    assert text(cells.run("%axe run lead -q 'hello there'")) == "The other: hello there"
-
-
-def test_the_next_step_for_an_unknown_agent_is_one_that_a_notebook_has(cells: Kernel) -> None:
-    cells.run("import axe_nb")
-    told = "create it with `%axe init zzz`, or define it in a cell: `%%axe_agent zzz`"
-    for cell in ("%%axe zzz\nhi", "%axe show zzz", "axe_nb.run('zzz', 'hi')"):
-        [error] = cells.run(cell)
-        assert told in "\n".join(error["traceback"])
-    cells.run("%unload_ext axe_nb")
-    [error] = cells.run("axe_nb.run('zzz', 'hi')")
-    assert "create it with `axe-nb agents init zzz`" in "\n".join(error["traceback"])
-
-
-def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
-    cells.run("%config AxeMagics.display = 'off'")
-    [answer] = cells.run("%%axe echo -o r\nhi")
-    assert answer["data"]["text/plain"] == "You said: hi"
-    assert cells.run("import axe_nb; s = axe_nb.run('echo', 'hi')") == []
-    [answer] = cells.run("axe_nb.run('echo', 'hi')")
-    assert answer["data"]["text/plain"] == "You said: hi"
-    [shown] = cells.run("r")
-    assert shown["data"]["text/plain"].startswith("You said: hi\n\n✓ echo"), "asked for, a tree"
-    cells.run("%config AxeMagics.display = 'live'")
-    first = next(o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data")
-    assert "application/vnd.jupyter.widget-view+json" in first["data"]
-    cells.run("%config AxeMagics.display = 'static'")
-    cells.run("%env AXE_NB_DISPLAY=live")
-    [only] = cells.run("%%axe echo\nhi")
-    assert set(only["data"]) == {"text/plain", "text/html"}
 
 
 def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
 
-from axe_nb.results import RunResult
 from tests.nb.kernels import Kernel, Kernels, started, text
 
 AGENTS = {
@@ -191,30 +189,6 @@ def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
     )
 
 
-def test_capture_keeps_one_output_and_time_works(cells: Kernel) -> None:
-    cells.run("%%capture caught\n%%axe echo -o r\nhi")
-    assert text(cells.run("print(len(caught.outputs), r.ok)")) == "1 True\n"
-    timed = cells.run("%%time\n%%axe echo\nhi")
-    assert [o["type"] for o in timed].count("display_data") == 1
-
-
-def test_a_result_is_shown_as_its_tree_wherever_it_came_from(
-    project: Path, kernel_python: Path
-) -> None:
-    made = RunResult(
-        status="timeout", text="", agent="lead", model="p/m", error="timeout after 2s", turns=1
-    )
-    (project / "kept").write_bytes(pickle.dumps(made))
-    with started(kernel_python, project) as cells:
-        [shown] = cells.run("import pickle\npickle.load(open('kept', 'rb'))")
-        assert shown["data"]["text/plain"].startswith("◷ lead · p/m · timeout")
-        assert "<details" in shown["data"]["text/html"]
-        [listed] = cells.run("[_]")
-        assert (
-            listed["data"]["text/plain"] == '[RunResult(lead, timeout, 1 turn: "timeout after 2s")]'
-        )
-
-
 def test_the_magics_are_there_once_the_package_is_imported(
     kernel_python: Path, project: Path
 ) -> None:
@@ -224,13 +198,3 @@ def test_the_magics_are_there_once_the_package_is_imported(
         assert "AxeMagics" not in text(cells.run("list(get_ipython().magics_manager.registry)"))
         cells.run("@axe_nb.script('mirror')\ndef mirror(request):\n    return 'It mirrors'")
         assert text(cells.run("%%axe -m script/mirror -q\nhi")) == "It mirrors"
-        cells.run("%unload_ext axe_nb")
-        assert "not found" in text(cells.run("%%axe -m script/mirror -q\nhi"))
-
-
-def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
-    cells.run("%%axe echo -o r\nhi")
-    assert cells.run("%unload_ext axe_nb") == []
-    assert text(cells.run("r")).startswith("RunResult("), "results are shown as by Python again"
-    assert "AxeMagics" not in text(cells.run("%config"))
-    assert "not found" in text(cells.run("%%axe echo\nhi"))

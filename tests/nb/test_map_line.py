@@ -52,17 +52,6 @@ def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
     assert shown[-1] == "echo: 20 of 20 runs, 0 failed"
 
 
-def test_await_and_async_for_work_in_a_cell(cells: Kernel) -> None:
-    outputs = cells.run(
-        "PAUSE = 0\nprint([r.text for r in await axe_nb.amap(agent, 'ab'.split())])"
-    )
-    assert "['AB']" in text(outputs)
-    outputs = cells.run(
-        "async for r in axe_nb.map(agent, ['a', 'b'], display=False): print(r.text)"
-    )
-    assert sorted(text(outputs).split()) == ["A", "B"]
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -87,18 +76,3 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: K
         cells.run("print(runs.done, 0 < len(runs.results) < 100, runs.results[-1].status)")
     )
     assert shown.strip() == "True True cancelled"
-
-
-def test_a_map_that_a_task_of_a_cell_or_a_time_limit_ends_is_cancelled(cells: Kernel) -> None:
-    cells.run("import asyncio\nPAUSE = 0.2\nprompts = [f'p{n}' for n in range(500)]")
-    cells.run("runs = axe_nb.map(agent, prompts)")
-    limit = "async with asyncio.timeout(0.5): await runs"
-    assert cells.run(limit, live=True)[-1]["ename"] == "TimeoutError"
-    assert text(cells.run("print(runs.stopped)")).strip() == "cancelled"
-    cells.run("runs = axe_nb.map(agent, prompts)")
-    task = "async def g(): await runs\nawait asyncio.create_task(g())"
-    outputs = cells.run(task, live=True, interrupt_after=1.0)
-    assert outputs[-1]["ename"] == "CancelledError"
-    assert text(cells.run("print(runs.stopped)")).strip() == "cancelled"
-    endless = cells.run("import time; time.sleep(20)", interrupt_after=0.3)
-    assert endless[-1]["ename"] == "KeyboardInterrupt", "later interrupts are as before"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.commands.parser import Options, UsageError, parse, parse_run
+from axe_nb.commands.parser import Options, UsageError, parse_run
 from axe_nb.commands.table import RUN
 from axe_nb.notebook.option_line import read_words
-from axe_nb.session.overrides import Overrides
 from tests.nb.kernels import Kernel, Kernels, text
 
 HOSTILE = [
@@ -51,16 +50,6 @@ def test_a_value_stays_one_value_whatever_it_is(line: str, value: str) -> None:
     assert options(line, r=R(value)) == Options(agent="second", prompt=value)
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_values_may_stand_within_a_word_and_in_any_option(value: str) -> None:
-    line = '{r.text} --skill "a {r.text} b" --workdir={r.text}/x --param note="{r.text}"'
-    found = options(line, "cell", r=R(value))
-    wanted = Overrides(
-        skill=f"a {value} b", workdir=f"{value}/x", params={"note": value}, timeout=120.0
-    )
-    assert found == Options(agent=value, overrides=wanted)
-
-
 def test_a_value_is_never_the_name_of_an_option() -> None:
     for line in ("second {r.text} auto", "second -{r.text} auto", "second -q{r.text}"):
         with pytest.raises(UsageError) as wrong:
@@ -87,20 +76,6 @@ def test_counts_of_regular_expressions_stay_as_they_are() -> None:
     names = {"n": 4}
     found = options(r'second -p "\d{4} a{2,} b{,3} c{1,2} {n} {{n}} $n"', **names)
     assert found.prompt == r"\d{4} a{2,} b{,3} c{1,2} 4 {n} 4"  # type: ignore[attr-defined]
-
-
-def test_expressions_may_have_quotes_and_blanks() -> None:
-    names = {"d": {"a b": "x y"}, "t": 0.5, "parts": ["a b", "c"]}
-    found = options('{parts[0].split(" ")[1]} -p {d["a b"]} --timeout {t * 2}', **names)
-    assert (found.agent, found.prompt, found.overrides.timeout) == ("b", "x y", 1.0)  # type: ignore[attr-defined]
-
-
-def test_a_line_with_an_unknown_name_stays_as_it_is_as_in_ipython() -> None:
-    assert parse(RUN, "line", read_words(RUN, "line", 'a "{x} {y}"', {"x": "1"})).bare_prompt == (
-        "{x} {y}"
-    )
-    with pytest.raises(UsageError, match="no closing quotation"):
-        options('second "{x}', x="1")
 
 
 @pytest.fixture

@@ -50,49 +50,11 @@ def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> N
     assert text(cells.run("print(r.data)")) == "Town(name='<b>Ulm</b>', people=3)\n"
     cells.run("%%axe guide -q --output SCHEMA -o r\nhi")
     assert text(cells.run("print(r.data['people'])")) == "3\n"
+    [error] = cells.run("%%axe guide --output list[print(1)]\nhi")
+    assert "cannot be used: No such file" in error["evalue"], "nothing is evaluated"
     (project / "town.json").write_text(json.dumps({"type": "object"}))
     cells.run("%axe run guide -q --output town.json -p hi -o r")
     assert text(cells.run("print(sorted(r.data))")) == "['name', 'people']\n"
-
-
-@pytest.mark.parametrize(
-    "line", ["%%axe towns --output {} -q -o r\nhi", "%axe run towns hi --output {} -q -o r"]
-)
-def test_a_cell_asks_for_a_list_of_what_it_names(line: str, cells: Kernel) -> None:
-    cells.run(
-        "@axe_nb.script('towns')\ndef towns(request):\n    return [{'name': 'Ulm', 'people': 3}]\n"
-        "@axe_nb.script('words')\ndef words(request):\n    return ['a', 'b']\n"
-        "for name in ('towns', 'words'):\n    axe_nb.define(axe_nb.Agent(name, f'script/{name}'))"
-    )
-    cells.run(line.format("list[Town]"))
-    assert text(cells.run("print(r.data)")) == "[Town(name='Ulm', people=3)]\n"
-    cells.run(line.format("list[SCHEMA]"))
-    assert text(cells.run("print(r.data)")) == "[{'name': 'Ulm', 'people': 3}]\n"
-    cells.run(line.replace("towns", "words").format("list[str]"))
-    assert text(cells.run("print(r.data)")) == "['a', 'b']\n"
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("list[Twon]", 'no variable "Twon" for --output list[Twon]'),
-        ("list[print(1)]", 'JSON Schema file not found: "list[print(1)]"'),
-        ("list[Town.__init__]", 'JSON Schema file not found: "list[Town.__init__]"'),
-        ("list[axe_nb]", "output"),
-    ],
-)
-def test_what_is_within_a_list_is_a_name_and_never_evaluated(
-    word: str, told: str, cells: Kernel
-) -> None:
-    [error] = cells.run(f"%%axe guide --output {word}\nhi")
-    assert told in error["evalue"]
-    if word == "list[Twon]":
-        assert 'did you mean "Town"?' in "\n".join(error["traceback"])
-
-
-def test_a_grid_asks_for_lists_too(cells: Kernel) -> None:
-    shown = text(cells.run("%%axe_grid guide --output list[Town] --dry-run\nhi"))
-    assert "1 request, nothing was sent" in shown
 
 
 def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:
@@ -102,10 +64,3 @@ def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> 
     assert len(lines) <= 3
     assert "does not match its schema" in lines[0]
     assert text(cells.run("print(r.status, r.text)")) == "error no data\n"
-
-
-def test_a_name_that_is_no_type_is_told(cells: Kernel) -> None:
-    [error] = cells.run("%%axe guide --output Twon\nhi")
-    assert error["evalue"].startswith('JSON Schema file not found: "Twon"')
-    [error] = cells.run("%%axe guide --output guide\nhi")
-    assert "neither a JSON Schema nor a type" in error["evalue"]

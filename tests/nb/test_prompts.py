@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,66 +54,3 @@ def test_prompts_full_of_braces_reach_the_server_unchanged(
         for name, prompt in UNKNOWN.items():
             cells.run(f"%%axe echo -q --raw\n{prompt[0]}")
             assert reached(server) == prompt[0].removeprefix("# NBVAL_SKIP\n"), name
-
-
-def test_a_valid_expression_with_an_unknown_name_is_an_error_with_the_editors_line(
-    project: Path, kernel_python: Path, kernels: Kernels
-) -> None:
-    with cells_and_server(project, kernel_python, kernels) as (cells, server):
-        for name, (prompt, unknown, line) in UNKNOWN.items():
-            [error] = cells.run(f"%%axe echo\n{prompt}")
-            assert error["ename"] == "ConfigError", name
-            assert error["evalue"].startswith(f"unknown name {json.dumps(unknown)} in "), name
-            assert f"(line {line})" in error["evalue"], name
-            assert r"write \{{ for a literal brace, or use --raw" in "\n".join(error["traceback"])
-        [error] = cells.run("\n\n%%axe echo\n{{ nobody }}")
-        assert "(line 4)" in error["evalue"], "blank lines above count, as in the editor"
-        *_, error = cells.run("%%time\n%%axe echo\n{{ nobody }}")
-        assert "(line 3)" in error["evalue"], "other magics above count too"
-        assert server.requests == [], "nothing was sent"
-
-
-def test_values_reach_the_server_as_a_model_reads_them_best(
-    project: Path, kernels: Kernels
-) -> None:
-    with cells_and_server(project, Path(sys.executable), kernels) as (cells, server):
-        cells.run(
-            "import pandas\n"
-            "braces = '{{ city }} {city} $city \\\\{{'\ncity = 'Bergen'\n"
-            "row = {'a': {'b': ['é', None]}}\n"
-            "frame = pandas.DataFrame({'town': ['Bergen', 'Oslo'], 'n': [3, 10]})\n"
-            "tall = pandas.DataFrame({'n': range(1000)})\n"
-            "huge = 'x' * 1_000_000\n"
-        )
-        sent = {}
-        for name in ("braces", "row", "frame", "tall", "huge", "city"):
-            cells.run(f"%%axe echo -o r\n<{{{{ {name} }}}}>")
-            sent[name] = reached(server)
-        assert sent["braces"] == r"<{{ city }} {city} $city \{{>", "values are not expanded again"
-        assert sent["row"] == '<\n{\n  "a": {\n    "b": [\n      "é",\n      null\n    ]\n  }\n}\n>'
-        assert sent["frame"] == "<\ntown,n\nBergen,3\nOslo,10\n>"
-        assert sent["tall"].endswith("\n998\n999\n>")
-        assert sent["tall"].count("\n") == 1002
-        assert sent["huge"] == f"<{'x' * 200_000}\n[800000 more characters left out]>"
-        cells.run("%%axe echo\n{{ r }}!")
-        assert reached(server) == "heard!", "a result stands for its text"
-
-
-def test_an_expression_that_fails_sends_nothing_and_names_its_line(
-    project: Path, kernel_python: Path, kernels: Kernels
-) -> None:
-    with cells_and_server(project, kernel_python, kernels) as (cells, server):
-        for body, told in {
-            "a\n{{ 1 / int('0') }}": "{{ 1 / int('0') }} failed (line 3): ZeroDivisionError: ",
-            "{{ open('nowhere.txt').read() }}": "failed (line 2): FileNotFoundError: ",
-            "{{ {}['k'] + str(1) }}": "failed (line 2): KeyError: 'k'",
-            "{{ print }}": 'unknown name "print" in {{ print }} (line 2)',
-            "{{ 'a'.upper }}": (
-                "{{ 'a'.upper }} is of type builtin_function_or_method, "
-                "which cannot be converted to text (line 2)"
-            ),
-        }.items():
-            [error] = cells.run(f"%%axe echo\n{body}")
-            assert told in error["evalue"]
-            assert len("\n".join(error["traceback"]).splitlines()) == 2
-        assert server.requests == []

@@ -52,20 +52,6 @@ def test_the_difference_is_shown_before_a_person_is_asked(cells: Kernel, project
     assert text(cells.run("%axe undo first", live=True)) == "nothing to undo\n"
 
 
-def test_a_file_changed_since_needs_a_yes_of_its_own(cells: Kernel, project: Path) -> None:
-    (project / "a.txt").write_text("mine\n")
-    shown = text(cells.run("%axe undo first", live=True, answers=["y", "n"]))
-    assert "-mine\n+old\n" in shown
-    assert cells.asked[1] == (
-        "1 file changed since the run or beside it: put back too, and lose these changes? "
-        "[y]es [n]o: "
-    )
-    assert (project / "a.txt").read_text() == "mine\n"
-    assert not (project / "b.txt").exists()
-    cells.run("%axe undo first", live=True, answers=["y"])
-    assert (project / "a.txt").read_text() == "old\n"
-
-
 def test_nothing_is_changed_where_no_one_can_be_asked(cells: Kernel, project: Path) -> None:
     shown = text(cells.run("%axe undo first"))
     assert "would restore a.txt" in shown
@@ -84,8 +70,3 @@ def test_a_run_of_the_history_is_undone_by_its_id(cells: Kernel, project: Path) 
     assert (project / "a.txt").read_text() == "older\n"
     (error,) = cells.run("%axe undo 7")
     assert "the history has no run with the id 7" in str(error)
-
-
-def test_what_is_no_run_is_told(cells: Kernel) -> None:
-    (error,) = cells.run("%axe undo nothing")
-    assert 'no variable "nothing"' in str(error)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from axe_nb.scripting.server import script_server
-from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, Kernels, text
-from tests.protocols import PROTOCOLS, provider_of
-from tests.providers import sdk
 
 SCRIPT = '[[rule]]\ntext = "Heard: {last}"\nusage = { input_tokens = 10, output_tokens = 2 }\n'
 
@@ -24,43 +19,6 @@ def cells(project: Path, kernels: Kernels) -> Kernel:
     running = kernels.at(Path(sys.executable), project)
     assert running.run("%load_ext axe_nb") == []
     return running
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_without_an_agent(
-    project: Path, protocol: Protocol, kernels: Kernels
-) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "echo.toml").write_text(SCRIPT, "utf-8")
-    with script_server(protocol) as server:
-        cells = kernels.at(Path(sys.executable), project)
-        cells.run("%load_ext axe_nb\nwho = 'you'")
-        assert text(
-            cells.run(f"%%axe -m {provider_of(protocol)}/echo -o r -q\nHello {{{{ who }}}}")
-        ) == ("Heard: Hello you")
-        assert (
-            text(cells.run(f"%%axe -c -m {provider_of(protocol)}/echo -q\nand then?"))
-            == "Heard: and then?"
-        )
-        assert text(cells.run("%%axe -c -q\nonce more")) == "Heard: once more"
-        assert text(cells.run("print(repr(r.agent))")).strip() == "''"
-    bodies = json.loads(json.dumps(server.requests))
-    for body in bodies:
-        sdk.takes(protocol, body)
-        assert not {"system", "instructions", "tools"} & body.keys()
-    assert [len(body.get("messages") or body["input"]) for body in bodies] == [1, 3, 5]
-
-
-def test_the_tree_the_usage_and_reset_name_the_model(cells: Kernel) -> None:
-    shown = text(cells.run("%%axe -m script/echo\nhello"))
-    assert "script/echo" in shown
-    assert "Heard: hello" in shown
-    row = text(cells.run("%axe usage")).splitlines()[1].split()
-    assert row == ["(no", "agent)", "script/echo", "1", "1", "10", "2"]
-    assert text(cells.run("%axe reset")).strip() == "conversations forgotten: (no agent)"
-    said = text(cells.run("%%axe -c\ngo on"))
-    assert "nothing to continue: no model has been asked without an agent in this session" in said
-    assert text(cells.run("%axe run -m script/echo -p 'from a line' -q")) == "Heard: from a line"
 
 
 def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:
@@ -95,14 +53,3 @@ def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Ker
     said = text(cells.run("%%axe poet -q --var topic={topic} --var language=Latin\nx"))
     assert said == "In Latin about the {{ sea }}, it's -c deep."
     assert "language=English, topic=rain" in text(cells.run("%axe show poet"))
-
-
-def test_a_cell_notes_the_line_of_a_name_without_a_value(cells: Kernel) -> None:
-    said = text(
-        cells.run(
-            "\n%%axe_agent a\nmodel = 'script/echo'\nsystem_prompt = '''\none\n{{ b }}\n'''\n"
-            "[vars]\nc = 1"
-        )
-    )
-    assert '! unknown variable "b" in {{ b }} of system_prompt (line 6)' in said
-    assert text(cells.run("%%axe a -q --var b=2\nx")) == "Heard: x"

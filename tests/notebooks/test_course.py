@@ -17,6 +17,7 @@ from axe_nb.testing.check import find_problems
 from axe_nb.testing.headless import find_failure, make_environment, run_headless
 from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
+from tests.nb.kernels import UNLOAD
 
 RESET = """\
 %reset -f
@@ -24,10 +25,12 @@ import os
 os.chdir({folder!r})
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
-session.clear()
+for _table in (*vars(session).values(), session.tools.tools):
+    if isinstance(_table, dict):
+        _table.clear()
+session.last, session.budget = None, type(session.budget)()
 functions.clear()
-%unload_ext axe_nb
-get_ipython().config.pop("AxeMagics", None)  # it outlives the extension
+{unload}
 {first}"""
 
 SERVER = """\
@@ -94,7 +97,7 @@ def as_for_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_all(folder: Path, environ: Mapping[str, str], first: str = "") -> Iterator[tuple[Any, Any]]:
     """Runs the solved lessons in one kernel; yields each as it is saved, and as it ran."""
     saved = [nbformat.read(path, 4) for path in SOLVED]
-    reset = RESET.format(folder=str(folder / "solutions"), first=first)
+    reset = RESET.format(unload=UNLOAD, folder=str(folder / "solutions"), first=first)
     cells = [
         nbformat.v4.new_code_cell(cell.source, metadata=cell.metadata)
         for book in saved

@@ -33,11 +33,6 @@ CELLS = [
     "except OSError as error:\n    print(error)",
 ]
 
-TEST = """
-def test_lesson(axe_notebook):
-    book = axe_notebook("stale/lesson.ipynb")
-"""
-
 
 @pytest.fixture
 def lesson(project: Path) -> Path:
@@ -75,30 +70,23 @@ def test_a_frozen_notebook_is_its_own_test(
 
 
 def check_under_pytest(folder: Path) -> None:
-    """With nbval, xdist and the fixture: a frozen notebook passes, a changed prompt is named."""
+    """With nbval, xdist and nbmake: a frozen notebook passes, a changed prompt is named."""
     stale = folder / "stale"
     stale.mkdir()
     for name in ("lesson.ipynb", "lesson.axe", "axe"):
         (shutil.copytree if name == "axe" else shutil.copy)(folder / name, stale / name)
     agent = stale / "axe" / "agents" / "guide.toml"
     agent.write_text(GUIDE.replace("know", "like"), "utf-8")
-    (folder / "test_lesson.py").write_text(TEST, "utf-8")
     plugins = [
         f"-p{name}" for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbval", "xdist")
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-n2", "--dist=loadfile", "--nbval",
-         "lesson.ipynb", "test_lesson.py"],
+         "lesson.ipynb"],
         env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, encoding="utf-8", timeout=120, check=False,
     )  # fmt: skip
-    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
-    miss = (
-        'has no answer for agent guide at 0/1: its system prompt changed: "You know towns." → '
-        '"You like towns."; record it with: axe-nb freeze'
-    )
-    assert f"lesson.ipynb, cell 2: cassette lesson.axe {miss}" in done.stdout
-    assert "Traceback" not in done.stdout
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
     plugins = [
         f"-p{name}"
         for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbmake.pytest_plugin")
@@ -110,7 +98,7 @@ def check_under_pytest(folder: Path) -> None:
         capture_output=True, encoding="utf-8", timeout=120, check=False,
     )  # fmt: skip
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    assert "has no answer for agent guide at 0/1" in done.stdout
+    assert "has no answer for agent guide at 0/1: its system prompt changed: " in done.stdout
 
 
 QUIET = [

@@ -35,17 +35,6 @@ def test_what_strict_mode_refuses_is_asked_for_without_it(schema: dict[str, Any]
     assert make_strict(schema) is None
 
 
-def test_bounds_become_words_for_anthropic() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"n": {"type": "integer", "description": "A number", "minimum": 1}},
-    }
-    made = make_closed(schema)
-    assert made is not None
-    assert made["additionalProperties"] is False
-    assert made["properties"]["n"] == {"type": "integer", "description": "A number (minimum: 1)"}
-
-
 @pytest.mark.parametrize(
     "schema",
     [

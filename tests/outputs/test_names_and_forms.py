@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
-import pydantic
 import pytest
 
 from axe_nb.conversion.json_schema import clean_schema, find_mistakes
-from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.providers.output_schema import make_closed, make_strict
 from axe_nb.tools.output_form import WrongOutput, make_output
@@ -96,41 +92,11 @@ def test_what_may_not_be_the_answer_is_not_guessed(text: str) -> None:
         make_output({"type": "object"}).read(text)
 
 
-def test_fences_in_the_data_stay() -> None:
-    text = json.dumps({"a": "</think>\n```json\n1\n```"})
-    assert make_output({"type": "object"}).read(text).text == text
-
-
 def test_an_object_whose_only_key_is_value_is_not_taken_for_the_wrapping() -> None:
     output = make_output(dict[str, int] | list[int])
     assert output.read('{"value": 1}').data == {"value": 1}
     assert output.read('{"value": {"value": 1}}').data == {"value": 1}
     assert output.read('{"value": [1]}').data == [1]
-
-
-def test_whatever_a_class_raises_is_a_mistake_of_the_answer() -> None:
-    @dataclass
-    class Odd:
-        n: int
-
-        def __post_init__(self) -> None:
-            raise KeyError("boo")
-
-    with pytest.raises(WrongOutput, match="data: KeyError: 'boo'"):
-        make_output(Odd).read('{"n": 1}')
-
-
-def test_a_model_of_pydantic_is_json_by_its_aliases() -> None:
-    class Model(pydantic.BaseModel):
-        name: str = pydantic.Field(alias="Name")
-
-    assert jsonable([Model(Name="Ulm")]) == [{"Name": "Ulm"}]
-
-
-def test_a_type_that_only_pydantic_describes_has_that_as_next_step() -> None:
-    with pytest.raises(ConfigError) as raised:
-        make_output(complex)
-    assert "pydantic" in raised.value.hint
 
 
 def test_strict_mode_gets_no_words_beside_a_reference_and_no_unknown_format() -> None:

@@ -6,7 +6,6 @@ import datetime
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -23,8 +22,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, call, script
-from axe_nb.providers.output_schema import make_closed, make_strict
-from axe_nb.tools.output_form import Output, WrongOutput, make_output, may_be_output
+from axe_nb.tools.output_form import WrongOutput, make_output
 
 
 @dataclass
@@ -177,14 +175,6 @@ def test_formats_and_descriptions_are_in_the_schema() -> None:
     assert make_output(Row).sent["required"] == ["a"]
 
 
-@pytest.mark.parametrize("given", [Flight, list[datetime.date]])
-def test_the_apis_take_such_schemas(given: Any) -> None:
-    sent = make_output(given).sent
-    assert make_closed(sent) is not None
-    assert isinstance(make_strict(sent), Mapping | None)
-    assert make_strict(make_output(Flight).sent) == make_output(Flight).sent
-
-
 def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> None:
     told = {
         "first": {
@@ -226,32 +216,6 @@ def test_a_tool_takes_such_values_too(project: Path) -> None:
     assert '"day" must be a date (as in 2026-11-23), not "soon"' in result.text
 
 
-@dataclass
-class Around:
-    wait: datetime.timedelta
-    models: list[Model]
-    inner: Around | None = None
-
-
-def test_a_dataclass_with_a_model_of_pydantic_in_it_is_read_by_pydantic() -> None:
-    text = '{"wait": "PT5S", "models": [{"x": 1}], "inner": {"wait": "PT1S", "models": []}}'
-    inner = Around(datetime.timedelta(seconds=1), [])
-    value = make_output(Around).read(text).value
-    assert value == Around(datetime.timedelta(seconds=5), [Model(x=1)], inner)
-
-
-@pytest.mark.parametrize(
-    ("value", "is_offered"),
-    [
-        (Trip, True), (Place, True), (Row, True), (list[Place], True),
-        (Model, True), ({"type": "object"}, True),
-        (int, False), (Place("Ulm"), False), (dict[str, int], False), (Path, False), ({}, False),
-    ],
-)  # fmt: skip
-def test_records_and_schemas_are_offered_as_outputs(value: Any, is_offered: bool) -> None:
-    assert may_be_output(value) is is_offered
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -265,21 +229,6 @@ def test_other_types_have_the_next_step(given: Any, told: str) -> None:
     assert "pydantic model" in raised.value.hint
 
 
-def test_a_type_as_the_output_of_an_agent_has_the_next_step() -> None:
-    with pytest.raises(ConfigError, match="output must be a table") as raised:
-        Agent("a", "script/m", output=Place)  # type: ignore[arg-type]
-    assert "axe_nb.run(…, output=…) also takes types" in raised.value.hint
-
-
-@pytest.mark.parametrize(
-    "text", ['```json\n{"a": 1}\n```', '```\n{"a": 1}\n```', '  ```JSON\n\n{"a": 1}```\n']
-)
-def test_a_fence_around_the_whole_answer_is_taken_off(text: str) -> None:
-    answer = make_output({"type": "object"}).read(text)
-    assert answer.data == {"a": 1}
-    assert answer.text == '{"a": 1}'
-
-
 def test_a_fence_that_is_never_closed_costs_little() -> None:
     text = "```json\n" + "\n" * 200_000
     started = time.thread_time()
@@ -288,24 +237,11 @@ def test_a_fence_that_is_never_closed_costs_little() -> None:
     assert time.thread_time() - started < 2
 
 
-def test_the_models_own_words_stay_unless_there_is_more_in_them() -> None:
-    own = make_output({"type": "object"}).read('{"a":  1}')
-    assert own.text == '{"a":  1}'
-    assert make_output(list[int]).read('{"value": [1, 2]}').text == "[1, 2]"
-
-
 def test_data_that_is_no_object_is_asked_for_within_one() -> None:
     sent = make_output(list[int]).sent
     assert sent["type"] == "object"
     assert sent["properties"] == {"value": {"type": "array", "items": {"type": "integer"}}}
     assert sent["required"] == ["value"]
-
-
-@pytest.mark.parametrize("given", [3, "text", print, object(), complex, {1: 2}])
-def test_what_describes_no_answer_is_refused_in_one_line(given: Any) -> None:
-    with pytest.raises(ConfigError) as raised:
-        make_output(given)
-    assert "0x" not in str(raised.value)
 
 
 def test_a_fault_of_the_users_own_class_is_a_mistake_of_the_answer() -> None:
@@ -319,12 +255,6 @@ def test_a_fault_of_the_users_own_class_is_a_mistake_of_the_answer() -> None:
 
     with pytest.raises(WrongOutput, match="n is too large"):
         make_output(Strict).read('{"n": 4}')
-
-
-def test_an_output_is_used_as_it_is() -> None:
-    made = make_output(int)
-    assert make_output(made) is made
-    assert isinstance(made, Output)
 
 
 def test_neither_library_is_imported_before_it_is_needed() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
 from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import Provider, Server
-from axe_nb.providers.secrets import Secrets
+from axe_nb.providers.secrets import find_secrets
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -59,9 +59,9 @@ class Dialect:
         return self.name
 
 
-def secrets_of(protocol: str, key: str = KEY) -> Secrets:
+def secrets_of(protocol: str, key: str = KEY) -> tuple[str, ...]:
     """What a server of the protocol must not repeat."""
-    return Secrets.of(BY_NAME[protocol].make("http://127.0.0.1", key))
+    return find_secrets(BY_NAME[protocol].make("http://127.0.0.1", key))
 
 
 def ask(*messages: Message, **more: Any) -> Request:

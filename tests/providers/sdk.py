@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,9 @@ def watching() -> Iterator[None]:
     seen: dict[bytes, tuple[str, Request]] = {}
     with pytest.MonkeyPatch.context() as patch:
         for name, module in MODULES.items():
-            patch.setattr(module, "body", _listen(name, module.body, seen))
+            protocol = module.PROVIDER.protocol
+            listening = replace(protocol, body=_listen(name, protocol.body, seen))
+            patch.setattr(module.PROVIDER, "protocol", listening)
         yield
     for body, (name, request) in seen.items():
         takes(name, _without_params(json.loads(body), request))

@@ -12,10 +12,9 @@ from typing import Any
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind, Response
-from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.providers.streamed_reply import StreamedReply
+from axe_nb.providers.streaming import StreamedReply
 from tests.providers.dialects import (
     KEY,
     MODULES,
@@ -24,13 +23,6 @@ from tests.providers.dialects import (
     make_response,
     secrets_of,
 )
-
-STREAMINGS = {
-    "anthropic": anthropic.STREAMING,
-    "openai": openai.STREAMING,
-    "responses": responses.STREAMING,
-    "ollama": ollama.STREAMING,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +54,7 @@ def read_stream(
 ) -> Outcome:
     """What the provider makes of the body of a reply with status 200 that arrives like this."""
     deltas: list[Delta] = []
-    secrets = secrets_of(protocol, key)
-    reply = StreamedReply(STREAMINGS[protocol], on_delta or deltas.append, secrets)
+    reply = StreamedReply(MODULES[protocol].PROVIDER.protocol, on_delta or deltas.append)
 
     async def receive() -> AsyncIterator[bytes]:
         for piece in pieces:

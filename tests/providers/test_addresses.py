@@ -12,11 +12,10 @@ from axe_nb import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.engine.make_provider import make, server
-from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.errors import ProviderError
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY, ask
-from tests.providers.openai_2026 import settings
-from tests.providers.raw_server import Peer, always, raw_server, reply
+from tests.providers.raw_server import always, raw_server, reply
 from tests.wire.replay import Replay
 
 VERSION = "api-version=2024-10-21-preview"
@@ -105,7 +104,7 @@ def test_requests_and_listings_are_sent_there(
         ("openai", f"http://h:1?x={SECRET}&empty&y=", "http://h:1/v1?x=***&empty&y="),
         (
             "ollama",
-            "http://h:1?code=short&subscription-key=1",
+            "http://h:1?code=short-enough&subscription-key=0123456789",
             "http://h:1?code=***&subscription-key=***",
         ),
     ],
@@ -151,25 +150,6 @@ def test_every_request_has_the_query_of_the_base_url(
     assert asked == [chat + sent, models + sent]
 
 
-def test_a_dated_address_of_azure_is_asked_with_its_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def answer(peer: Peer) -> None:
-        is_dated = "?api-version=2024-10-21 " in peer.read().start
-        words = b'{"error": {"code": "404", "message": "Resource not found"}}'
-        peer.send(reply() if is_dated else reply(words, status="404 Not Found"))
-
-    with raw_server(answer) as server_:
-        path = "/openai/deployments/m/chat/completions?api-version=2024-10-21"
-        settings(
-            f'[providers.azure]\nprotocol = "openai"\nbase_url = "{server_.url}{path}"\n'
-            'headers = { "api-key" = "{key}", "authorization" = "" }\n'
-        )
-        monkeypatch.setenv("AZURE_API_KEY", KEY)
-        result = axe_nb.run(Agent("a", "azure/m"), "hi", stream=False, display=False)
-    assert (result.text, result.error) == ("hello", None)
-
-
 def test_a_key_in_the_query_is_in_no_error_and_no_result(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,10 +173,3 @@ def test_a_key_in_the_query_is_in_no_error_and_no_result(
         assert not any(SECRET in text for text in texts)
     assert SECRET not in shown + caplog.text
     assert "connection refused" in str(results[1].error)
-
-
-@pytest.mark.parametrize("url", ["http://h:1?a=b#c", "http://h:1#x", "http://?x=1", "http://h?a b"])
-def test_other_addresses_are_still_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
-    with pytest.raises(ConfigError, match="is not a valid URL"):
-        server("openai", Config())

@@ -14,31 +14,21 @@ from axe_nb.errors import ProviderError
 from axe_nb.providers.decompression import MAX_PIECE, DecompressionError, decompress
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import KEY, ask
-from tests.providers.raw_server import HELLO, always, raw_server, reply
+from tests.providers.raw_server import always, raw_server, reply
 
 BODY = b'{"text": "hello"}' * 500
 
 
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-def in_two(data: bytes, between: bytes = b"") -> bytes:
-    return gzip.compress(data[:20]) + between + gzip.compress(data[20:])
+def in_two(data: bytes) -> bytes:
+    return gzip.compress(data[:20]) + gzip.compress(data[20:])
 
 
 PACKED = {
     "gzip": gzip.compress(BODY),
     "gzip in two members": in_two(BODY),
-    "gzip in two members, padded": in_two(BODY, b"\0" * 700) + b"\0",
-    "gzip in a member for each byte": b"".join(gzip.compress(b"%c" % b) for b in BODY),
-    "gzip with an empty member": gzip.compress(b"") + gzip.compress(BODY),
+    "gzip, padded": gzip.compress(BODY) + b"\0" * 700,
     "gzip with rubbish after it": gzip.compress(BODY) + b"rubbish",
-    "gzip with a part of a member's first bytes after it": gzip.compress(BODY) + b"\x1f",
     "deflate": zlib.compress(BODY),
-    "deflate without a head": raw_deflate(BODY),
-    "deflate with rubbish after it": zlib.compress(BODY) + b"\x1f\x8b rubbish",
 }
 
 
@@ -62,17 +52,13 @@ def test_a_compressed_body_is_decompressed(data: bytes, size: int) -> None:
 
 
 @pytest.mark.req("B-5")
-@pytest.mark.parametrize("form", [zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS])
+@pytest.mark.parametrize("form", [zlib.MAX_WBITS | 16, zlib.MAX_WBITS])
 def test_what_unpacks_to_300_megabytes_comes_in_bounded_parts(form: int) -> None:
     packer = zlib.compressobj(level=1, wbits=form)
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
     sizes = [len(part) for part in unpack(bomb, len(bomb))]
     assert max(sizes) <= MAX_PIECE
     assert sum(sizes) == 300_000_000
-
-
-def test_a_body_without_any_byte_is_empty() -> None:
-    assert unpack(b"", 1) == []
 
 
 @pytest.mark.req("B-5")
@@ -96,26 +82,6 @@ def find_error(data: bytes, coding: str, status: str = "200 OK") -> ProviderErro
         with pytest.raises(ProviderError) as caught:
             asyncio.run(OpenAI(server.url, KEY).send(ask()))
         return caught.value
-
-
-@pytest.mark.parametrize(
-    ("coding", "data"),
-    [
-        ("gzip", in_two(HELLO)),
-        ("deflate", raw_deflate(HELLO)),
-        ("Deflate", zlib.compress(HELLO)),
-        ("identity", HELLO),
-    ],
-)
-def test_answers_of_models_are_decompressed(coding: str, data: bytes) -> None:
-    with raw_server(always(reply(data, f"Content-Encoding: {coding}"))) as server:
-        assert asyncio.run(OpenAI(server.url, KEY).send(ask())).content == "hello"
-
-
-def test_an_answer_that_was_cut_says_so() -> None:
-    assert find_error(gzip.compress(HELLO)[:-3], "gzip").detail.endswith(
-        "failed: the compressed data was cut off"
-    )
 
 
 @pytest.mark.req("B-5")

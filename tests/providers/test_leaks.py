@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-import axe_nb
-from axe_nb import Agent, ProviderError
+from axe_nb import ProviderError
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.messages import Message, Request
 from axe_nb.providers.openai import PROVIDER as OpenAI
@@ -106,60 +105,14 @@ def check(error: ProviderError) -> None:
         assert PASSWORD not in text
 
 
-def test_a_runs_error_holds_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    with server(answer(401, "no")) as url:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        result = axe_nb.run(Agent("a", "openai/m"), "hi")
-        assert isinstance(result.cause, ProviderError)
-        check(result.cause)
-        assert KEY.encode() not in pickle.dumps(result)
-        with pytest.raises(ProviderError) as caught:
-            result.raise_for_status()
-        check(caught.value)
-
-
-def test_a_server_that_sends_byte_by_byte_does_not_stall_the_loop() -> None:
-    longest = 0.0
-
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.protocol_version = "HTTP/1.1"
-        handler.send_response(200)
-        handler.send_header("transfer-encoding", "chunked")
-        handler.end_headers()
-        for _ in range(40):
-            handler.wfile.write(b"1\r\nx\r\n" * 2000)
-        handler.wfile.write(b"0\r\n\r\n")
-        handler.close_connection = True
-
-    async def measure(url: str) -> None:
-        nonlocal longest
-        loop = asyncio.get_running_loop()
-
-        async def tick() -> None:
-            nonlocal longest
-            while True:
-                before = loop.time()
-                await asyncio.sleep(0.001)
-                longest = max(longest, loop.time() - before)
-
-        ticking = asyncio.create_task(tick())
-        request = Request("m", (Message("user", "hi"),))
-        with pytest.raises(ProviderError):
-            await OpenAI(url, KEY, PROVIDERS["openai"]).send(request)
-        ticking.cancel()
-
-    with server(drip) as url:
-        asyncio.run(measure(url))
-    assert longest < 0.5, "80,000 pieces take seconds"
-
-
 def test_no_object_of_a_connection_shows_a_password() -> None:
     async def look(url: str) -> list[str]:
         provider = OpenAI(url, KEY, PROVIDERS["openai"])
         with pytest.raises(ProviderError):
             await provider.send(Request("m", (Message("user", "x"),)))
-        mine = (o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb."))
+        mine = (
+            o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb.providers")
+        )
         return [
             shown for shown in map(repr, [*mine, provider]) if KEY in shown or PASSWORD in shown
         ]

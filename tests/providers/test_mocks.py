@@ -17,7 +17,6 @@ import respx
 import axe_nb
 from axe_nb import Agent
 from axe_nb.errors import ProviderError
-from axe_nb.providers.anthropic import Anthropic
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
@@ -88,16 +87,6 @@ def test_respx_answers_with_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
         assert asyncio.run(stream()) == ("hello", "hello")
 
 
-def test_respx_fails_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    with respx.mock:
-        respx.post(CHAT).mock(side_effect=httpx.ConnectTimeout)
-        respx.post(f"{HOST}/busy/v1/chat/completions").mock(httpx.Response(429))
-        late, busy, unknown = send(HOST, f"{HOST}/busy", f"{HOST}/other")
-    assert late == f"timeout: no connection to {HOST} within 10s"
-    assert busy == "rate_limit: 429 Too Many Requests"
-    assert "not mocked" in unknown
-
-
 def test_a_mock_that_knows_no_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
     with respx.mock:
@@ -114,31 +103,6 @@ def test_a_mock_replaces_the_transport_of_httpx_itself(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
     assert send(HOST) == ["hello"]
-
-
-def test_requests_reach_a_server_over_kept_connections(context: object) -> None:
-    cookie = "Set-Cookie: id=1; Path=/"
-    with raw_server(always(reply(HELLO, cookie)), context) as server:
-        assert send(server.url, server.url) == ["hello", "hello"]
-        first, second = server.requests
-    assert (first.connection, second.connection) == (0, 0)
-    assert second.header("cookie") is None
-    assert second.header("content-type") == "application/json"
-
-
-def test_each_provider_sends_its_own_headers() -> None:
-    said = b'{"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}'
-    with raw_server(always(reply(said))) as server:
-        address = server.url.replace("//", "//me:secret@")
-        assert asyncio.run(Anthropic(address, KEY).send(ask())).content == "hello"
-        (asked,) = server.requests
-    assert asked.header("x-api-key") == KEY
-    assert asked.header("authorization") == "Basic bWU6c2VjcmV0"
-    assert asked.header("host") == f"127.0.0.1:{server_port(address)}"
-
-
-def server_port(address: str) -> str:
-    return address.rpartition(":")[2]
 
 
 @pytest.fixture

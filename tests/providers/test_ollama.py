@@ -63,14 +63,6 @@ def test_params_are_options_but_for_those_beside_the_model() -> None:
     assert sent(max_tokens=5, num_predict=6)["options"] == {"num_predict": 6}
 
 
-@pytest.mark.req("B-4")
-def test_the_system_prompt_is_the_first_message() -> None:
-    assert messages(Message("user", "hi"), system="You lead.") == [
-        {"role": "system", "content": "You lead."},
-        {"role": "user", "content": "hi"},
-    ]
-
-
 @pytest.mark.req("A-4.4", "A-4.5", "D-29")
 def test_ids_go_back_only_where_they_are_the_servers_own() -> None:
     calls = (ToolCall("ollama_0", "f", {"n": 1}), ToolCall("call_x", "g"))
@@ -87,16 +79,6 @@ def test_ids_go_back_only_where_they_are_the_servers_own() -> None:
         {"role": "tool", "content": "1", "tool_name": "f"},
         {"role": "tool", "content": "2", "tool_name": "g", "tool_call_id": "call_x"},
     ]
-
-
-@pytest.mark.req("A-4.3")
-def test_calls_without_ids_are_numbered_in_their_order() -> None:
-    calls = [{"function": {"name": n, "arguments": {"n": n}}} for n in ("f", "g")]
-    response = parse(reply(content="", tool_calls=calls))
-    assert response.tool_calls == (
-        ToolCall("ollama_0", "f", {"n": "f"}),
-        ToolCall("ollama_1", "g", {"n": "g"}),
-    )
 
 
 @pytest.mark.req("A-1.9", "D-31")
@@ -134,11 +116,6 @@ def test_an_empty_message_is_an_answer_later_on() -> None:
     result = Message("tool", tool_results=(ToolResult("ollama_0", "1", name="f"),))
     assert answered("", ask(Message("user", "hi"), call, result)) == ""
     assert answered("", ask(Message("user", "hi"), Message("assistant", "x"), result)) == ""
-
-
-@pytest.mark.req("D-31")
-def test_an_empty_message_that_a_limit_cut_is_cut() -> None:
-    assert answered("", ask(), done="length") == ""
 
 
 @pytest.mark.req("D-32")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
+from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.providers.openai import body, parse
 from tests.pictures.samples import FIRST
 from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
@@ -48,14 +47,6 @@ def test_the_key_is_a_bearer_token() -> None:
     assert "x-api-key" not in asked.headers
 
 
-@pytest.mark.req("B-4")
-def test_the_system_prompt_is_the_first_message() -> None:
-    assert messages(Message("user", "hi"), system="You lead.") == [
-        {"role": "system", "content": "You lead."},
-        {"role": "user", "content": "hi"},
-    ]
-
-
 @pytest.mark.req("B-4", "D-49")
 def test_max_tokens_is_sent_only_where_it_is_set() -> None:
     assert json.loads(body(ask())).keys() == {"model", "messages"}
@@ -79,11 +70,6 @@ def test_calls_without_text_go_back_with_null(content: str | None) -> None:
     assert sent == {"role": "assistant", "content": None, "tool_calls": [call()]}
 
 
-@pytest.mark.req("A-3.7")
-def test_an_answer_without_calls_has_no_list_of_calls() -> None:
-    assert messages(Message("assistant", "hi")) == [{"role": "assistant", "content": "hi"}]
-
-
 @pytest.mark.req("A-3.6")
 def test_each_result_is_a_message_without_an_error_mark() -> None:
     results = (ToolResult("a", "1"), ToolResult("b", "no", is_error=True))
@@ -91,13 +77,6 @@ def test_each_result_is_a_message_without_an_error_mark() -> None:
         {"role": "tool", "tool_call_id": "a", "content": "1"},
         {"role": "tool", "tool_call_id": "b", "content": "no"},
     ]
-
-
-@pytest.mark.req("D-11")
-def test_arguments_may_come_as_an_object() -> None:
-    function = {"name": "f", "arguments": {"n": [1]}}
-    response = parse(reply(tool_calls=[call(function=function)]))
-    assert response.tool_calls == (ToolCall("c", "f", {"n": [1]}),)
 
 
 @pytest.mark.req("D-11")
@@ -109,33 +88,6 @@ def test_arguments_that_could_not_go_back_are_kept_for_display_only(arguments: s
     function = {"name": "f", "arguments": arguments}
     response = parse(reply(tool_calls=[call(function=function)]))
     assert response.tool_calls == (ToolCall("c", "f", {}, arguments),)
-
-
-@pytest.mark.req("D-28")
-def test_ids_that_are_numbers_are_ids() -> None:
-    response = parse(reply(tool_calls=[call(id=0), call(id=17)]))
-    assert [c.id for c in response.tool_calls] == ["0", "17"]
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (
-            [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"text": "b"}],
-            "ab",
-        ),
-        ([], ""),
-        (False, ""),
-    ],
-)
-def test_content_may_come_in_parts(content: Any, expected: str) -> None:
-    assert parse(reply(content=content)).content == expected
-
-
-@pytest.mark.parametrize("broken", [{"content": 7}, {"tool_calls": "f"}, {"tool_calls": [None]}])
-def test_parts_of_another_shape_are_a_server_error(broken: dict[str, Any]) -> None:
-    with pytest.raises(ProviderError, match=r"server: \w+ of the reply is not a list of objects"):
-        parse(reply(**broken))
 
 
 def test_a_refusal_without_text_is_an_error_of_its_own() -> None:
@@ -164,35 +116,6 @@ def test_an_answer_that_ends_in_a_failure_is_an_error_that_keeps_the_text() -> N
     )
     assert raised.value.retryable
     assert raised.value.partial_text == "The answer is"
-
-
-@pytest.mark.parametrize("reason", ["error", "function_call_filter: MALFORMED_FUNCTION_CALL"])
-def test_a_reply_that_ends_in_a_failure_without_saying_more_is_an_error(reason: str) -> None:
-    with pytest.raises(ProviderError) as raised:
-        parse(reply_with(reason, content=None))
-    assert str(raised.value) == f"server: response contains no answer (finish_reason {reason})"
-    assert raised.value.retryable
-
-
-def test_a_reply_without_choices_gives_the_servers_reason() -> None:
-    with pytest.raises(ProviderError) as raised:
-        parse({"choices": None, "message": "the model is not loaded"})
-    assert str(raised.value) == "server: response contains no choices: the model is not loaded"
-
-
-@pytest.mark.req("D-32")
-@pytest.mark.parametrize("name", ["", "functions.f", "say hello!", "f" * 200, " f\n"])
-def test_a_called_name_that_the_api_refuses_is_cleaned_in_history(name: str) -> None:
-    function = {"name": name, "arguments": "{}"}
-    response = parse(reply(tool_calls=[call(function=function)]))
-    assert response.tool_calls[0].name == name.strip()
-    (sent,) = messages(response.message())
-    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", sent["tool_calls"][0]["function"]["name"])
-
-
-@pytest.mark.req("D-16")
-def test_an_empty_answer_is_an_answer() -> None:
-    assert parse(reply(content="")) == Response(stop_reason="stop")
 
 
 @pytest.mark.req("D-32")
@@ -256,13 +179,6 @@ def test_a_choice_that_reports_an_error_is_one() -> None:
 )  # fmt: skip
 def test_cached_and_reasoning_tokens_are_counted_apart(usage: Any, expected: Usage) -> None:
     assert parse({**reply(content="hi"), "usage": usage}).usage == expected
-
-
-@pytest.mark.req("D-31")
-def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
-    response = parse(reply(content="Part.", refusal="I cannot.", tool_calls=[call()]))
-    assert (response.stop_reason, response.tool_calls) == ("refusal", ())
-    assert response.is_withheld
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from axe_nb.messages import Message, ToolCall, ToolResult
-from axe_nb.providers import ollama, openai
 from axe_nb.providers.anthropic import body
 from tests.providers import sdk
 from tests.providers.dialects import CALL_AGENT, ask
 
 LONG = "You lead. " * 500
-MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def turns(count: int) -> list[Message]:
@@ -59,19 +56,6 @@ def test_tools_system_prompt_and_history_are_marked_in_at_most_four_places() -> 
     ]  # fmt: skip
 
 
-def test_the_marks_change_nothing_else() -> None:
-    with_marks = sent(3)
-    without = sent(3, params={"prompt_cache": False})
-    assert marked(without) == []
-    for place in marked(with_marks):
-        part: Any = with_marks
-        for key in place:
-            part = part[key]
-        assert part.pop("cache_control") == MARK["cache_control"]
-    with_marks["system"] = with_marks["system"][0]["text"]
-    assert with_marks == without
-
-
 @pytest.mark.parametrize(
     "more",
     [{"tools": ()}, {"system": "short"}, {"params": {"cache_control": {"type": "ephemeral"}}}],
@@ -91,16 +75,3 @@ def test_a_history_that_ends_in_the_models_words_is_marked_before_them() -> None
     paused = Message("assistant", echo={"anthropic": [{"type": "server_tool_use", "id": "s"}]})
     data = json.loads(body(ask(*turns(1), paused, tools=(CALL_AGENT,), system=LONG)))
     assert [place[1] for place in marked(data) if place[0] == "messages"] == [2]
-
-
-def test_the_marks_are_not_kept_with_the_messages() -> None:
-    request = ask(*turns(3), tools=(CALL_AGENT,), system=LONG)
-    assert body(request) == body(request)
-    unmarked = replace(request, params={"prompt_cache": False})
-    assert b"cache_control" not in body(unmarked)
-
-
-def test_the_key_is_not_sent_to_any_provider() -> None:
-    request = ask(params={"prompt_cache": True}, system=LONG)
-    for encoded in (body(request), openai.body(request), ollama.body(request)):
-        assert b"prompt_cache" not in encoded

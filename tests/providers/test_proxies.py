@@ -7,7 +7,6 @@ import select
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
 from contextlib import suppress
 
 import httpx
@@ -27,7 +26,6 @@ if has_ipv6:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         has_ipv6 = False
-needs_ipv6 = pytest.mark.skipif(not has_ipv6, reason="there is no IPv6 loopback")
 
 
 @pytest.fixture(autouse=True)
@@ -124,15 +122,6 @@ def test_a_proxy_may_itself_be_reached_by_https(
         assert proxy.heads[0].startswith("CONNECT ")
 
 
-@needs_ipv6
-@pytest.mark.parametrize("is_secret", [False, True], ids=["http", "https"])
-def test_ipv6_addresses(own_ca: OwnCA, is_secret: bool) -> None:
-    context = own_ca.server() if is_secret else None
-    with raw_server(always(reply()), context, socket.AF_INET6) as server:
-        assert send(server.url) == ["hello"]
-        assert server.requests[0].header("host") == f"[::1]:{server.port}"
-
-
 @pytest.mark.parametrize("no", ["127.0.0.1", "example.org, 127.0.0.1", "*", "127.0.0.1:{port}"])
 def test_no_proxy_names_hosts_that_are_reached_directly(
     monkeypatch: pytest.MonkeyPatch, no: str
@@ -142,32 +131,6 @@ def test_no_proxy_names_hosts_that_are_reached_directly(
         monkeypatch.setenv("NO_PROXY", no.format(port=server.port))
         assert send(server.url) == ["hello"]
         assert proxy.heads == []
-
-
-def test_proxies_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def turns(url: str, *changes: Callable[[], object]) -> list[int]:
-        counts = []
-        for change in changes:
-            change()
-            await OpenAI(url, KEY).send(ask())
-            counts.append(len(one.heads) + 10 * len(two.heads))
-        return counts
-
-    with (
-        raw_server(always(reply())) as server,
-        raw_server(tunnel) as one,
-        raw_server(tunnel) as two,
-    ):
-        found = asyncio.run(
-            turns(
-                server.url,
-                lambda: None,
-                lambda: monkeypatch.setenv("HTTP_PROXY", one.url),
-                lambda: monkeypatch.setenv("HTTP_PROXY", two.url),
-                lambda: monkeypatch.delenv("HTTP_PROXY"),
-            )
-        )
-        assert found == [0, 1, 11, 11]
 
 
 def leave(peer: Peer) -> None:
@@ -206,45 +169,3 @@ def test_a_server_that_breaks_off_behind_a_proxy_names_both(
         assert failed.startswith(
             f"the connection to {server.url} through the proxy {proxy.url} failed: "
         )
-
-
-def test_certificates_are_those_of_the_moment(
-    monkeypatch: pytest.MonkeyPatch, own_ca: OwnCA, other_ca: OwnCA
-) -> None:
-    with raw_server(always(reply()), own_ca.server()) as server:
-        assert send(server.url, server.url) == ["hello", "hello"]
-        assert server.connections == 1
-        monkeypatch.setenv("SSL_CERT_FILE", str(other_ca.file))
-        (failed,) = send(server.url)
-        assert failed.startswith(f"no secure connection to {server.url}: ")
-        assert "its certificate is not trusted" in failed
-        monkeypatch.delenv("SSL_CERT_FILE")
-        assert send(server.url)[0].startswith("no secure connection")
-        monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
-        assert send(server.url) == ["hello"]
-
-
-def test_the_environment_may_change_within_a_loop(
-    monkeypatch: pytest.MonkeyPatch, own_ca: OwnCA, other_ca: OwnCA
-) -> None:
-    async def turns(url: str) -> None:
-        await OpenAI(url, KEY).send(ask())
-        monkeypatch.setenv("SSL_CERT_FILE", str(other_ca.file))
-        with pytest.raises(ProviderError, match="no secure connection"):
-            await OpenAI(url, KEY).send(ask())
-
-    with raw_server(always(reply()), own_ca.server()) as server:
-        asyncio.run(turns(server.url))
-
-
-def test_a_certificate_for_another_host_is_refused(own_ca: OwnCA) -> None:
-    with raw_server(always(reply()), own_ca.server("api.example.org")) as server:
-        (failed,) = send(server.url)
-        assert failed.startswith(f"no secure connection to {server.url}: ")
-        assert server.requests == []
-
-
-def test_a_name_with_several_addresses_is_reached_at_the_one_that_listens() -> None:
-    """`localhost` is ::1 first on most machines, and here nobody listens there."""
-    with raw_server(always(reply())) as server:
-        assert send(f"http://localhost:{server.port}") == ["hello"]

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, get_args
 
 import pytest
 from pydantic import TypeAdapter
 
-from axe_nb import Agent
-from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Page, ServerCall, ToolSpec, is_link
-from axe_nb.providers.openai import body as openai_body
+from axe_nb.messages import Page, ServerCall
 from axe_nb.providers.openai import parse as parse_chat
 from axe_nb.providers.server_tools import (
     ANTHROPIC,
-    RESPONSES,
-    RESPONSES_INCLUDE,
     count_searches,
     make_entry,
-    read_anthropic,
     read_responses,
 )
-from tests.providers.dialects import ask
-from tests.providers.streams import read_stream
 
 HERE = "https://api.example.org"
 
@@ -92,14 +83,6 @@ def test_chat_completions_search_where_the_server_documents_a_tool(url: str, kin
     assert make_entry("ollama", url, "web_search", {}) is None
 
 
-def test_an_entry_goes_among_the_tools_of_chat_completions_as_it_is() -> None:
-    entry = {"type": "openrouter:web_search", "parameters": {"max_results": 3}}
-    tool = ToolSpec("web_search", "", {}, entry=entry)
-    sent = json.loads(openai_body(ask(tools=(tool,), params={"server_tools": {}})))
-    assert sent["tools"] == [entry]
-    assert "server_tools" not in sent
-
-
 def responses_output() -> list[dict[str, Any]]:
     cited = {"type": "url_citation", "start_index": 0, "end_index": 2}
     return [
@@ -141,14 +124,6 @@ def test_the_items_of_responses_are_read() -> None:
     assert count_searches(items) == 1
 
 
-def test_the_words_of_responses_are_those_of_its_sdk() -> None:
-    from openai.types.responses import ResponseIncludable, ResponseOutputItem
-
-    assert RESPONSES_INCLUDE in get_args(ResponseIncludable)
-    known = json.dumps(TypeAdapter(ResponseOutputItem).json_schema())
-    assert all(f'"{kind}"' in known for kind in RESPONSES)
-
-
 ANNOTATIONS = [
     {"type": "url_citation", "url_citation": {
         "url": "https://a.org/1", "title": "A", "content": "…", "start_index": 0, "end_index": 5}},
@@ -184,72 +159,6 @@ def test_what_groq_has_executed_is_read() -> None:
     assert call.sources == (Page("A", "https://a.org/1"),)
 
 
-def test_a_stream_of_chat_completions_brings_them_piece_by_piece() -> None:
-    begun = {**EXECUTED, "output": None, "search_results": None}
-    deltas: list[dict[str, Any]] = [
-        {"content": "It "},
-        {"annotations": ANNOTATIONS[:1], "executed_tools": [begun]},
-        {"content": "is.", "annotations": ANNOTATIONS[1:], "executed_tools": [EXECUTED]},
-    ]
-    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-    ends = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in (*chunks, ends)]
-    outcome = read_stream("openai", [*events, b"data: [DONE]\n\n"])
-    assert outcome.response is not None
-    assert [page.title for page in outcome.response.sources] == ["A", "B"]
-    (call,) = outcome.response.server_calls
-    assert len(call.sources) == 1
-
-
-ODD: list[Any] = [None, 0, "x", [], {}, [None], [[]], [{"url": 3}], {"url": ["x"]}, [{"title": {}}]]
-
-
-@pytest.mark.parametrize("odd", ODD)
-def test_odd_parts_of_a_reply_are_nothing(odd: Any) -> None:
-    blocks = [
-        {"type": "server_tool_use", "id": odd, "name": odd, "input": odd},
-        {"type": "web_search_tool_result", "tool_use_id": odd, "content": odd},
-        {"type": "web_fetch_tool_result", "tool_use_id": odd, "content": {"content": odd}},
-        {"type": "text", "text": "x", "citations": odd},
-    ]
-    calls, cited = read_anthropic(blocks)
-    assert cited == ()
-    assert not any(call.sources for call in calls)
-    items = [
-        {"type": "web_search_call", "action": odd, "status": odd, "error": odd},
-        {"type": "web_search_call", "action": {"type": "search", "query": odd, "sources": odd}},
-        {"type": "message", "content": odd},
-        {"type": "message", "content": [{"type": "output_text", "annotations": odd}]},
-    ]
-    calls, cited = read_responses(items)
-    assert (len(calls), cited) == (2, ())
-    try:
-        response = parse_chat(
-            chat({"annotations": odd, "executed_tools": odd}, server_tool_use=odd)
-        )
-    except ProviderError:
-        return
-    assert response.sources == ()
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//a.org/", "a.org", "",
-        "https://", "https://a.org/\u202egpj.exe", "https://a.org/ x", "https://a.org/\n",
-        'https://a.org/"onmouseover="x', "https://a.org/<b>", "https://[::1", "http:a.org",
-        "https://a.org/" + "x" * 2000, "JAVASCRIPT:alert(1)", " https://a.org/",
-    ],
-)  # fmt: skip
-def test_what_is_no_plain_address_of_the_web_is_no_link(url: str) -> None:
-    assert not is_link(url)
-
-
-@pytest.mark.parametrize("url", ["https://a.org", "http://a.org:8/x?y=1&z#q", "https://ä.org/ü"])
-def test_addresses_of_the_web_are_links(url: str) -> None:
-    assert is_link(url)
-
-
 @pytest.mark.req("D-76")
 @pytest.mark.parametrize(
     ("own", "domains", "limit"),
@@ -275,16 +184,3 @@ def test_a_search_is_limited_to_what_the_options_and_the_run_allow(
         assert responses is not None
         assert anthropic["allowed_domains"] == responses["filters"]["allowed_domains"] == limit
     assert make_entry("anthropic", "", "web_search", {"blocked_domains": ["x"]}, domains) is None
-
-
-@pytest.mark.req("D-76")
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"web_search": {"type": "code_execution_20260521"}},
-        {"web_search": {"name": "code_execution"}},
-    ],
-)
-def test_options_do_not_make_another_tool_of_one(given: Any) -> None:
-    with pytest.raises(ConfigError, match="server_tools must be a table"):
-        Agent("a", "anthropic/claude-sonnet-5-5", params={"server_tools": given})

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.messages import Delta, DeltaKind, ToolCall, Usage
-from tests.providers.dialects import DIALECTS, KEY, Dialect
+from tests.providers.dialects import DIALECTS, Dialect
 from tests.providers.streams import (
     FORMS,
     Answer,
@@ -108,7 +106,6 @@ def test_the_pieces_arrive_with_the_bytes(dialect: Dialect) -> None:
     assert {1, 2, 3, 4} <= set(at_piece)
 
 
-TEXTS = st.lists(st.text(max_size=12), max_size=6)
 JSON = st.dictionaries(
     st.text(max_size=5),
     st.recursive(
@@ -120,42 +117,6 @@ JSON = st.dictionaries(
     ),
     max_size=4,
 )
-
-
-@st.composite
-def answers(draw: st.DrawFn) -> Answer:
-    dice = random.Random(draw(st.integers(0, 1000)))
-
-    def in_pieces(text: str) -> list[str]:
-        cuts = sorted(dice.randint(0, len(text)) for _ in range(3))
-        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-
-    calls = [
-        (f"call_{number}", f"tool_{number}", in_pieces(json.dumps(arguments, ensure_ascii=False)))
-        for number, arguments in enumerate(draw(st.lists(JSON, max_size=3)))
-    ]
-    return Answer(
-        text=["x", *draw(TEXTS)],
-        reasoning=draw(TEXTS),
-        calls=calls,
-        stop=draw(st.sampled_from(["stop", "end_turn", "length", "tool_calls"])),
-    )
-
-
-@each
-@pytest.mark.req("D-24", "D-11")
-@settings(max_examples=60, deadline=None)
-@given(answer=answers(), seed=st.integers(0, 100))
-def test_any_stream_gives_the_answer_of_a_whole_reply(
-    dialect: Dialect, answer: Answer, seed: int
-) -> None:
-    stream, whole = FORMS[dialect.name]
-    outcome = read_stream(dialect.name, cut(stream(answer), seed))
-    assert outcome == read_whole(dialect.name, json.dumps(whole(answer)).encode())
-    assert outcome.response
-    assert outcome.joined("text") == outcome.response.content
-    for number, call in enumerate(outcome.response.tool_calls):
-        assert json.loads(outcome.joined("arguments", number) or "{}") == call.arguments
 
 
 @each
@@ -264,44 +225,6 @@ def test_a_whole_reply_to_a_request_for_a_stream_is_an_answer(dialect: Dialect) 
             assert outcome == read_whole(dialect.name, reply)
 
 
-@each
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"<!doctype html>\n<title>data: none</title>", b"", b"{", b"[]", b"null", b"upstream gone",
-        b'{"error": {"message": "broken"}}', b": ping\n\n", b"data: [DONE]\n\n", b"event: a\n\n",
-    ],
-)  # fmt: skip
-def test_what_is_no_answer_at_all_is_an_error(dialect: Dialect, body: bytes) -> None:
-    outcome = read_stream(dialect.name, single_bytes(body))
-    assert outcome.error
-    assert outcome.error.category == "server"
-    assert outcome.deltas == []
-
-
-@each
-def test_secrets_are_removed_from_a_stream_wherever_it_is_cut(dialect: Dialect) -> None:
-    for at in range(len(KEY) + 1):
-        pieces = ["your key is ", KEY[:at], KEY[at:], ", s", "k-", "canary or so, sk-c"]
-        calls = [("1", "f", ['{"key": "', KEY[:at], f'{KEY[at:]}"}}'])]
-        outcome = read_stream(
-            dialect.name, [FORMS[dialect.name][0](Answer(text=pieces, calls=calls))]
-        )
-        assert outcome.response
-        said = "your key is ***, sk-canary or so, sk-c"
-        assert outcome.response.content == outcome.joined("text") == said
-        assert json.loads(outcome.joined("arguments")) == {"key": "***"}
-        assert outcome.response.tool_calls[0].arguments == {"key": "***"}
-
-
-@each
-def test_a_stream_of_too_many_parts_is_an_error(dialect: Dialect) -> None:
-    calls = [(f"c{number}", "f", ()) for number in range(10_001)]
-    outcome = read_stream(dialect.name, [FORMS[dialect.name][0](Answer(calls=calls))])
-    assert outcome.error
-    assert "more than 10000 parts" in outcome.error.message
-
-
 @pytest.mark.parametrize(
     ("deltas", "arguments"),
     [
@@ -362,24 +285,6 @@ def test_openai_calls_are_told_apart(
 
 
 @pytest.mark.parametrize(
-    ("chunks", "usage"),
-    [
-        ([chunk(finish_reason="stop"), {"choices": [], "usage": {"prompt_tokens": 3}}], 3),
-        ([chunk(finish_reason="stop"), {"usage": {"prompt_tokens": 3}}], 3),
-        ([chunk(finish_reason="stop", usage={"prompt_tokens": 3})], 3),
-        ([chunk(finish_reason="stop") | {"x_groq": {"usage": {"prompt_tokens": 3}}}], 3),
-        ([{"usage": {"prompt_tokens": 1}, "choices": []}, {"usage": {"prompt_tokens": 3}},
-          chunk(finish_reason="stop") | {"usage": None}], 3),
-        ([chunk(finish_reason="stop")], 0),
-    ],
-)  # fmt: skip
-def test_openai_usage_is_found_wherever_it_is(chunks: list[Any], usage: int) -> None:
-    outcome = read_stream("openai", [sse(chunk({"content": "hi"}), *chunks, "[DONE]")])
-    assert outcome.response
-    assert outcome.response.usage.input_tokens == usage
-
-
-@pytest.mark.parametrize(
     ("deltas", "shown", "echoed"),
     [
         ([{"reasoning_content": "a"}, {"reasoning_content": "b"}], "ab",
@@ -406,39 +311,6 @@ def test_openai_reasoning_is_shown_once_and_echoed(
     assert outcome.response
     assert outcome.joined("reasoning") == shown
     assert outcome.response.echo["openai"].items() >= echoed.items()
-
-
-def test_gemini_signatures_of_calls_are_kept() -> None:
-    signed = {"extra_content": {"google": {"thought_signature": "s"}}}
-    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}, **signed}
-    outcome = read_stream("openai", [sse(chunk({"tool_calls": [call]}, finish_reason="stop"))])
-    assert outcome.response
-    assert outcome.response.echo == {"openai": {"extra_content": [signed["extra_content"]]}}
-
-
-def test_openai_text_may_come_in_parts() -> None:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    contents = [[thought], [thought], "a", [{"type": "text", "text": "b"}], "c"]
-    chunks = [chunk({"content": content}) for content in contents]
-    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"))])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "abc"
-    assert outcome.joined("reasoning") == "hmhm"
-
-
-def test_only_the_first_choice_is_read() -> None:
-    chunks = [chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({"content": "c"})]
-    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"), "[DONE]")])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "ac"
-
-
-@pytest.mark.parametrize("event", ["", " ", '{"choices": []}', '{"choices": null}', "{}"])
-def test_openai_keep_alives_are_ignored(event: str) -> None:
-    chunks = [event, chunk({"content": "a"}), event, chunk(finish_reason="stop"), event, "[DONE]"]
-    outcome = read_stream("openai", [b"event: ping\ndata: now\n\n", sse(*chunks)])
-    assert outcome.response
-    assert outcome.response.content == "a"
 
 
 def anthropic(*events: Mapping[str, Any], stop: str = "end_turn") -> Outcome:
@@ -487,30 +359,6 @@ def test_anthropic_blocks_go_back_as_they_came() -> None:
     assert [json.loads(outcome.joined("arguments", n) or "{}") for n in range(3)] == [
         {"a": 1}, {"b": 2}, {},
     ]  # fmt: skip
-
-
-def test_anthropic_arguments_that_are_cut_stay_for_display() -> None:
-    outcome = anthropic(
-        begin(0, type="tool_use", id="t", name="f", input={}),
-        more(0, "input_json", partial_json='{"a": "b'),
-        stop="max_tokens",
-    )
-    assert outcome.response
-    assert outcome.response.tool_calls == (ToolCall("t", "f", {}, '{"a": "b'),)
-    assert outcome.response.is_cut
-
-
-def test_anthropic_events_may_be_incomplete() -> None:
-    """No start of the message or the block, no index, types by name only; unknown events."""
-    stream = (
-        b'event: what\ndata: {"type": "what"}\n\n'
-        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "a"}}\n\n'
-        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "b"}}\n\n'
-        b'event: message_delta\ndata: {"delta": {"stop_reason": "end_turn"}}\n\n'
-    )
-    outcome = read_stream("anthropic", [stream])
-    assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "ab"
 
 
 def test_ollama_calls_may_come_in_any_line() -> None:

@@ -197,12 +197,6 @@ def test_a_tool_for_the_answer_is_offered_and_never_forced(server: StrictAnthrop
     assert "does not match its schema" in result.error
 
 
-def test_a_temperature_is_taken_as_the_version_of_2023_is_asked_for(
-    server: StrictAnthropic,
-) -> None:
-    ask(make_agent(tools=[], params={"temperature": 1}))
-
-
 def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
     monkeypatch: pytest.MonkeyPatch, piped: Callable[[bytes], None], project: Path
 ) -> None:
@@ -225,41 +219,3 @@ def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
         plain = ask(make_agent(tools=[]), stream=False)
     streamed = [one.response for one in result.exchanges]
     assert streamed == [one.response for one in plain.exchanges]
-
-
-def test_the_read_timeout_is_between_the_pieces_of_a_stream(
-    monkeypatch: pytest.MonkeyPatch, project: Path
-) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text("[providers.anthropic]\nread_timeout = 0.4\n", "utf-8")
-    with StrictAnthropic(silence=1.5) as strict:
-        point_to(strict, monkeypatch)
-        ask(make_agent(tools=[]), retries=0)
-        whole = axe_nb.run(
-            make_agent(tools=[]), "How many?", stream=False, retries=0, display=False
-        )
-    assert whole.error is not None
-    assert "within 0.4s" in whole.error
-
-
-@pytest.mark.parametrize(
-    ("model", "params", "streamed"),
-    [
-        ("anthropic/claude-haiku-4-5", {}, True),
-        ("anthropic/claude-haiku-4-5", {"max_tokens": 4096}, False),
-        ("anthropic/claude-haiku-4-5", {"max_tokens": 40_000}, True),
-        ("anthropic/unheard-of", {}, False),
-        ("openai/unheard-of", {}, False),
-        ("openai/unheard-of", {"max_tokens": 40_000}, True),
-        ("openai/unheard-of", {"reasoning_effort": "low"}, True),
-        ("openai/unheard-of", {"thinking": "off"}, False),
-    ],
-)
-def test_the_dry_run_says_whether_a_reply_is_streamed(
-    model: str, params: dict[str, Any], streamed: bool, capsys: pytest.CaptureFixture[str],
-    piped: Callable[[bytes], None], project: Path,
-) -> None:  # fmt: skip
-    piped(b"")
-    Agent("a", model, params=params).save()
-    assert main(["run", "a", "-p", "hi", "--dry-run"]) == 0
-    assert ("Stream:   yes" in capsys.readouterr().out) == streamed

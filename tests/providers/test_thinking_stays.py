@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,38 +85,6 @@ def last_body(server: Replay, place: str = "here") -> dict[str, Any]:
 
 
 @every_protocol
-def test_its_own_server_is_given_it(protocol: Protocol, agent: Agent, server: Replay) -> None:
-    second = ask(agent, "Sure?", continue_from=ask(agent, "How many?"))
-    assert THOUGHT in str(last_body(server))
-    assert second.request().body == last_body(server)
-
-
-@every_protocol
-def test_another_server_is_not(
-    protocol: Protocol, agent: Agent, server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = ask(agent, "How many?")
-    move_to("there", protocol, server, monkeypatch)
-    second = ask(agent, "Sure?", continue_from=first)
-    sent = last_body(server, "there")
-    assert THOUGHT not in str(sent)
-    assert "Three." in str(sent)
-    assert second.request().body == sent
-    assert RunResult.from_dict(second.to_dict(full=True)).request().body == sent
-
-
-@every_protocol
-def test_another_model_of_the_server_is_not(
-    protocol: Protocol, agent: Agent, server: Replay
-) -> None:
-    first = ask(agent, "How many?")
-    ask(agent, "Sure?", continue_from=first, model=f"{provider_of(protocol)}/other")
-    assert THOUGHT not in str(last_body(server))
-    ask(agent, "Sure?", continue_from=first)
-    assert THOUGHT in str(last_body(server))
-
-
-@every_protocol
 def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     protocol: Protocol, agent: Agent, server: Replay, tmp_path: Path
 ) -> None:
@@ -152,20 +119,3 @@ def test_what_looks_like_a_key_in_it_is_not_sent_back_in_part_by_a_saved_run(
     ask(agent, "Sure?", continue_from=axe_nb.load(tmp_path / "run.axe"))
     assert "***" not in str(last_body(server))
     assert "Three." in str(last_body(server))
-
-
-def test_odd_parts_in_a_file_of_a_run_are_an_error_in_words(
-    monkeypatch: pytest.MonkeyPatch, server: Replay
-) -> None:
-    server.replies = {"here": {"sequence": [{"status": 200, "body": REPLIES["responses"]}] * 20}}
-    move_to("here", "responses", server, monkeypatch)
-    agent = Agent("a", f"{provider_of('responses')}/m")
-    data = ask(agent, "How many?").to_dict(full=True)
-    for odd in (True, 1.5, "x", [None], ["x"], {"type": "reasoning"}, [[]]):
-        changed = json.loads(json.dumps(data))
-        for message in changed["messages"]:
-            if message.get("echo"):
-                message["echo"]["responses"] = odd
-        loaded = RunResult.from_dict(changed)
-        result = axe_nb.run(agent, "Sure?", continue_from=loaded, display=False)
-        assert result.error == "server: echo of the reply is not a list of objects"

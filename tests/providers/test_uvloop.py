@@ -6,12 +6,9 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-import axe_nb
-from axe_nb import Agent
 from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
@@ -19,11 +16,6 @@ from tests.providers.raw_server import Peer, RawServer, always, raw_server, repl
 
 uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist for Windows")
 
-STREAM = (
-    b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
-    b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
-    b"data: [DONE]\n\n"
-)
 SCHEMES = ["http", "https"]
 
 
@@ -51,29 +43,6 @@ def test_requests_are_answered_and_share_a_kept_connection(context: object) -> N
         assert {asked.connection for asked in server.requests} == {0}
 
 
-def test_a_kept_connection_that_the_server_closed_is_replaced(context: object) -> None:
-    def answer(peer: Peer) -> None:
-        peer.read()
-        peer.send(reply())
-
-    async def two(url: str) -> list[str]:
-        return [await say(url), await say(url)]
-
-    with raw_server(answer, context) as server:
-        assert uvloop.run(two(server.url)) == ["hello", "hello"]
-        assert {asked.connection for asked in server.requests} == {0, 1}
-
-
-def test_a_reply_is_streamed(context: object) -> None:
-    async def stream(url: str) -> tuple[str, str]:
-        pieces: list[str] = []
-        response = await OpenAI(url, KEY).send(ask(), lambda delta: pieces.append(delta.text))
-        return response.content, "".join(pieces)
-
-    with raw_server(always(reply(STREAM, "content-type: text/event-stream")), context) as server:
-        assert uvloop.run(stream(server.url)) == ("hello", "hello")
-
-
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\ndata: {"], ids=["head", "stream"])
 def test_cancelling_closes_the_connection(context: object, sent: bytes) -> None:
     closed = threading.Event()
@@ -94,27 +63,6 @@ def test_cancelling_closes_the_connection(context: object, sent: bytes) -> None:
 
     with raw_server(answer, context) as server:
         uvloop.run(cancel(server))
-
-
-async def wait_in_the_loop(agent: Agent) -> str:
-    return axe_nb.run(agent, "hi").text
-
-
-async def wait_in_a_thread(agent: Agent) -> str:
-    return (await asyncio.to_thread(axe_nb.run, agent, "hi")).text
-
-
-async def await_it(agent: Agent) -> str:
-    return (await axe_nb.arun(agent, "hi")).text
-
-
-@pytest.mark.parametrize("start", [wait_in_the_loop, wait_in_a_thread, await_it])
-def test_a_run_within_a_loop_of_uvloop(
-    start: Callable[[Agent], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with raw_server(always(reply())) as server:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
-        assert uvloop.run(start(Agent("a", "openai/m"))) == "hello"
 
 
 PROGRAM = """

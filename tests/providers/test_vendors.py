@@ -6,7 +6,6 @@ line `model = "…"` of the same section.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,8 @@ import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.provider_table import ProviderTable
-from axe_nb.commands.doctor import examine
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.errors import ProviderError
-from axe_nb.session.session import session
 from tests.providers.vendors import KEY, VENDORS, WRONG_KEY, VendorServer
 
 pytestmark = pytest.mark.req("B-3")
@@ -138,8 +135,8 @@ BROKEN = (
         ("Amazon Bedrock", 403, '{"Message": "Bearer Token has expired"}', "auth", "has expired"),
         (
             "Groq", 400, '{"error": {"message": "Failed to call a function.", "type": '
-            '"invalid_request_error", "code": "tool_use_failed", "failed_generation": "<f=x>"}}',
-            "bad_request", "(tool_use_failed) The model wrote: <f=x>",
+            '"invalid_request_error", "code": "tool_use_failed"}}',
+            "bad_request", "(tool_use_failed)",
         ),
         (
             "OpenRouter", 402, '{"error": {"code": 402, "message": "Insufficient credits"}}',
@@ -171,19 +168,6 @@ def test_a_refusal_of_a_vendor_is_told_in_its_words(
     error = axe_nb.run("lead", "hi", stream=True).cause
     assert isinstance(error, ProviderError)
     assert (error.category, words in error.message) == (category, True), error.message
-
-
-@each_vendor
-def test_doctor_finds_nothing_wrong_with_the_block_of_a_vendor(
-    heading: str, model: str, server: VendorServer
-) -> None:
-    found = asyncio.run(examine(None, session.agents, Agent.from_file))
-    name = model.partition("/")[0]
-    rows = [one for one in found if one.what in (f"{name} key", f"{name} server")]
-    if heading == "llama.cpp":  # it lists its file, and serves it by any name
-        rows = [one for one in rows if "has no" not in one.message]
-    assert len(rows) >= 2
-    assert [one for one in rows if one.state == "wrong"] == []
 
 
 @pytest.mark.skipif(

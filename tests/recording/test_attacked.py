@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
+from axe_nb import Agent, ProviderError, Request, call, script, script_server
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.recording.miss import list_changes
 from axe_nb.recording.same_request import is_same
@@ -36,32 +36,6 @@ def count_up(name: str = "one") -> None:
     @script(name)
     def one(_: Request) -> str:
         return next(answers)
-
-
-def test_other_runs_in_front_do_not_shift_equal_ones() -> None:
-    count_up()
-    define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = [axe_nb.run("one", "go").text for _ in range(3)]
-    with axe_nb.cassette("a.axe", "replay"):
-        assert not axe_nb.run("one", "something else").ok
-        assert [axe_nb.run("one", "go").text for _ in range(3)] == first
-
-
-def test_a_new_variant_in_front_takes_nothing_from_the_recorded_ones() -> None:
-    count_up()
-    define()
-
-    def vary(*values: float) -> list[str]:
-        return [axe_nb.run("one", "go", params={"temperature": v}).text for v in values]
-
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = vary(0.1, 0.2, 0.3)
-    with script_server("openai") as server, axe_nb.cassette("a.axe", "auto"):
-        assert vary(0.5, 0.1, 0.2, 0.3)[1:] == first
-        assert len(server.requests) == 1
-    with axe_nb.cassette("a.axe", "replay"):
-        assert vary(0.1, 0.2, 0.3, 0.5) == [*first, "d"]
 
 
 def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
@@ -295,17 +269,6 @@ def test_a_named_endpoint_replays_where_it_is_not_set_up(
     assert without_times(again) == without_times(first)
     with axe_nb.cassette("a.axe", "auto"):
         assert "unsupported provider" in (axe_nb.run("one", "new").error or "")
-
-
-def test_nothing_is_removed_from_a_cassette_that_nothing_has_used() -> None:
-    count_up()
-    define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        axe_nb.run("one", "go")
-    kept = Path("a.axe").read_bytes()
-    with axe_nb.cassette("a.axe", "replay") as cassette, pytest.raises(ConfigError):
-        cassette.prune()
-    assert Path("a.axe").read_bytes() == kept
 
 
 def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:

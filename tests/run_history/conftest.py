@@ -16,4 +16,4 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
     path = history_path()
     yield path
-    find_writer(path).flush()
+    find_writer(path).close()

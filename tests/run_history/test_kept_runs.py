@@ -17,7 +17,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, call, script, script_server
 from axe_nb.recording.history import delete_run
-from axe_nb.recording.history_tree import Tree
 from axe_nb.recording.recorder import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
@@ -44,15 +43,6 @@ def test_a_run_is_listed_with_the_counts_of_its_tree(kept: Path) -> None:
     assert (row.runs, row.turns, row.tokens) == (3, 3, result.total_usage.total)
     assert row.seconds == result.duration_ms / 1000
     assert result.warnings == ()
-
-
-def test_a_run_without_an_agent_is_kept_with_its_model(kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "to an agent")
-    axe_nb.run(None, "to the model", model="script/echo")
-    (row,) = axe_nb.history("")
-    assert row.cells[2:5] == ("(no agent)", "script/echo", "to the model")
-    assert axe_nb.load(row.id).text == "You said: to the model"
 
 
 def test_a_tree_is_loaded_as_it_was(kept: Path) -> None:
@@ -299,16 +289,3 @@ def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept
         result = axe_nb.run(agent, "Talk", stream=True)
     assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
     assert sum(map(len, read_rows(kept, 1))) < 2 * count_text(result)
-
-
-def test_a_run_is_loaded_up_to_the_last_row_that_was_written(kept: Path) -> None:
-    result = run_chain("openai", streams=True)
-    axe_nb.history()
-    turns = []
-    for number in range(1, len(read_rows(kept, 1)) + 1):
-        tree = Tree()
-        tree.read(read_rows(kept, 1)[:number])
-        turns.append(tree.make_result().turns)
-    assert turns == sorted(turns)
-    assert turns[0] == 0
-    assert turns[-1] == result.turns

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import tomllib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,134 +24,14 @@ from axe_nb import Agent, Request, call
 from axe_nb.builtin.shell import OFFLINE, SETTINGS
 from axe_nb.sandbox.process import clean_environment
 
-FILES = {
-    "README.md": """
-        # Shop
+CORPUS = tomllib.loads(Path(__file__).with_name("everyday.toml").read_text("utf-8"))
 
-        Prices and totals. See https://shop.test/docs for more.
-
-        Run `make test`.
-        """,
-    "pyproject.toml": """
-        [project]
-        name = "shop"
-        version = "0.1"
-
-        [build-system]
-        requires = ["setuptools"]
-        build-backend = "setuptools.build_meta"
-        """,
-    "src/shop/__init__.py": "",
-    "src/shop/prices.py": '''
-        """Prices."""
-
-
-        def total(prices):
-            """Sums up prices.
-
-            >>> total([1, 2])
-            3
-            """
-            return sum(prices)
-        ''',
-    "src/shop/cli.py": '''
-        """The total of a file."""
-
-        import argparse
-        import csv
-        import os
-
-        from shop.prices import total
-
-        if __name__ == "__main__":
-            parser = argparse.ArgumentParser(prog="shop", description=__doc__)
-            parser.add_argument("file")
-            with open(parser.parse_args().file) as file:
-                print(total(int(row["amount"]) for row in csv.DictReader(file)))
-        ''',
-    "tests/__init__.py": "",
-    "tests/conftest.py": """
-        import sys
-
-        sys.path.insert(0, "src")
-        """,
-    "tests/test_prices.py": """
-        import pytest
-        from shop.prices import total
-
-
-        def test_total():
-            assert total([1, 2]) == 3
-
-
-        @pytest.mark.parametrize("n", [0, 3])
-        def test_many(n, tmp_path):
-            (tmp_path / "x").write_text("x")
-            assert total([1] * n) == n
-
-
-        def test_wrong():
-            assert total([1]) == 2
-        """,
-    "tests/test_unit.py": """
-        import unittest
-
-
-        class Unit(unittest.TestCase):
-            def test_sum(self):
-                self.assertEqual(sum([1, 2]), 3)
-        """,
-    "package.json": """
-        {"name": "shop", "version": "1.0.0", "license": "MIT",
-         "scripts": {"test": "node test.js", "build": "node -e 'console.log(1)' > out.js"}}
-        """,
-    "test.js": """
-        const assert = require("assert");
-        assert.strictEqual([1, 2].reduce((a, b) => a + b), 3);
-        console.log("ok");
-        """,
-    "Makefile": """
-        # tasks
-        all: main
-
-        main: main.c
-        \t$(CC) -o $@ $<
-
-        test: all
-        \t./main
-        .PHONY: all test
-        """,
-    "main.c": """
-        #include <stdio.h>
-        int main(void) { puts("hello"); return 0; }
-        """,
-    "fixes.diff": """
-        --- a/Makefile
-        +++ b/Makefile
-        @@ -1,2 +1,2 @@
-        -# tasks
-        +# all tasks
-         all: main
-        """,
-    "scripts/build.sh": """
-        #!/usr/bin/env bash
-        set -eu
-        cd "$(dirname "$0")/.."
-        mkdir -p build && cp -r src build/
-        ls build
-        """,
-    "data/people.json": '[{"name": "Ada", "age": 36}, {"name": "José", "age": 41}]\n',
+FILES: dict[str, str] = CORPUS.pop("project") | {
     "data/sales.csv": "day,item,amount\n"
     + "".join(f"2026-01-{n % 28 + 1:02},{['tea', 'milk', 'jam'][n % 3]},{n}\n" for n in range(60)),
     "logs/app.log": "".join(
         f"10:{n % 60:02} {['INFO', 'WARN', 'ERROR'][n % 3]} request {n} served\n" for n in range(90)
     ),
-    "my notes.txt": "Über alles: naïve café ☕\nsecond line\n",
-    ".gitignore": "build/\n__pycache__/\n",
-    "book.ipynb": '{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", '
-    '"metadata": {}, "outputs": [], "source": ["print(6 * 7)"]}], "metadata": {"kernelspec": '
-    '{"display_name": "Python 3", "language": "python", "name": "python3"}}, "nbformat": 4, '
-    '"nbformat_minor": 5}\n',
 }
 
 HISTORY = """
@@ -238,8 +117,7 @@ class Result:
 def load_corpus() -> list[Everyday]:
     """All commands."""
     found = []
-    corpus = Path(__file__).with_name("everyday.toml").read_text("utf-8")
-    for group, entries in tomllib.loads(corpus).items():
+    for group, entries in CORPUS.items():
         for entry in entries:
             words = {"run": entry} if isinstance(entry, str) else dict(entry)
             found.append(Everyday(group, words.pop("run"), words))
@@ -252,7 +130,7 @@ def make_project(home: Path) -> Path:
     for name, text in FILES.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text).lstrip("\n"))
+        path.write_text(text)
     (project / "scripts" / "build.sh").chmod(0o755)
     (project / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     (project / "latest").symlink_to("data/people.json")

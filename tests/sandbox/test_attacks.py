@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -256,79 +256,6 @@ def test_there_is_no_terminal_no_namespace_and_no_host_of_a_virtual_machine(cage
     assert "nested\n" not in nested.output
     asked = cage.run(f"{PYTHON} 'import socket; print(socket.socket(socket.AF_VSOCK))'")
     assert "Permission denied" in asked.output
-
-
-TOOLCHAIN: Sequence[tuple[str, Callable[[str], bool]]] = (
-    ("git status --short && git log --oneline", lambda text: "first" in text),
-    ("echo x > x; git add x; git commit -qm two; git log --oneline", lambda text: "two" in text),
-    (f"{PYTHON} 'import ssl, sqlite3, decimal; print(6 * 7)'", lambda text: text == "42\n"),
-    ("cat < <(echo hi)", lambda text: text == "hi\n"),
-    ("mktemp > name && cat name", lambda text: bool(text.strip())),
-    (
-        'mkdir d e; echo hi > d/x; python3 -c \'import os; os.rename("d/x", "e/y")\'; ln e/y d/z; '
-        "stat -c %h e/y",
-        lambda text: text == "2\n",
-    ),
-    ("while :; do echo x; done | head -1; trap | grep PIPE; true", lambda text: text == "x\n"),
-    ("getent hosts localhost || getent passwd root", lambda text: bool(text)),
-)
-
-
-def test_tools_work(cage: Cage) -> None:
-    script = "".join(f"( {command} ); echo =$?=\n" for command, _ in TOOLCHAIN)
-    parts = cage.run(script).output.split("=0=\n")
-    assert parts.pop() == "", parts
-    for (command, is_right), output in zip(TOOLCHAIN, parts, strict=True):
-        assert is_right(output), (command, output)
-
-
-SHARING = """
-import ctypes, multiprocessing as m, os, socket
-from multiprocessing import shared_memory
-
-def add(shared, lock, block):
-    with lock:
-        shared["sum"] = shared.get("sum", 0) + 1
-        there = shared_memory.SharedMemory(block)
-        there.buf[0] += 1
-
-if __name__ == "__main__":
-    m.set_start_method("spawn")
-    print(m.Pool(2).map(abs, [-1, 2]))
-    block = shared_memory.SharedMemory(create=True, size=10)
-    with m.Manager() as manager:
-        shared, lock = manager.dict(), manager.Lock()
-        started = [m.Process(target=add, args=(shared, lock, block.name)) for _ in range(2)]
-        for one in started:
-            one.start()
-        for one in started:
-            one.join()
-        print(dict(shared), block.buf[0])
-    block.unlink()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname()).close()
-    for address in ("here", "/tmp/there", chr(0) + "abstract"):
-        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
-            server.bind(address)
-            server.listen()
-            client.connect(address)
-            client.sendall(b"hi")
-            print(server.accept()[0].recv(2))
-    libc = ctypes.CDLL(None)
-    print([make() >= 0 for make in (
-        lambda: libc.shmget(0, 4096, 0o1600), lambda: libc.semget(0, 1, 0o1600),
-        lambda: libc.msgget(0, 0o1600), lambda: libc.mq_open(b"/q", os.O_CREAT | os.O_RDWR, 384, 0),
-    )])
-"""
-"""What programs share with one another: memory, locks, queues and Unix sockets."""
-
-
-@pytest.mark.parametrize("method", FULL)
-def test_programs_of_a_command_share_memory_and_sockets(cage: Cage) -> None:
-    (cage.work / "sharing.py").write_text(SHARING)
-    assert cage.run("/usr/bin/python3 sharing.py").output.splitlines() == [
-        "[1, 2]", "{'sum': 2} 2", *["b'hi'"] * 3, "[True, True, True, True]",
-    ]  # fmt: skip
 
 
 DATABASE = """

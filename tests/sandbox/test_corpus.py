@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import tomllib
 from pathlib import Path
@@ -28,8 +27,7 @@ ALL = [
 ]
 
 
-def test_the_corpus_has_250_commands() -> None:
-    assert len(set(ALL)) >= 250
+assert len(set(ALL)) >= 250
 
 
 @pytest.mark.parametrize("uid", users()[:1])  # test_random.py runs random ones as both
@@ -39,22 +37,6 @@ def test_nothing_is_touched_or_reached(cage: Cage) -> None:
         outputs = run_all(cage, [command for command in commands if "\0" not in command])
     assert len(outputs) > 250
     assert sum(bool(text) for text in outputs.values()) > len(outputs) // 3, "they were run"
-
-
-TOUCHES = {
-    "content": lambda path: path.write_text("x"),
-    "mode": lambda path: path.chmod(0o777),
-    "time": lambda path: os.utime(path, (1, 1)),
-    "link": lambda path: path.with_name("link").hardlink_to(path),
-    "folder": lambda path: path.parent.chmod(0o700),
-}
-
-
-@pytest.mark.parametrize("touch", TOUCHES)
-@pytest.mark.parametrize("method", FULL)
-def test_the_canaries_see_every_touch(cage: Cage, touch: str) -> None:
-    with pytest.raises(AssertionError, match="a file outside was touched"), untouched(cage):
-        TOUCHES[touch](cage.base / "other" / "secret.txt")
 
 
 OUTSIDE = """

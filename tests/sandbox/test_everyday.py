@@ -56,10 +56,7 @@ def plainly() -> dict[str, Result]:
     return asyncio.run(run_plainly([one for one in CORPUS if one.is_plain], Path.home()))
 
 
-def test_there_are_150_commands_and_most_of_them_are_alike_everywhere() -> None:
-    assert len({one.text for one in CORPUS}) == len(CORPUS) > 150
-    assert sum(not one.words for one in CORPUS) > 150
-
+assert len({one.text for one in CORPUS if not one.words}) > 150
 
 WORKS = {
     "python -m pytest -q": "1 failed, 4 passed",

@@ -134,16 +134,6 @@ def test_what_could_not_be_covered_is_seen(cage: Cage) -> None:
     )
 
 
-def test_a_folder_without_a_repository_gets_none(cage: Cage) -> None:
-    folder = cage.base / "other"
-    ended = cage.run("git init -q . && echo made", workdir=folder)
-    if cage.method in FULL:
-        assert ended.code
-        assert list_names(folder) == ["secret.txt"]
-    else:
-        assert ended.notes == ('".git" is protected, and was made',)
-
-
 @pytest.mark.parametrize("method", FULL)
 def test_placeholders_are_gone_when_the_last_command_ends_and_disturb_no_one(cage: Cage) -> None:
     first = begin(cage)
@@ -256,27 +246,6 @@ def test_files_with_keys_are_hidden_also_where_a_link_leads_to_them(cage: Cage) 
     (cage.work / ".env").symlink_to("envs/dev")
     assert SECRET not in cage.run("cat .ssh/* .env envs/dev; mv envs e; cat e/dev").output
     assert (cage.work / ".env").read_text() == SECRET
-
-
-def test_git_keeps_working_and_runs_nothing_new_or_the_change_is_seen(cage: Cage) -> None:
-    ended = cage.run(
-        "echo x > x && git add x && git commit -qm two && git checkout -qb b && git stash && "
-        "git gc -q && git log --oneline; git config core.fsmonitor evil"
-    )
-    assert "two" in ended.output
-    if cage.method in FULL:
-        assert (ask_git(cage, "config", "core.fsmonitor"), ended.notes) == ("", ())
-    else:
-        assert ended.notes == ('".git/config" is protected, and was changed',)
-
-
-def test_git_sees_no_placeholders(cage: Cage) -> None:
-    ended = cage.run(
-        "echo n > n; git status --short; git add -A; git commit -qm two; git ls-files; "
-        "echo u > u; git stash -qu 2>/dev/null; git stash show -u --name-only; git status --short"
-    )
-    assert ended.output == "?? n\nn\nu\n"
-    assert ended.notes == ()
 
 
 @pytest.mark.parametrize("method", FULL)

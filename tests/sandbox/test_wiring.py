@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +20,17 @@ from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import find, full, landlock, process
-from axe_nb.sandbox.find import PLAIN, Sandbox, find_sandbox
+from axe_nb.sandbox.find import PLAIN, find_sandbox
 from axe_nb.sandbox.process import Launch
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.calls import context
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent, ask_session, stage
-from tests.sandbox.cages import METHODS, ends, find_method, unique
+from tests.sandbox.cages import find_method
 
 pytestmark = pytest.mark.req("D-82")
 
@@ -110,18 +108,14 @@ def test_in_a_sandbox_a_command_is_not_judged_by_its_words(
 
 
 @pytest.mark.req("D-43", "D-77")
-@pytest.mark.parametrize("command", ["cat ~/.netrc", "sed '/etc/d' f", "sudo ls"])
-def test_without_a_sandbox_the_words_of_a_command_are_judged_and_nobody_is_asked(
-    workdir: Path, no_sandbox: None, command: str
+def test_without_a_sandbox_the_words_of_a_command_are_judged_and_each_needs_a_yes(
+    workdir: Path, no_sandbox: None
 ) -> None:
-    person = Person()
-    assert "blocked by safety validator" in as_text(
-        ask(mode="auto", command=command, person=person)
-    )
-    assert person.questions == []
-
-
-def test_where_no_one_can_be_asked_it_names_the_key(workdir: Path, no_sandbox: None) -> None:
+    for command in ("cat ~/.netrc", "sed '/etc/d' f", "sudo ls"):
+        person = Person()
+        result = ask(mode="auto", command=command, person=person)
+        assert "blocked by safety validator" in as_text(result)
+        assert person.questions == []
     assert told(ask(mode="auto")) == (
         "Error: permission denied for run_command: there is no sandbox here: a command can do "
         "anything you can, and no one can be prompted here; "
@@ -143,11 +137,9 @@ def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path, level: st
     assert shell.choose_sandbox([off, off], workdir).view.network
     inner = shell.choose_sandbox([off, auto], workdir)
     assert (inner.level, inner.view.network) == (level, False)
-
     for hosts, expected in (((), False), (("python.org",), False), (("*",), True)):
-        assert (
-            shell.choose_sandbox([auto.but(allowed_hosts=hosts)], workdir).view.network is expected
-        )
+        one = auto.but(allowed_hosts=hosts)
+        assert shell.choose_sandbox([one], workdir).view.network is expected
 
 
 @pytest.mark.parametrize(
@@ -189,23 +181,16 @@ def test_an_invalid_value_names_the_key(value: str) -> None:
         Agent(name="x", model="script/x", sandbox=value)
 
 
-def test_the_doctor_names_the_level_and_its_promises() -> None:
+def test_the_doctor_names_the_level_and_its_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     find_method("bubblewrap")
     [(state, message, step)] = of("sandbox", found())
     is_root = not os.geteuid()
     assert (state, step) == ("note" if is_root else "right", "")
     assert ("may change modes of devices" in message) is is_root
     assert message.startswith("full (bubblewrap): a command writes nothing outside the workdir")
-
-
-def test_the_doctor_tells_where_none_works(no_sandbox: None) -> None:
-    assert of("sandbox", found()) == [
-        (
-            "note",
-            "no sandbox works here, so commands need approval",
-            "install bubblewrap, if your system has it",
-        )
-    ]
+    monkeypatch.setattr(find, "METHODS", {})
+    why = "no sandbox works here, so commands need approval"
+    assert of("sandbox", found()) == [("note", why, "install bubblewrap, if your system has it")]
 
 
 def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
@@ -248,10 +233,12 @@ def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
     assert launch.end[2] == words[words.index("--name") + 1]
 
 
-def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
+def test_a_profile_of_macos_names_what_is_protected_also_where_links_lead(tmp_path: Path) -> None:
     workdir = tmp_path / 'a "quoted" folder'
-    (workdir / ".git").mkdir(parents=True)
-    (workdir / ".git" / "HEAD").touch()
+    (workdir / "store").mkdir(parents=True)
+    (workdir / "store" / "HEAD").touch()
+    (workdir / ".git").write_text("gitdir: store\n")
+    (workdir / "axe").symlink_to("shared/agents")
     (workdir / ".env").touch()
     view = fill_view(View(workdir=workdir, home=tmp_path))
     profile = full.make_profile(view)
@@ -260,24 +247,10 @@ def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
     assert f'(subpath "{path}")' in profile
     assert f'(deny file-read* file-write* (subpath "{path}/.env"))' in profile
     after = profile[profile.index("(deny file-write*") :]
-    for name in (".vscode", "axe", ".git/hooks", ".git/config"):
+    for name in (".vscode", "store/hooks", "store/config", ".git", "axe", "shared/agents"):
         assert f'(subpath "{path}/{name}")' in after
     assert "network" not in profile
-    assert "(allow network*)" in full.make_profile(
-        View(workdir=workdir, home=tmp_path, network=True)
-    )
-
-
-def test_a_profile_of_macos_follows_the_links_of_a_workdir(tmp_path: Path) -> None:
-    workdir = tmp_path / "work"
-    (workdir / "store").mkdir(parents=True)
-    (workdir / "store" / "HEAD").touch()
-    (workdir / ".git").write_text("gitdir: store\n")
-    (workdir / "axe").symlink_to("shared/agents")
-    profile = full.make_profile(fill_view(View(workdir=workdir, home=tmp_path)))
-    after = profile[profile.index("(deny file-write*") :]
-    for name in ("store/hooks", "store/config", ".git", "axe", "shared/agents"):
-        assert f'(subpath "{workdir}/{name}")' in after
+    assert "(allow network*)" in full.make_profile(replace(view, network=True))
 
 
 @pytest.fixture
@@ -485,46 +458,3 @@ def test_a_process_that_is_forked_while_a_command_runs_blocks_no_other(workdir: 
     os.close(writer)
     os.waitpid(child, 0)
     os.close(reader)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_commands_run_side_by_side(name: str, workdir: Path) -> None:
-    method = find_method(name)
-    sandbox = Sandbox(method, make_view(workdir))
-    mine, theirs = "touch one; sleep 2; ls two; rm one", "touch two; sleep 2; ls one; rm two"
-    readable, writable = os.pipe()
-    both = [
-        sandbox.start(["/bin/sh", "-c", line], {"PATH": "/usr/bin:/bin"}, (-3, out, out))
-        for line, out in ((mine, os.dup(writable)), (theirs, os.dup(writable)))
-    ]
-    os.close(writable)
-    assert all(one.wait(60) for one in both)
-    with os.fdopen(readable) as output:
-        seen = [line for line in output if line in ("one\n", "two\n")]
-    assert seen
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_sandbox_whose_first_process_is_stopped_ends_all_the_same(
-    name: str, workdir: Path
-) -> None:
-    method = find_method(name)
-    before, length = list_children(), unique()
-    command = ["/bin/sh", "-c", f"touch began; sleep {length}"]
-    sandbox, nowhere = Sandbox(method, make_view(workdir)), os.open(os.devnull, os.O_WRONLY)
-    process = sandbox.start(command, {"PATH": "/usr/bin:/bin"}, (-3, nowhere, nowhere))
-    until = time.monotonic() + 60
-    while not (workdir / "began").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    [first] = list_children() - before
-    os.kill(first, signal.SIGSTOP)
-    process.kill()
-    assert process.wait(30)
-    assert process.code is not None
-    assert process.code < 0 or process.code > 128
-    assert ends(length)
-
-
-def list_children() -> set[int]:
-    found = Path("/proc/self/task").glob("*/children")
-    return {int(pid) for path in found for pid in path.read_text().split()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,11 +13,21 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import ProviderError, Request, Response
+from axe_nb import ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.config import Config
 from axe_nb.engine.make_provider import make
-from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
+from axe_nb.events import Event, RunFinished, TextDelta
+from axe_nb.messages import (
+    CallIds,
+    Delta,
+    Message,
+    ToolCall,
+    ToolParameter,
+    ToolResult,
+    ToolSpec,
+)
 from axe_nb.scripting.lookup import functions
+from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
@@ -86,11 +97,11 @@ REQUESTS = {
     "cut in other words": Request("lead", (Message("user", "stopped"),)),
 }
 
-MEANING = {
-    "end_turn": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-}
+MEANING = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
+
+TEXT = "Twenty-seven “keys”,\u2028\U0001f600 no less."
+
+EVERYWHERE = ("script", *PROTOCOLS)
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +110,11 @@ def scripts(project: Path) -> Iterator[None]:
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
     yield
     functions.clear()
+
+
+def served(protocol: Any) -> AbstractContextManager[Any]:
+    """A server of the protocol; none in process."""
+    return nullcontext() if protocol == "script" else script_server(protocol)
 
 
 def send(provider: str, request: Request) -> Response:
@@ -141,12 +157,6 @@ def test_an_answer_is_the_same_in_process_and_over_the_wire(protocol: Protocol, 
     assert len(server.requests) == 1
 
 
-def test_two_messages_of_the_user_are_one_over_openais_protocol() -> None:
-    """Its servers may refuse two of them in a row, so that a script is sent their texts as one."""
-    with script_server("openai"):
-        assert send("openai", REQUESTS["two messages"]).content == "You said: one\n\ntwo"
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_functions_answer_is_the_same_too(protocol: Protocol) -> None:
     seen: list[Any] = []
@@ -182,11 +192,17 @@ def test_every_call_of_a_conversation_has_an_id_of_its_own(protocol: Protocol) -
     assert len({call.id for message in messages for call in message.tool_calls}) == 6
 
 
-FAULTS = [
-    'status = 400\nerror = "bad"', 'status = 401\nerror = "who are you"', "status = 403",
-    'status = 404\nerror = "no such"', "status = 408", 'status = 429\nerror = "slow down"',
-    'status = 500\nerror = "two\\nlines"', "status = 503", 'status = 529\nerror = "busy"',
-]  # fmt: skip
+FAULTS = {
+    'status = 400\nerror = "bad"': "bad_request: bad",
+    'status = 401\nerror = "who are you"': "auth: who are you",
+    "status = 403": "",
+    'status = 404\nerror = "no such"': "bad_request: no such",
+    "status = 408": "",
+    'status = 429\nerror = "slow down"': "rate_limit: slow down",
+    'status = 500\nerror = "two\\nlines"': "server: two lines",
+    "status = 503": "server: ",
+    'status = 529\nerror = "busy"': "overloaded: busy",
+}
 
 
 @pytest.mark.req("B-5")
@@ -200,6 +216,7 @@ def test_a_failure_is_the_same_in_process_and_over_the_wire(
     in_process = failure("script", request)
     with script_server(protocol):
         over_the_wire = failure(protocol, request)
+    assert str(in_process).startswith(FAULTS[fault])
     assert str(over_the_wire) == str(in_process)
     assert (over_the_wire.status, over_the_wire.retryable) == (
         in_process.status, in_process.retryable,
@@ -210,57 +227,38 @@ def test_a_failure_is_the_same_in_process_and_over_the_wire(
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ('status = 401\nerror = "who are you"', "auth: who are you"),
-        ('status = 429\nerror = "slow down"', "rate_limit: slow down"),
-        ('status = 529\nerror = "busy"', "overloaded: busy"),
-        ('status = 404\nerror = "no such"', "bad_request: no such"),
-        ('status = 500\nerror = "oh"', "server: oh"),
-        ('error = "timeout"', "timeout: no answer from script/bad in time"),
+        ("timeout", "timeout: no answer from script/bad in time"),
         (
-            'error = "refused"',
+            "refused",
             "server: connection refused: script/bad behaves as if no server were running",
         ),
     ],
 )
-def test_a_failure_in_process_has_its_category(project: Path, fault: str, told: str) -> None:
-    (project / "axe" / "scripts" / "bad.toml").write_text(f"[[rule]]\n{fault}", "utf-8")
-    assert str(failure("script", Request("bad", (Message("user", "go"),)))) == told
+def test_no_reply_at_all_has_its_category(project: Path, fault: str, told: str) -> None:
+    (project / "axe" / "scripts" / "bad.toml").write_text(f'[[rule]]\nerror = "{fault}"', "utf-8")
+    request = Request("bad", (Message("user", "go"),))
+    assert str(failure("script", request)) == told
+    for protocol in PROTOCOLS if fault == "refused" else ():
+        with script_server(protocol):
+            assert failure(protocol, request).category == "server"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_refused_connection_is_a_server_error_over_the_wire(
-    project: Path, protocol: Protocol
-) -> None:
-    (project / "axe" / "scripts" / "bad.toml").write_text('[[rule]]\nerror = "refused"', "utf-8")
-    with script_server(protocol):
-        assert failure(protocol, Request("bad", (Message("user", "go"),))).category == "server"
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", ["nobody", "empty", "lead"])
-def test_what_no_script_answers_is_the_same_bad_request(
-    project: Path, protocol: Protocol, name: str
-) -> None:
+def test_what_no_script_answers_is_the_same_bad_request(project: Path, protocol: Protocol) -> None:
     (project / "axe" / "scripts" / "empty.toml").write_text("", "utf-8")
-    request = Request(name, (Message("user", "?"),))
-    in_process = failure("script", request)
-    with script_server(protocol):
-        over_the_wire = failure(protocol, request)
-    assert str(over_the_wire) == str(in_process)
-    assert over_the_wire.category == "bad_request"
 
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_functions_own_error_is_the_same(protocol: Protocol) -> None:
-    @axe_nb.script("lead")
+    @axe_nb.script("slow")
     def answer(request: Request) -> str:
         raise ProviderError("rate_limit", "not so fast", retry_after=2.5)
 
-    request = Request("lead", (Message("user", "go"),))
-    with script_server(protocol):
-        for provider in ("script", protocol):
-            error = failure(provider, request)
-            assert (str(error), error.retry_after) == ("rate_limit: not so fast", 2.5)
+    for name in ("nobody", "empty", "lead", "slow"):
+        request = Request(name, (Message("user", "?"),))
+        in_process = failure("script", request)
+        with script_server(protocol):
+            over_the_wire = failure(protocol, request)
+        assert str(over_the_wire) == str(in_process)
+        assert over_the_wire.category == ("rate_limit" if name == "slow" else "bad_request")
+        assert over_the_wire.retry_after == in_process.retry_after
 
 
 @pytest.mark.req("D-8")
@@ -280,3 +278,176 @@ def test_a_cancelled_request_is_aborted_on_the_wire(project: Path, protocol: Pro
     with script_server(protocol) as server:
         asyncio.run(cancelled())
         assert server.open_requests == 0
+
+
+# ------------------------------------------------------------------------------- runs that stream
+
+
+@axe_nb.tool
+def look(at: str) -> str:
+    """Looks."""
+    return f"saw {at}"
+
+
+def agent(protocol: str, **fields: Any) -> axe_nb.Agent:
+    return axe_nb.Agent(
+        name="lead", model=f"{provider_of(protocol)}/talks", tools=(look,), **fields
+    )
+
+
+def watch(one: axe_nb.Agent, **options: Any) -> tuple[RunResult, list[Event]]:
+    """The result of a run that is watched, and its events."""
+
+    async def collect() -> list[Event]:
+        return [event async for event in axe_nb.stream(one, "go", **options)]
+
+    seen = asyncio.run(collect())
+    end = seen[-1]
+    assert isinstance(end, RunFinished)
+    return end.result, seen
+
+
+def joined(seen: list[Event], kind: str, **of: Any) -> str:
+    """The pieces of one kind."""
+    return "".join(
+        event.text
+        for event in seen
+        if isinstance(event, TextDelta)
+        and event.kind == kind
+        and all(getattr(event, key) == value for key, value in of.items())
+    )
+
+
+def record(result: RunResult) -> Any:
+    """What a run comes to, but for its time and what only the wire says."""
+    full = result.to_dict()
+    del full["duration_ms"]
+    return full, [(m.role, m.content, m.tool_calls, m.tool_results) for m in result.messages]
+
+
+@pytest.mark.req("D-24")
+@pytest.mark.parametrize("protocol", EVERYWHERE)
+def test_all_parts_of_a_reply_arrive_and_the_record_is_that_of_whole_replies(
+    protocol: str,
+) -> None:
+    @axe_nb.script("talks")
+    def talks(request: Request) -> Any:
+        if request.results:
+            yield TEXT
+            return
+        yield Delta("Let me ", "reasoning")
+        yield Delta("see. ", "reasoning")
+        yield "I "
+        yield "look."
+        yield call("look", at="here")
+        yield call("look", at="there")
+
+    with served(protocol) as server:
+        result, seen = watch(agent(protocol))
+        whole, unseen = watch(agent(protocol), stream=False)
+    if server:
+        asked = [body.get("stream", False) for body in server.requests]
+        assert asked == [True, True, False, False]
+    assert joined(unseen, "text") == ""
+    assert (result.status, result.text) == ("completed", TEXT)
+    assert joined(seen, "reasoning") == "Let me see. "
+    assert joined(seen, "text", turn=1) == "I look."
+    assert joined(seen, "text", turn=2) == TEXT
+    assert joined(seen, "arguments", call=0).replace(" ", "") == '{"at":"here"}'
+    assert joined(seen, "arguments", call=1).replace(" ", "") == '{"at":"there"}'
+    named = [e.name for e in seen if isinstance(e, TextDelta) and e.kind == "arguments" and e.name]
+    assert set(named) == {"look"}
+    assert record(result) == record(whole)
+
+
+@pytest.mark.req("D-8", "D-24")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("how", ["timeout", "interrupt"])
+def test_text_that_arrived_before_a_timeout_or_an_interrupt_is_kept(
+    protocol: Protocol, how: str
+) -> None:
+    from axe_nb.session.overrides import Overrides
+    from axe_nb.session.runs import RunRequest
+    from axe_nb.session.session import Session
+
+    @axe_nb.script("talks")
+    async def talks(request: Request) -> Any:
+        yield "Half of "
+        yield "it"
+        yield Fault("timeout")
+
+    async def work() -> RunResult:
+        overrides = Overrides(timeout=1.5 if how == "timeout" else None)
+        request = RunRequest(agent=agent(protocol), prompt="go", overrides=overrides)
+        handle = Session().start(request)
+        seen = []
+
+        def emit(event: Event) -> None:
+            seen.append(event)
+            if joined(seen, "text") == "Half of it" and how == "interrupt":
+                handle.cancel()
+
+        try:
+            return await handle.execute(emit, streams=True)
+        except asyncio.CancelledError:
+            assert handle.finished
+            return handle.finished
+
+    with script_server(protocol) as server:
+        result = asyncio.run(work())
+        assert result.text == "Half of it"
+        assert result.status == {"timeout": "timeout", "interrupt": "cancelled"}[how]
+        assert eventually(lambda: (server.open_requests, server.aborted) == (0, 1))
+
+
+@pytest.mark.req("D-24", "D-31")
+@pytest.mark.parametrize("protocol", EVERYWHERE)
+@pytest.mark.parametrize(
+    ("fault", "category"),
+    [
+        (Fault("busy", 529), "overloaded"), (Fault("cut"), "server"), (Fault("refused"), "server"),
+    ],
+    ids=["event", "cut", "refused"],
+)  # fmt: skip
+def test_text_that_arrived_before_an_error_is_kept(
+    protocol: str, fault: Fault, category: str
+) -> None:
+    @axe_nb.script("talks")
+    def talks(request: Request) -> Any:
+        yield "Half of "
+        yield "it"
+        yield fault
+
+    with served(protocol):
+        result, seen = watch(agent(protocol))
+    assert (result.status, result.text) == ("error", "Half of it")
+    assert joined(seen, "text") == "Half of it"
+    assert isinstance(result.cause, ProviderError)
+    if protocol in ("script", "anthropic") or category == "server":  # the others name no kind
+        assert result.cause.category == category
+    if fault.message == "cut":
+        in_process, _ = watch(agent("script"))
+        assert result.error == in_process.error
+        assert isinstance(in_process.cause, ProviderError)
+        assert result.cause.hint == in_process.cause.hint
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_retry_after_half_a_stream_begins_the_text_anew(protocol: Protocol) -> None:
+    attempts = 0
+
+    @axe_nb.script("talks")
+    def talks(request: Request) -> Any:
+        nonlocal attempts
+        attempts += 1
+        yield "One "
+        if attempts == 1:
+            yield Fault("busy", 503)
+        yield "two."
+
+    with script_server(protocol):
+        result, seen = watch(agent(protocol, retry=axe_nb.Retry(max_retries=1)))
+    assert (result.text, attempts) == ("One two.", 2)
+    assert joined(seen, "text", attempt=1) == "One "
+    assert joined(seen, "text", attempt=2) == "One two."

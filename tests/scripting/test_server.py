@@ -21,23 +21,51 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import axe_nb
-from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
+from axe_nb import ConfigError, ProviderError, Request, Response, Usage
 from axe_nb.scripting.lookup import functions
+from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import ScriptServer, script_server
-from axe_nb.scripting.wire import WIRES, Protocol
-from axe_nb.scripting.wire_requests import Malformed
-from tests.protocols import PROTOCOLS, provider_of
+from axe_nb.scripting.wire import WIRES, Malformed, Protocol
+from tests.protocols import PROTOCOLS, as_body, provider_of
 from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually
 
-RULES = """
+SAID = "I ask “both” of\u2028them \U0001f600."
+
+RULES = f"""
+stream = true
+
+[[rule]]
+when = "^ask"
+reasoning = "Who knows? Both do."
+text = "{SAID}"
+calls = [
+  {{ tool = "look", arguments = {{ at = "a rather long place", n = 2 }} }},
+  {{ tool = "look", arguments = {{}} }},
+]
+usage = {{ input_tokens = 11, output_tokens = 22 }}
+
+[[rule]]
+when = "^hi"
+text = "Hello."
+
 [[rule]]
 when = "^slow"
 delay = 30
 text = "late"
 
 [[rule]]
-when = "^status (?P<code>.)"
+when = "^paced"
+text = "one two three"
+delay = 0.6
+
+[[rule]]
+when = "^whole"
+stream = false
+text = "All of it at once."
+
+[[rule]]
+when = "^status"
 status = 429
 error = "slow down, please"
 
@@ -46,43 +74,22 @@ when = "^bare"
 status = 503
 
 [[rule]]
-when = "^refused"
-error = "refused"
-
-[[rule]]
 when = "^timeout"
 error = "timeout"
 
 [[rule]]
-when = "^ask (?P<what>.+)"
-text = "I ask."
-calls = [
-  { tool = "look", arguments = { at = "{what}", n = 2 } },
-  { tool = "look", arguments = { at = "ö" } },
-]
+when = "^refused"
+error = "refused"
 
 [[rule]]
-when = "^cut"
-text = "cu"
-stop_reason = "max_tokens"
-
-[[rule]]
-when = "^agent"
-text = "{agent} in turn {turn}"
-
-[[rule]]
-when = "answers: "
-text = "no rule sees this"
-
-[[rule]]
-when = { turn = 2 }
-text = "You said {results}."
-
-[[rule]]
-when = "^hi"
-text = "Hello."
-usage = { input_tokens = 11, output_tokens = 22 }
-"""
+when = "^half status"
+text = "Half of"
+status = 529
+error = "too much"
+""" + "".join(
+    f'[[rule]]\nwhen = "^half {fault}"\ntext = "Half of"\nerror = "{fault}"\n'
+    for fault in ("cut", "timeout", "refused")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,177 +101,178 @@ def scripts(project: Path) -> Iterator[None]:
     functions.clear()
 
 
-def test_anthropic_answers_as_its_server_does() -> None:
+def stream(server: ScriptServer, text: str, **more: Any) -> Any:
+    url = server.base_url + PATHS[server.protocol]
+    asked = as_body(server.protocol, body(text, **{"stream": True, **more}))
+    return httpx.stream("POST", url, json=asked, timeout=more.pop("timeout", 10))
+
+
+def events(reply: httpx.Response) -> list[Any]:
+    """The JSON of the events or lines, and the text of those that are not JSON."""
+    found = []
+    for block in reply.text.split("\n"):
+        data = block.removeprefix("data: ")
+        if data and not data.startswith("event: "):
+            try:
+                found.append(json.loads(data))
+            except ValueError:
+                found.append(data)
+    return found
+
+
+# ------------------------------------------------------------------------ the vendors' own clients
+
+
+def test_the_anthropic_sdk_takes_the_stream_for_the_whole_reply() -> None:
     with script_server("anthropic") as server:
-        assert post(server, "ask why").json() == {
-            "id": "msg_script_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "lead",
-            "content": [
-                {"type": "text", "text": "I ask."},
-                {"type": "tool_use", "id": "toolu_script_1_0", "name": "look",
-                 "input": {"at": "why", "n": 2}},
-                {"type": "tool_use", "id": "toolu_script_1_1", "name": "look",
-                 "input": {"at": "ö"}},
-            ],
-            "stop_reason": "tool_use",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 10},
+        client = anthropic.Anthropic(base_url=server.base_url, api_key="x", max_retries=0)
+        asked: Any = {
+            "model": "lead", "max_tokens": 9, "messages": [{"role": "user", "content": "ask"}],
         }  # fmt: skip
-        assert post(server, "hi").json()["stop_reason"] == "end_turn"
-        assert post(server, "hi").json()["usage"] == {"input_tokens": 11, "output_tokens": 22}
-        assert post(server, "cut").json()["stop_reason"] == "max_tokens"
+        with client.messages.stream(**asked) as streamed:
+            kinds = [event.type for event in streamed]
+            final = streamed.get_final_message()
+        whole = client.messages.create(**asked)
+        client.close()
+    assert [block.to_dict() for block in final.content] == [
+        block.to_dict() for block in whole.content
+    ]
+    assert [block.type for block in final.content] == ["thinking", "text", "tool_use", "tool_use"]
+    for reply in (final, whole):
+        assert reply.stop_reason == "tool_use"
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 22)
+    assert all(kinds.count(kind) > 2 for kind in ("thinking", "text", "input_json"))
 
 
-def test_openai_answers_as_its_server_does() -> None:
+def test_the_openai_sdk_takes_the_stream_for_the_whole_reply() -> None:
     with script_server("openai") as server:
-        reply = post(server, "ask why").json()
-        assert reply["object"] == "chat.completion"
-        assert reply["choices"][0]["finish_reason"] == "tool_calls"
-        assert reply["choices"][0]["message"] == {
-            "role": "assistant",
-            "content": "I ask.",
-            "refusal": None,
-            "tool_calls": [
-                {"id": "call_script_1_0", "type": "function",
-                 "function": {"name": "look", "arguments": '{"at":"why","n":2}'}},
-                {"id": "call_script_1_1", "type": "function",
-                 "function": {"name": "look", "arguments": '{"at":"ö"}'}},
-            ],
-        }  # fmt: skip
-        assert reply["usage"] == {
-            "prompt_tokens": 1, "completion_tokens": 10, "total_tokens": 11
-        }  # fmt: skip
-        assert post(server, "hi").json()["choices"][0]["finish_reason"] == "stop"
-        assert post(server, "cut").json()["choices"][0]["finish_reason"] == "length"
+        client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x", max_retries=0)
+        asked: Any = {"model": "lead", "messages": [{"role": "user", "content": "ask"}]}
+        with client.chat.completions.stream(
+            **asked, stream_options={"include_usage": True}
+        ) as streamed:
+            kinds = [event.type for event in streamed]
+            final = streamed.get_final_completion()
+        whole = client.chat.completions.create(**asked)
+        client.close()
+        unasked = events(post(server, "ask", stream=True))
+    calls = []
+    for reply in (final, whole):
+        [choice] = reply.choices
+        assert (choice.finish_reason, choice.message.content) == ("tool_calls", SAID)
+        made: Any = choice.message.tool_calls
+        calls.append([(c.id, c.function.name, json.loads(c.function.arguments)) for c in made])
+    assert calls[0] == calls[1]
+    assert final.usage == whole.usage
+    assert kinds.count("content.delta") > 2
+    assert kinds.count("tool_calls.function.arguments.delta") > 2
+    assert all("usage" not in chunk for chunk in unasked[:-1])
 
 
-def test_ollama_answers_as_its_server_does() -> None:
+def test_the_openai_sdk_takes_the_stream_of_the_responses_api_for_the_whole_reply() -> None:
+    with script_server("responses") as server:
+        client = openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="x", max_retries=0)
+        asked: Any = {"model": "lead", "input": "ask", "store": False}
+        with client.responses.stream(**asked) as streamed:
+            told = list(streamed)
+            final = streamed.get_final_response()
+        whole = client.responses.create(**asked)
+        client.close()
+    for reply in (final, whole):
+        assert reply.output_text == SAID
+        assert reply.usage
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 22)
+    assert [item.type for item in final.output] == [item.type for item in whole.output]
+    done = [event.item for event in told if event.type == "response.output_item.done"]
+    assert [item.to_dict() for item in done] == [item.to_dict() for item in whole.output]
+    assert [item.type for item in done] == [
+        "reasoning", "message", "function_call", "function_call",
+    ]  # fmt: skip
+    kinds = [event.type for event in told]
+    for kind in ("reasoning_summary_text", "output_text", "function_call_arguments"):
+        assert kinds.count(f"response.{kind}.delta") > 2  # type: ignore[comparison-overlap]
+    assert kinds[-1] == "response.completed"
+
+
+def test_the_ollama_sdk_takes_the_stream_for_the_whole_reply() -> None:
     with script_server("ollama") as server:
-        reply = post(server, "ask why").json()
-        assert reply["message"] == {
-            "role": "assistant",
-            "content": "I ask.",
-            "tool_calls": [
-                {"function": {"index": 0, "name": "look", "arguments": {"at": "why", "n": 2}}},
-                {"function": {"index": 1, "name": "look", "arguments": {"at": "ö"}}},
-            ],
-        }
-        assert (reply["done"], reply["done_reason"]) == (True, "stop")
-        assert (reply["prompt_eval_count"], reply["eval_count"]) == (1, 10)
-        assert post(server, "cut").json()["done_reason"] == "length"
+        client = ollama.Client(server.base_url)
+        asked: Any = {"model": "lead", "messages": [{"role": "user", "content": "ask"}]}
+        pieces = list(client.chat(**asked, stream=True))
+        whole = client.chat(**asked, stream=False)
+        client._client.close()
+    text = "".join(piece.message.content or "" for piece in pieces)
+    thinking = "".join(piece.message.thinking or "" for piece in pieces)
+    assert (text, thinking) == (whole.message.content, whole.message.thinking)
+    assert (text, thinking) == (SAID, "Who knows? Both do.")
+    calls = [c for piece in pieces for c in piece.message.tool_calls or ()]
+    assert calls == whole.message.tool_calls
+    assert len(pieces) > 6
+    assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    for last in (pieces[-1], whole):
+        assert (last.done_reason, last.prompt_eval_count, last.eval_count) == ("stop", 11, 22)
+
+
+# -------------------------------------------------------------------------------------- requests
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_ids_of_a_functions_own_are_sent(protocol: Protocol) -> None:
-    axe_nb.script("own")(lambda request: Response(tool_calls=(ToolCall("mine", "look"),)))
+def test_what_no_script_can_answer_is_a_bad_request_or_an_unknown_model(
+    project: Path, protocol: Protocol
+) -> None:
+    (project / "axe" / "scripts" / "bad.toml").write_text("[[rule]]\ntxt = 1", "utf-8")
+    (project / "secret.toml").write_text('[[rule]]\ntext = "secret"', "utf-8")
     with script_server(protocol) as server:
-        key = "call_id" if protocol == "responses" else "id"
-        assert f'"{key}":"mine"' in post(server, "hi", model="own").text
+        mistake, unmatched = post(server, "hi", model="bad"), post(server, "what?")
+        for name in ("nobody", "./secret.toml", "../../secret", str(project / "secret.toml")):
+            unknown = post(server, "hi", model=name)
+            assert unknown.status_code == 404
+            assert "secret" not in unknown.text.replace(name, "")
+    assert mistake.status_code == unmatched.status_code == 400
+    assert "axe/scripts/bad.toml, line 2: rule 1: unknown key" in mistake.text
+    assert "no rule of script" in unmatched.text
 
 
-def test_the_vendors_own_clients_understand_the_servers() -> None:
-    user: Any = [{"role": "user", "content": "ask why"}]
-    with script_server("anthropic") as server:
-        with anthropic.Anthropic(base_url=server.base_url, max_retries=0) as client:
-            said = client.messages.create(model="lead", max_tokens=9, messages=user)
-        assert [block.type for block in said.content] == ["text", "tool_use", "tool_use"]
-        assert said.stop_reason == "tool_use"
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status", "told"),
+    [
+        ("POST", "/v1/nothing", b"{}", 404, "serves only POST /v1/chat/completions"),
+        ("GET", "/v1/models", b"", 404, "serves only POST /v1/chat/completions"),
+        ("POST", "/v1/chat/completions", b"{", 400, "the body is not valid JSON"),
+        ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),
+        ("POST", "/v1/chat/completions", b'{"model":"lead"}', 400, "messages must be a list"),
+        (
+            "POST",
+            "/v1/chat/completions",
+            b'{"model":"lead","messages":[{"role":"assistant","tool_calls":[{"function":'
+            b'{"name":"look","arguments":"{"}}]}]}',
+            400,
+            "arguments of a tool call are not valid JSON",
+        ),
+        ("POST", "/v1/chat/completions?x=1", b'{"messages":[]}', 400, "model must be the name"),
+    ],
+)
+def test_what_the_real_server_would_refuse_is_refused(
+    method: str, path: str, content: bytes, status: int, told: str
+) -> None:
     with script_server("openai") as server:
-        with openai.OpenAI(base_url=server.base_url + "/v1", max_retries=0) as sdk:
-            answer = sdk.chat.completions.create(model="lead", messages=user)
-            models = [model.id for model in sdk.models.list()]
-        calls: Any = answer.choices[0].message.tool_calls
-        assert json.loads(calls[0].function.arguments) == {"at": "why", "n": 2}
-        assert models == ["lead"]
-    with script_server("ollama") as server:
-        local = ollama.Client(server.base_url)
-        reply = local.chat("lead", user)
-        assert [call.function.arguments for call in reply.message.tool_calls or ()] == [
-            {"at": "why", "n": 2}, {"at": "ö"},
-        ]  # fmt: skip
-        assert [model.model for model in local.list().models] == ["lead"]
-        local._client.close()
+        said = httpx.request(method, server.base_url + path, content=content)
+    assert said.status_code == status
+    assert told in said.json()["error"]["message"]
 
 
-CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
-    "anthropic": [
-        {"role": "user", "content": [{"type": "text", "text": "go"}]},
-        {"role": "assistant", "content": [
-            {"type": "tool_use", "id": "1", "name": "look", "input": {"at": "a"}},
-            {"type": "tool_use", "id": "2", "name": "look", "input": {"at": "b"}}]},
-        {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "1", "content": "one", "is_error": False},
-            {"type": "tool_result", "tool_use_id": "2", "is_error": True,
-             "content": [{"type": "text", "text": "two"}]}]},
-    ],
-    "openai": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "1", "type": "function",
-             "function": {"name": "look", "arguments": '{"at":"a"}'}},
-            {"id": "2", "type": "function",
-             "function": {"name": "look", "arguments": '{"at":"b"}'}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "one"},
-        {"role": "tool", "tool_call_id": "2", "content": "two"},
-    ],
-    "responses": [
-        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
-        {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"at":"a"}'},
-        {"type": "function_call", "call_id": "2", "name": "look", "arguments": '{"at":"b"}'},
-        {"type": "function_call_output", "call_id": "1", "output": "one"},
-        {"type": "function_call_output", "call_id": "2",
-         "output": [{"type": "input_text", "text": "two"}]},
-    ],
-    "ollama": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "", "tool_calls": [
-            {"function": {"name": "look", "arguments": {"at": "a"}}},
-            {"function": {"name": "look", "arguments": {"at": "b"}}}]},
-        {"role": "tool", "tool_name": "look", "content": "one"},
-        {"role": "tool", "tool_name": "look", "content": "two"},
-    ],
-}  # fmt: skip
+def test_what_is_no_http_is_refused_and_holds_up_nobody() -> None:
+    with script_server("openai") as server:
+        host, port = server.base_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 5) as line:
+            line.sendall(b"\x16\x03\x01 no http\r\n\r\n")
+            assert line.makefile("rb").readline().startswith(b"HTTP/1.1 400")
+        with socket.create_connection((host, int(port)), 5) as line:
+            line.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
+        assert post(server, "hi " + "x" * 8_000_000).status_code == 200
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_is_read_as_the_provider_wrote_it(protocol: Protocol) -> None:
-    seen: list[Request] = []
-
-    @axe_nb.script("own")
-    def answer(request: Request) -> str:
-        seen.append(request)
-        return "fine"
-
-    keys = {"anthropic": "system", "responses": "instructions"}
-    top = {keys[protocol]: "Be brief."} if protocol in keys else {}
-    with script_server(protocol) as server:
-        said = post(server, "", messages=CONVERSATIONS[protocol], **top)
-        post(server, "", messages=CONVERSATIONS[protocol], model="own", **top)
-    assert "You said one\\n\\ntwo." in said.text
-    [request] = seen
-    assert (request.system, request.turn, request.model) == ("Be brief.", 2, "own")
-    assert [message.role for message in request.messages] == ["user", "assistant", "tool"]
-    assert [call.arguments for call in request.messages[1].tool_calls] == [{"at": "a"}, {"at": "b"}]
-    assert [result.content for result in request.results] == ["one", "two"]
-
-
-def test_text_beside_tool_results_is_a_message_after_them() -> None:
-    last = CONVERSATIONS["anthropic"][-1]
-    mixed = {**last, "content": [*last["content"], {"type": "text", "text": "agent?"}]}
-    with script_server("anthropic") as server:
-        said = post(server, "", messages=[*CONVERSATIONS["anthropic"][:-1], mixed])
-    assert said.json()["content"][0]["text"] == "lead in turn 2"
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_agent_of_a_served_script_is_the_models_name(protocol: Protocol) -> None:
-    with script_server(protocol) as server:
-        assert "lead in turn 1" in post(server, "agent").text
-
+# -------------------------------------------------------------------------------------- failures
 
 ERRORS: dict[str, Any] = {
     "anthropic": {
@@ -283,35 +291,11 @@ ERRORS["responses"] = ERRORS["openai"]
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_failure_has_its_status_and_the_protocols_own_body(protocol: Protocol) -> None:
     with script_server(protocol) as server:
-        said = post(server, "status x")
-        assert (said.status_code, said.json()) == (429, ERRORS[protocol])
+        for is_streamed in (False, True):
+            said = post(server, "status x", stream=is_streamed)
+            assert (said.status_code, said.json()) == (429, ERRORS[protocol])
         bare = post(server, "bare")
         assert (bare.status_code, bare.content) == (503, b"")
-
-
-@pytest.mark.parametrize(
-    ("protocol", "status", "kind"),
-    [
-        ("anthropic", 401, "authentication_error"),
-        ("anthropic", 404, "not_found_error"),
-        ("anthropic", 400, "invalid_request_error"),
-        ("anthropic", 500, "api_error"),
-        ("anthropic", 529, "overloaded_error"),
-        ("openai", 401, "invalid_request_error"),
-        ("openai", 500, "server_error"),
-    ],
-)
-def test_a_status_has_the_kind_that_its_server_gives_it(
-    protocol: Protocol, status: int, kind: str
-) -> None:
-    @axe_nb.script("own")
-    def answer(request: Request) -> str:
-        raise ProviderError("server", "x", status=status)
-
-    with script_server(protocol) as server:
-        said = post(server, "", model="own")
-    assert said.status_code == status
-    assert said.json()["error"]["type"] == kind
 
 
 @pytest.mark.parametrize(
@@ -350,27 +334,114 @@ def test_a_client_that_leaves_before_its_reply_is_noticed(text: str) -> None:
         assert eventually(lambda: server.aborted == 1 and server.open_requests == 0)
 
 
-def test_a_functions_timeout_is_a_reply_that_never_comes() -> None:
-    @axe_nb.script("own")
-    def answer(request: Request) -> str:
-        raise ProviderError("timeout", "too slow")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_that_breaks_off_does_so_after_its_first_words(protocol: Protocol) -> None:
+    with script_server(protocol) as server:
+        told = events(post(server, "half status", stream=True))
+        assert "Half" in json.dumps(told[:-1])
+        assert "too much" in json.dumps(told[-1])
+        cut = post(server, "half cut", stream=True)
+        assert (cut.status_code, "Half" in cut.text) == (200, True)
+        for mark in ("message_stop", "[DONE]", '"done":true', "response.completed"):
+            assert mark not in cut.text
+        with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+            post(server, "half refused", stream=True)
+        assert post(server, "half status").status_code == 529, "not streamed: the failure alone"
+        arrived: list[bytes] = []
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            stream(server, "half timeout", timeout=0.5) as reply,
+        ):
+            arrived.extend(reply.iter_raw())
+        assert b"Half" in b"".join(arrived)
+        assert eventually(lambda: (server.open_requests, server.aborted) == (0, 1))
 
-    with script_server("openai") as server, pytest.raises(httpx.ReadTimeout):
-        httpx.post(server.base_url + PATHS["openai"], json=body("", model="own"), timeout=0.2)
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_function_fails_in_mid_stream_by_an_exception_or_a_fault(protocol: Protocol) -> None:
+    def raises() -> None:
+        raise ProviderError("overloaded", "too much")
+
+    def stumbles() -> None:
+        raise KeyError("oops")
+
+    ends: dict[str, Callable[[], Any]] = {
+        "raises": raises, "stumbles": stumbles, "status": lambda: Fault("no", 503),
+        "unknown": lambda: Fault("whatever"), "number": lambda: 42,
+    }  # fmt: skip
+
+    @axe_nb.script("talks")
+    def talks(request: Request) -> Any:
+        yield "Half of "
+        yield ends[request.last]()
+
+    with script_server(protocol) as server:
+        for how, told in {
+            "raises": "too much",
+            "stumbles": 'script \\"talks\\" raised KeyError: ',
+            "status": '"no"',
+            "unknown": "the message of a Fault without a status is one of timeout, refused, cut",
+            "number": 'script \\"talks\\" yielded int, not text',
+        }.items():
+            *_, last = events(post(server, how, model="talks", stream=True))
+            assert told in json.dumps(last)
 
 
-def test_requests_in_flight_are_counted() -> None:
-    async def some() -> None:
-        async with httpx.AsyncClient() as client, asyncio.TaskGroup() as group:
-            url = server.base_url + PATHS["openai"]
-            asked = [group.create_task(client.post(url, json=body("slow"))) for _ in range(5)]
-            assert await asyncio.to_thread(eventually, lambda: server.open_requests == 5)
-            for task in asked:
-                task.cancel()
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_client_that_leaves_ends_the_stream_at_once(protocol: Protocol) -> None:
+    ended: list[bool] = []
 
-    with script_server("openai") as server:
-        asyncio.run(some())
-        assert eventually(lambda: server.aborted == 5)
+    @axe_nb.script("endless")
+    async def endless(request: Request) -> Any:
+        try:
+            while True:
+                yield "word "
+                await asyncio.sleep(0.01)
+        finally:
+            ended.append(True)
+
+    clients = 8  # a write or a read is the first to notice: both are seen
+    with script_server(protocol) as server:
+        for _ in range(clients):
+            with stream(server, "x", model="endless") as reply:
+                assert next(reply.iter_raw())
+        assert eventually(lambda: (server.open_requests, server.aborted) == (0, clients))
+        assert eventually(lambda: ended == [True] * clients)
+
+
+# --------------------------------------------------------------------------------- the connection
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_event_is_a_chunk_of_its_own_at_its_time(protocol: Protocol) -> None:
+    with script_server(protocol) as server, stream(server, "paced") as reply:
+        kind = "application/x-ndjson" if protocol == "ollama" else "text/event-stream"
+        assert reply.headers["content-type"].startswith(kind)
+        arrived = [(time.monotonic(), chunk) for chunk in reply.iter_raw()]
+    ends = b"}\n" if protocol == "ollama" else b"\n\n"
+    assert all(chunk.endswith(ends) for _, chunk in arrived)
+    words = [
+        next(at for at, chunk in arrived if word in chunk) for word in (b"one ", b"two ", b"three")
+    ]
+    assert words[-1] - words[0] > 0.2
+
+
+def test_ollama_streams_where_a_request_does_not_say() -> None:
+    unsaid = {key: value for key, value in body("hi").items() if key != "stream"}
+    for protocol, kind in (("ollama", "application/x-ndjson"), ("openai", "application/json")):
+        with script_server(protocol) as server:  # type: ignore[arg-type]
+            said = httpx.post(server.base_url + PATHS[protocol], json=unsaid)
+        assert said.headers["content-type"] == kind
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_connection_serves_one_request_after_another(protocol: Protocol) -> None:
+    with script_server(protocol) as server, httpx.Client() as client:
+        url = server.base_url + PATHS[protocol]
+        for text, is_streamed in [("ask", True), ("whole", True), ("status", False), ("hi", False)]:
+            client.post(url, json=as_body(protocol, body(text, stream=is_streamed)))
+        assert len(server._connections) == 1
+        assert [one["stream"] for one in server.requests] == [True, True, False, False]
 
 
 def test_200_requests_at_once_are_answered_side_by_side(project: Path) -> None:
@@ -395,145 +466,6 @@ def test_200_requests_at_once_are_answered_side_by_side(project: Path) -> None:
         assert len(server.requests) == 200
         assert most > 20
         assert server.open_requests == 0
-
-
-def test_request_bodies_are_kept_in_order_of_arrival() -> None:
-    with script_server("anthropic") as server, httpx.Client() as client:
-        for text in ("hi", "hi 2", "unknown"):
-            client.post(server.base_url + PATHS["anthropic"], json=body(text))
-        client.get(server.base_url + "/v1/models")
-        assert server.requests == [body("hi"), body("hi 2"), body("unknown")]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "path", "names"),
-    [
-        ("anthropic", "/v1/models", lambda b: [m["id"] for m in b["data"]]),
-        ("openai", "/v1/models", lambda b: [m["id"] for m in b["data"]]),
-        ("ollama", "/api/tags", lambda b: [m["name"] for m in b["models"]]),
-    ],
-)
-def test_known_scripts_are_listed_as_models(
-    project: Path, protocol: Protocol, path: str, names: Callable[[Any], list[str]]
-) -> None:
-    axe_nb.script("a function")(lambda request: "x")
-    with script_server(protocol) as server:
-        listed = httpx.get(server.base_url + path).json()
-        assert names(listed) == ["a function", "lead"]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_unknown_script_is_an_unknown_model(protocol: Protocol) -> None:
-    with script_server(protocol) as server:
-        said = post(server, "hi", model="nobody")
-    assert said.status_code == 404
-    assert "script not found: nobody" in said.text
-
-
-def test_a_served_script_is_no_path(project: Path) -> None:
-    (project / "secret.toml").write_text('[[rule]]\ntext = "secret"', "utf-8")
-    with script_server("openai") as server:
-        for name in ("./secret.toml", "../../secret", str(project / "secret.toml")):
-            said = post(server, "hi", model=name)
-            assert said.status_code == 404
-            assert "secret" not in said.text.replace(name, "")
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_mistake_in_a_script_and_no_matching_rule_are_bad_requests(
-    project: Path, protocol: Protocol
-) -> None:
-    (project / "axe" / "scripts" / "bad.toml").write_text("[[rule]]\ntxt = 1", "utf-8")
-    with script_server(protocol) as server:
-        mistake, unmatched = post(server, "hi", model="bad"), post(server, "what?")
-    assert mistake.status_code == unmatched.status_code == 400
-    assert "axe/scripts/bad.toml, line 2: rule 1: unknown key" in mistake.text
-    assert "no rule of script" in unmatched.text
-
-
-def test_ollama_streams_where_a_request_does_not_say() -> None:
-    unsaid = {key: value for key, value in body("hi").items() if key != "stream"}
-    for protocol, kind in (("ollama", "application/x-ndjson"), ("openai", "application/json")):
-        with script_server(protocol) as server:  # type: ignore[arg-type]
-            said = httpx.post(server.base_url + PATHS[protocol], json=unsaid)
-        assert said.headers["content-type"] == kind
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "content", "status", "told"),
-    [
-        ("POST", "/v1/nothing", b"{}", 404, "POST /v1/chat/completions and GET /v1/models"),
-        ("GET", "/v1/chat/completions", b"", 405, "method not allowed; use POST"),
-        ("POST", "/v1/chat/completions", b"{", 400, "the body is not valid JSON"),
-        ("POST", "/v1/chat/completions", b"[" * 100_000, 400, "the body is not valid JSON"),
-        ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),
-        ("POST", "/v1/chat/completions", b'{"model":"lead"}', 400, "messages must be a list"),
-        (
-            "POST",
-            "/v1/chat/completions",
-            b'{"model":"lead","messages":[{"role":"assistant","tool_calls":[{"function":'
-            b'{"name":"look","arguments":"{"}}]}]}',
-            400,
-            "arguments of a tool call are not valid JSON",
-        ),
-        ("POST", "/v1/chat/completions?x=1", b'{"messages":[]}', 400, "model must be the name"),
-    ],
-)
-def test_what_the_real_server_would_refuse_is_refused(
-    method: str, path: str, content: bytes, status: int, told: str
-) -> None:
-    with script_server("openai") as server:
-        said = httpx.request(method, server.base_url + path, content=content)
-    assert said.status_code == status
-    assert told in said.json()["error"]["message"]
-
-
-def test_what_is_no_http_is_refused_and_holds_up_nobody() -> None:
-    with script_server("openai") as server:
-        host, port = server.base_url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 5) as line:
-            line.sendall(b"\x16\x03\x01 no http\r\n\r\n")
-            assert line.makefile("rb").readline().startswith(b"HTTP/1.1 400")
-        with socket.create_connection((host, int(port)), 5) as line:
-            line.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
-        assert post(server, "hi").status_code == 200
-
-
-def test_a_large_request_is_taken_and_a_huge_one_refused() -> None:
-    with script_server("openai") as server:
-        assert post(server, "hi " + "x" * 8_000_000).status_code == 200
-        host, port = server.base_url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 5) as line:
-            line.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
-            piece = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
-            with pytest.raises(OSError):  # noqa: PT011  closed, in the system's own way
-                line.sendall(piece * 64)
-
-
-def test_one_connection_serves_one_request_after_another() -> None:
-    with script_server("ollama") as server, httpx.Client() as client:
-        url = server.base_url + PATHS["ollama"]
-        for text in ("hi", "status x", "hi"):
-            client.post(url, json=body(text))
-        assert len(server._connections) == 1
-
-
-def test_requests_may_be_sent_ahead_of_the_replies() -> None:
-    axe_nb.script("own")(lambda request: time.sleep(0.1) or "late")
-    content = json.dumps(body("hi", model="own")).encode()
-    request = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
-    ).encode() + content
-    with script_server("openai") as server:
-        host, port = server.base_url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 5) as line:
-            line.sendall(request)
-            assert eventually(lambda: server.open_requests == 1)
-            line.sendall(request * 2)
-            answered = b""
-            while answered.count(b"HTTP/1.1 200") < 3:
-                answered += line.recv(65536)
-        assert len(server.requests) == 3
 
 
 @pytest.mark.req("B-3")
@@ -568,10 +500,14 @@ def test_another_protocol_is_refused() -> None:
 
 
 def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    def wait() -> None:
+        with pytest.raises(httpx.RemoteProtocolError):
+            post(server, "timeout")
+
     threads = set(threading.enumerate())
     with script_server("openai") as server, httpx.Client() as idle:
         idle.post(server.base_url + PATHS["openai"], json=body("hi"))
-        waiting = threading.Thread(target=lambda: _until_closed(server))
+        waiting = threading.Thread(target=wait)
         waiting.start()
         assert eventually(lambda: server.open_requests == 1)
         started = time.monotonic()
@@ -582,11 +518,6 @@ def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str])
         post(server, "hi")
     assert server.aborted == 0
     assert capfd.readouterr() == ("", "")
-
-
-def _until_closed(server: ScriptServer) -> None:
-    with pytest.raises(httpx.RemoteProtocolError):
-        post(server, "timeout")
 
 
 JSON = st.recursive(
@@ -633,10 +564,10 @@ ENTRIES = st.fixed_dictionaries(
     system=JSON,
 )
 def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
-    asked = {"model": "m", "messages": entries, "tools": tools, "system": system}
     for wire in WIRES.values():
+        key = "input" if wire is WIRES["responses"] else "messages"
         try:
-            request = wire.read({**asked, "input": entries})
+            request = wire.read({"model": "m", key: entries, "tools": tools, "system": system})
         except Malformed:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.portal import pump
+from axe_nb.session.drive import Approver, prompt_person
+from axe_nb.session.portal import portal
 from tests.session.typed import say
 
 ASKED = ApprovalRequest("0", "lead", "write_file", {"path": "a"})
@@ -19,7 +20,7 @@ ASKED = ApprovalRequest("0", "lead", "write_file", {"path": "a"})
 @pytest.mark.parametrize(
     ("typed", "choice"),
     [("y", "yes"), ("YES", "yes"), (" Always ", "always"), ("a", "always"), ("no", "no"),
-     ("S", "stop"), ("stop.", "stop")],
+     ("S", "stop"), ("stop.", "stop"), ("stop, this is wrong", "stop")],
 )  # fmt: skip
 def test_a_letter_or_the_whole_word_is_an_answer(
     typed: str, choice: str, monkeypatch: pytest.MonkeyPatch
@@ -53,11 +54,6 @@ def test_a_sentence_that_begins_like_a_yes_is_none(
     assert prompts[1].startswith("Only a no can be followed by a reason.")
 
 
-def test_more_text_after_stop_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, "stop, this is wrong")
-    assert prompt_person(ASKED).choice == "stop"
-
-
 def test_the_reason_of_a_no_is_passed_on_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, "No, use README.md")
     decision = prompt_person(ASKED)
@@ -88,10 +84,10 @@ def test_the_view_shows_a_call_before_its_question_and_between_two_questions() -
         asked = [replace(ASKED, agent="first"), replace(ASKED, agent="second")]
         await asyncio.gather(*map(approver.ask_person, asked))
 
-    def tick() -> None:
+    running, _ = portal.begin(ask_both())
+    while not running.done():
         seen.append("view")
         approver.serve()
-
-    pump(lambda emit: ask_both(), lambda event: None, tick)
+        time.sleep(0.05)
     assert seen.index("first") >= 2, "the view had more than the tick in which the call arrived"
     assert "view" in seen[seen.index("first") : seen.index("second")]

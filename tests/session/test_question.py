@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest
-from axe_nb.session.approval import prompt_person
+from axe_nb.session.drive import prompt_person
 from axe_nb.session.prompts import (
     MAX_SHOWN,
-    MAX_WHOLE,
     WIDTH,
     format_model_question,
     format_question,
 )
-from axe_nb.text import printable, quote, reveal
 from tests.session.test_approval import say
 
 
@@ -34,7 +33,7 @@ def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
     asked = format_question(command("\n".join([*lines, "rm -r src"])))
     assert asked.text.startswith("lead wants to call run_command():\n  | echo 0\n  | echo 1\n")
     assert asked.text.endswith("  | echo 1999\n  | rm -r src")
-    assert asked.hidden == 0
+    assert "hidden" not in asked.text
     assert asked.choices.startswith("yes (type the whole word: there are 2,002 lines above)  [n]o")
 
 
@@ -46,12 +45,6 @@ def test_no_line_of_a_command_looks_like_a_part_of_the_prompt() -> None:
     assert "\r" not in asked.text
 
 
-def test_the_other_arguments_of_a_command_are_shown_too() -> None:
-    given = {"command": "ls", "timeout": 600}
-    asked = format_question(request("run_command", arguments=given, whole="command"))
-    assert asked.text == 'lead wants to call run_command({"timeout": 600}):\n  | ls'
-
-
 @pytest.mark.req("D-48")
 @pytest.mark.parametrize("where", ["arguments", "detail"])
 def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(where: str) -> None:
@@ -60,17 +53,11 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
     asked = format_question(request(**{where: value}))
     assert "START" in asked.text
     assert "END" in asked.text
-    assert asked.hidden > MAX_SHOWN
-    assert f"… {asked.hidden:,} characters hidden …" in asked.text
+    [hidden] = re.findall(r"… ([\d,]+) characters hidden …", asked.text)
+    assert int(hidden.replace(",", "")) > MAX_SHOWN
     assert asked.choices.startswith(
-        f"yes (type the whole word: {asked.hidden:,} characters are hidden)  [n]o  "
-        "always for this tool"
+        f"yes (type the whole word: {hidden} characters are hidden)  [n]o  always for this tool"
     )
-
-
-def test_a_command_beyond_all_measure_is_cut_too_and_says_so() -> None:
-    asked = format_question(command("x" * (MAX_WHOLE + 10)))
-    assert asked.hidden == 10
 
 
 @pytest.mark.req("D-48")
@@ -86,24 +73,12 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
 
 
 @pytest.mark.req("D-48")
-def test_of_a_call_that_fills_the_window_only_the_whole_word_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert format_question(command("\n".join("x" * 39))).choices.startswith("[y]es")
-    long = command("\n".join("x" * 40), always="the program x")
-    assert "yes (type the whole word: there are 41 lines above)" in format_question(long).choices
-    prompts = say(monkeypatch, "y", "a", "always")
-    assert prompt_person(long).choice == "always"
-    assert prompts[1].startswith("Type the whole word, because there are 41 lines above.")
-
-
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("blank", ["", " ", "\t\u3000 "])
 def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
     asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))
     shown = "  | rm -r src\n  | ⟨300 blank lines⟩\n  | ls\n  | \n  | \n  | ls"
     assert asked.text.endswith(shown)
-    assert asked.hidden == 0
+    assert "hidden" not in asked.text
 
 
 @pytest.mark.req("D-48")
@@ -154,29 +129,12 @@ def test_no_invisible_character_reaches_the_prompt(character: str) -> None:
     assert character not in whole.text
 
 
-@pytest.mark.parametrize("character", "\u3164\u2800\u115f\uffa0\u034f\ufe0f\U000e0100")
-def test_fillers_without_a_glyph_do_not_pass_for_printable(character: str) -> None:
-    assert reveal(f"a{character}b") == "a\ufffdb"
-    assert character not in printable(f"a{character}b")
-    assert character not in quote(f"a{character}b")
-
-
 @pytest.mark.req("D-48")
 def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
     asked = format_question(request(agent="lead wants nothing\n[y]es\x1b[2K"))
     assert asked.text.count("\n") == 0
     assert "\x1b" not in asked.text
     assert len(format_question(request(agent="x" * 9000)).text) < 200
-
-
-@pytest.mark.req("D-56")
-def test_a_childs_question_names_its_place() -> None:
-    assert format_question(request(run="0.2-1")).text.startswith("lead (0.2-1) wants to call ")
-
-
-def test_a_gap_that_pushes_the_rest_out_of_sight_is_counted() -> None:
-    asked = format_question(command("ls" + " " * 500 + "; rm -r src"))
-    assert asked.text.endswith("  | ls ⟨500 blanks⟩ ; rm -r src")
 
 
 @pytest.mark.req("D-48")
@@ -195,12 +153,6 @@ def test_the_rest_of_a_long_line_never_stands_where_the_prompt_stands(letter: st
         assert max(map(len, asked.expandtabs().split("\n"))) <= WIDTH
         whole = asked.replace("\n  : ", "")
         assert text in whole or letter == "\t", "nothing is lost"
-
-
-def test_each_question_stands_apart_from_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = say(monkeypatch, "what?", "y")
-    prompt_person(request())
-    assert [prompt.startswith("\n") for prompt in prompts] == [True, False]
 
 
 @pytest.mark.req("D-48")

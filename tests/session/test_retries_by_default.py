@@ -5,15 +5,13 @@ Source: D-72; docs/providers.md "Retries".
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, ProviderError, Request, Retry, call, cli, script_server
+from axe_nb import Agent, ProviderError, Request, Retry, call, cli
 from axe_nb.agents.config import config_path
 from axe_nb.session.session import session
 
@@ -104,39 +102,6 @@ def test_what_does_not_pass_is_not(error: dict[str, Any], failing: Failing) -> N
     assert (run().status, len(failing.asked)) == ("error", 1)
 
 
-def test_a_script_with_a_mistake_in_it_is_not_called_again() -> None:
-    called = []
-
-    @axe_nb.script("wrong")
-    def wrong(request: Request) -> str:
-        called.append(1)
-        raise KeyError("x")
-
-    assert axe_nb.run(None, "go", model="script/wrong", display=False).status == "error"
-    assert called == [1]
-
-
-def test_the_next_step_without_an_agent_is_an_option_of_the_run(failing: Failing) -> None:
-    failing.times = 99
-    result = run()
-    assert result.error == "rate_limit: slow down (3 attempts)"
-    assert result.cause
-    assert result.cause.hint == "try again later, or allow more retries with --retries"
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_servers_failure_names_the_option_too(status: int) -> None:
-    @axe_nb.script("down")
-    def down(request: Request) -> str:
-        raise ProviderError("server", "down", status=status, retry_after=SOON)
-
-    with script_server("openai") as server:
-        result = axe_nb.run(None, "go", model="openai/down", display=False)
-        assert len(server.requests) == 3
-    assert result.cause
-    assert result.cause.hint.endswith(", or allow more retries with --retries")
-
-
 def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Agent("plain", "script/failing")
     own = plain.but(name="own", retry=Retry(3))
@@ -156,41 +121,11 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
     assert count_attempts(failing, own, retries=0) == 1
 
 
-def test_the_option_applies_to_the_whole_tree(failing: Failing) -> None:
-    define_family()
-    failing.times = 99
-    result = axe_nb.run("lead", "go", retries=1, display=False)
-    assert len(failing.asked) == 2
-    assert [child.error for child in result.children] == ["rate_limit: slow down (2 attempts)"]
-
-
 def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
     define_family()
     failing.times = 99
     assert len(axe_nb.run("lead", "go", display=False).children) == 1
     assert len(failing.asked) == 3, "the attempts of one request"
-
-
-@pytest.mark.parametrize("wrong", ["two", "-1", "1.5", "9" * 30])
-def test_a_variable_that_is_no_number_is_refused(
-    wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_RETRIES", wrong)
-    with pytest.raises(ConfigError, match="AXE_NB_RETRIES takes a whole number, not"):
-        run()
-
-
-@pytest.mark.parametrize("wrong", ["max_retries = -1", "max_retries = '2'", "retries = 2"])
-def test_a_table_of_the_settings_that_is_wrong_is_refused(wrong: str) -> None:
-    write_config(f"[retry]\n{wrong}\n")
-    with pytest.raises(ConfigError, match=r"retry\.(max_)?retries"):
-        run()
-
-
-@pytest.mark.parametrize("wrong", [-1, 1.5, "2", True])
-def test_an_option_that_is_no_whole_number_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="retries takes a whole number, as in 2, not"):
-        run(retries=wrong)
 
 
 def test_the_command_takes_it(
@@ -202,40 +137,6 @@ def test_the_command_takes_it(
     assert capfd.readouterr().out.strip() == "at last"
     assert cli.main([*asks, "many"]) == 2
     assert "--retries: takes a whole number, as in 2" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("many", ["map", "grid"])
-def test_maps_and_grids_retry_too(many: str, failing: Failing) -> None:
-    options: dict[str, Any] = {"concurrency": 1, "display": False}
-    if many == "map":
-        results = list(axe_nb.map(None, ["a"], model="script/failing", **options))
-    else:
-        agent = Agent("plain", "script/failing")
-        results = [one.result for one in axe_nb.grid(agent, "a", **options).runs]
-    assert [(r.text, r.retries) for r in results] == [("at last", 2)]
-    failing.times, failing.asked = 99, []
-    list(axe_nb.map(None, ["a"], model="script/failing", retries=0, **options))
-    assert len(failing.asked) == 1
-
-
-RULES = """
-clock = "virtual"
-
-[[rule]]
-status = 429
-error = "slow down"
-"""
-
-
-def test_a_script_on_the_virtual_clock_waits_in_virtual_time(project: Path) -> None:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "busy.toml").write_text(RULES, "utf-8")
-    began = time.monotonic()
-    result = axe_nb.run(None, "go", model="script/busy", timeout=3000, retries=25, display=False)
-    assert time.monotonic() - began < 300
-    waits = [lap.ended - lap.began for lap in result.times if lap.kind == "retry"]
-    assert len(waits) == result.retries == 25
-    assert sum(waits) > 25 * 20
 
 
 @pytest.mark.parametrize(("times", "options"), [(1, {}), (99, {}), (99, {"retries": 0})])
@@ -251,13 +152,3 @@ def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
         assert cassette.status().unused == 0
     assert failing.asked == []
     assert (again.text, again.error, again.retries) == (first.text, first.error, first.retries)
-
-
-def test_a_fork_keeps_the_failure_of_a_run_without_retries(failing: Failing) -> None:
-    define_family()
-    failing.times = 99
-    first = axe_nb.run("lead", "go", retries=0, display=False)
-    again = first.fork("0/2", display=False)
-    assert len(failing.asked) == 1
-    assert [child.error for child in again.children] == ["rate_limit: slow down"]
-    assert json.dumps(again.children[0].to_dict()["error"]) == '"rate_limit: slow down"'

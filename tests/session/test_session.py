@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +15,6 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.root_job import apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.session.session import session as own_session
 from tests.engine.in_process import agent, ask_session
 
 
@@ -37,67 +30,6 @@ def echo(name: str) -> list[Request]:
     return sent
 
 
-def write(folder: Path, name: str, **fields: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [f'{k} = "{v}"' for k, v in {"name": name, "model": "script/echo", **fields}.items()]
-    (folder / f"{name}.toml").write_text("\n".join(lines))
-
-
-def test_an_agent_of_the_session_wins_over_a_file(project: Path) -> None:
-    write(project / "axe/agents", "one", description="file")
-    session = Session()
-    assert session.find("one").description == "file"
-    session.define(Agent("one", "script/echo", description="session"))
-    assert session.find("one").description == "session"
-
-
-def test_loading_an_agent_searches_the_folder_of_the_session_as_a_run_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    echo("echo")
-    write(tmp_path / "drafts", "one", description="draft")
-    write(tmp_path / "given", "one", description="given")
-    monkeypatch.setitem(own_session.defaults, "agents_dir", str(tmp_path / "drafts"))
-    assert axe_nb.run("one", "a").text == "a"
-    assert Agent.load("one").description == "draft"
-    assert Agent.load("one", tmp_path / "given").description == "given"
-
-
-def test_a_given_folder_wins_over_the_project_which_wins_over_the_persons(
-    project: Path, tmp_path: Path
-) -> None:
-    session = Session()
-    write(tmp_path / "config/axe/agents", "one", description="person")
-    assert session.find("one").description == "person"
-    write(project / "axe/agents", "one", description="project")
-    assert session.find("one").description == "project"
-    write(tmp_path / "given", "one", description="given")
-    assert session.find("one", str(tmp_path / "given")).description == "given"
-
-
-def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Path) -> None:
-    echo("echo")
-    write(tmp_path / "given", "child")
-
-    @axe_nb.script("boss")
-    def boss(request: Request) -> Any:
-        if request.turn == 1:
-            return axe_nb.call("call_agent", agent="child", task="x")
-        return request.last
-
-    (tmp_path / "given/boss.toml").write_text(
-        'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
-    )
-    ask = ask_session(Session(), "boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
-    assert asyncio.run(ask).text == "Task: x"
-
-
-def test_a_name_that_is_a_path_is_refused() -> None:
-    for bad in ("../x", "a/b", "a\\b"):
-        with pytest.raises(ConfigError):
-            Session().define(Agent(bad, "script/echo"))
-
-
 def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
     other = apply_overrides(
@@ -107,39 +39,6 @@ def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     assert other.params == {"temperature": 1, "max_tokens": 9, "seed": 7}
     assert (one.model, one.mode, one.params["temperature"]) == ("script/a", "ask", 0.5)
     assert apply_overrides(one, Overrides()) is one
-
-
-def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:
-    echo("echo")
-    session = Session()
-    for name in ("one", "other"):
-        session.define(Agent(name, "script/echo"))
-    assert session.last is None
-    one = asyncio.run(ask_session(session, "one", "hello"))
-    other = asyncio.run(ask_session(session, "other", "hi"))
-    assert session.last is other
-    assert session.conversation("one") is one
-    with pytest.raises(ConfigError, match="nothing to continue"):
-        session.conversation("third")
-
-
-def test_a_conversation_goes_on() -> None:
-    sent = echo("echo")
-    session = Session()
-    one = session.define(Agent("one", "script/echo"))
-    first = asyncio.run(ask_session(session, one, "hello"))
-    second = asyncio.run(ask_session(session, one, "again", continue_from=first))
-    assert [m.content for m in sent[-1].messages] == ["hello", "hello", "again"]
-    assert [m.role for m in second.messages] == ["user", "assistant", "user", "assistant"]
-    assert second.turns == 1, "the turns of this run"
-    assert len(first.messages) == 2, "an earlier result stays as it is"
-
-
-def test_what_is_wrong_beforehand_leaves_the_session_as_it_was(project: Path) -> None:
-    session = Session()
-    with pytest.raises(ConfigError, match="agent config not found: nobody"):
-        asyncio.run(ask_session(session, "nobody", "x"))
-    assert session.last is None
 
 
 @pytest.mark.req("D-25", "A-C4")
@@ -162,40 +61,6 @@ def test_settings_are_read_anew_for_every_run(
         assert asyncio.run(ask_session(session, one, "x")).text == "x"
 
 
-def test_a_session_is_the_one_object_that_knows_all_that_was_defined_and_run() -> None:
-    from axe_nb.session.session import session as ours
-
-    before = ours.snapshot()
-    axe_nb.define(agent("one", "hi"))
-
-    @axe_nb.tool
-    def own_tool() -> str:
-        return ""
-
-    axe_nb.run("one", "hello")
-    assert "one" in ours.agents
-    assert "one" in ours.scripts
-    assert ours.tools.find("own_tool")
-    assert ours.conversations["one"] is ours.last
-    ours.clear()
-    assert (ours.agents, ours.scripts, ours.tools.tools, ours.spent) == ({}, {}, {}, {})
-    assert ours.last is None
-    with pytest.raises(axe_nb.ConfigError, match="not found: one"):
-        axe_nb.Agent.load("one")
-    ours.restore(before)
-    assert ours.snapshot() == before
-
-
-def test_a_session_of_its_own_keeps_its_own_agents_and_runs() -> None:
-    from axe_nb.session.session import session as ours
-
-    other = Session()
-    asyncio.run(ask_session(other, other.define(agent("private", "hi")), "hello"))
-    assert other.last is not None
-    assert ours.last is None
-    assert "private" not in ours.agents
-
-
 @pytest.mark.req("D-2")
 def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
     sent = echo("echo")
@@ -209,36 +74,6 @@ def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
     asyncio.run(work())
     assert len(sent) == 1
     assert handle.result(0).text == "hello"
-
-
-@pytest.mark.req("D-8")
-def test_the_time_to_wait_for_a_result_is_that_of_the_clock() -> None:
-    """On a busy machine a short wait takes longer than it was asked to."""
-    handle = Session().start(RunRequest(agent=agent("one", "hi")))
-    began = time.monotonic()
-    with slow_switches(0.5), pytest.raises(TimeoutError, match="one is still running"):
-        handle.result(0.5)
-    assert time.monotonic() - began < 3
-
-
-@contextlib.contextmanager
-def slow_switches(seconds: float) -> Iterator[None]:
-    """Keeps a thread computing that lets go of the interpreter only every so many seconds."""
-    usual, done = sys.getswitchinterval(), threading.Event()
-
-    def compute() -> None:
-        while not done.is_set():
-            pass
-
-    thread = threading.Thread(target=compute)
-    sys.setswitchinterval(seconds)
-    thread.start()
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
-        done.set()
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -264,16 +99,6 @@ def test_a_view_that_fails_at_a_tick_stops_the_run_and_is_told(shows: Any) -> No
 
 
 @pytest.mark.req("D-8")
-def test_a_handle_that_is_cancelled_before_it_began_says_so_in_words() -> None:
-    handle = Session().start(RunRequest(agent=agent("one", "hi")))
-    handle.cancel()
-    with pytest.raises(CancelledError):
-        drive(handle, NullView())
-    with pytest.raises(axe_nb.AxeError, match="the run of one was cancelled before it began"):
-        handle.result()
-
-
-@pytest.mark.req("D-8")
 def test_nobody_waits_for_a_handle_that_is_cancelled_before_anyone_runs_it() -> None:
     handle = Session().start(RunRequest(agent=agent("one", "hi")))
     handle.cancel()
@@ -285,61 +110,3 @@ def test_nobody_waits_for_a_handle_that_is_cancelled_before_anyone_runs_it() -> 
     for waiting in (lambda: handle.result(5), lambda: asyncio.run(wait())):
         with pytest.raises(axe_nb.AxeError, match="cancelled before it began"):
             waiting()
-
-
-@pytest.mark.req("D-8")
-def test_many_threads_and_loops_may_wait_for_one_handle() -> None:
-    def model(_: Request) -> str:
-        begun.wait(20)
-        return "hi"
-
-    begun = threading.Event()
-    handle = Session().start(RunRequest(agent=agent("one", model)))
-    results: list[axe_nb.RunResult] = []
-
-    async def wait() -> axe_nb.RunResult:
-        return await handle
-
-    async def leave_early() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(wait(), 0.05)
-
-    threads = [threading.Thread(target=lambda: results.append(handle.result())) for _ in range(8)]
-    threads += [threading.Thread(target=lambda: results.append(asyncio.run(wait()))) for _ in "ab"]
-    for thread in threads:
-        thread.start()
-    running = threading.Thread(target=drive, args=(handle, NullView()))
-    running.start()
-    asyncio.run(leave_early())
-    assert not handle.done, "one that stops waiting stops nothing"
-    begun.set()
-    for thread in (*threads, running):
-        thread.join(20)
-    assert len(results) == 10
-    assert all(result is handle.finished for result in results)
-
-
-@pytest.mark.req("D-2", "D-8")
-def test_driving_a_handle_that_is_cancelled_gives_the_result_so_far() -> None:
-    async def hangs(_: Request) -> str:
-        handle.cancel()
-        await asyncio.sleep(30)
-        return "late"
-
-    handle = Session().start(RunRequest(agent=agent("one", hangs)))
-    assert drive(handle, NullView()).status == "cancelled"
-
-
-def test_a_view_that_fails_leaves_a_result_of_what_was_done() -> None:
-    class Broken(NullView):
-        def tick(self) -> None:
-            raise OSError("no display")
-
-    async def hangs(_: Request) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    handle = Session().start(RunRequest(agent=agent("one", hangs)))
-    with pytest.raises(OSError, match="no display"):
-        drive(handle, Broken())
-    assert handle.done

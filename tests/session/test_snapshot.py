@@ -135,148 +135,18 @@ def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
 
 
 @pytest.mark.req("D-53")
-def test_a_copy_of_the_caller_has_the_files_that_the_caller_had(project: Path) -> None:
-    put("notes.md", "FIRST")
-    sent: list[str] = []
-
-    def model(request: Request) -> Any:
-        sent.append(request.system)
-        if len(sent) == 1:
-            put("notes.md", "SECOND")
-            return call("subagent", label="copy", task_prompt="work")
-        return "ok"
-
-    axe_nb.script("lead")(model)
-    axe_nb.run(Agent("lead", "script/lead", tools=("subagent",), files=("*.md",)), "go")
-    assert len(sent) > 1
-    assert all("FIRST" in system and "SECOND" not in system for system in sent)
-
-
-@pytest.mark.req("D-53")
-def test_scripts_are_those_of_the_start(project: Path) -> None:
-    put("axe/scripts/worker.toml", '[[rule]]\ntext = "first"\n')
-    put("axe/scripts/late.toml", '[[rule]]\ntext = "first"\n')
-    put_agent("worker")
-    put_agent("missing", model="script/gone")
-
-    def change() -> Any:
-        put("axe/scripts/worker.toml", '[[rule]]\ntext = "second"\n')
-        put("axe/scripts/gone.toml", '[[rule]]\ntext = "second"\n')
-        return [ask("worker"), ask("missing")]
-
-    first, second = play(change, sub_agents=("worker", "missing")).children[:1], None
-    assert [child.text for child in first] == ["first"]
-    assert second is None
-    result = play(change, sub_agents=("worker", "missing"))
-    assert [child.text for child in result.children] == ["second", "second"], "of the next root"
-
-
-@pytest.mark.req("D-53")
-def test_the_agents_of_a_grandchild_are_those_of_the_start_too(project: Path) -> None:
-    sent = keep("low")
-    put_agent("middle", sub_agents=["low"])
-    put_agent("low", system_prompt="first")
-    axe_nb.script("middle")(turns(ask("low")))
-
-    def change() -> Any:
-        put_agent("low", system_prompt="second")
-        return ask("middle")
-
-    play(change, sub_agents=("middle",))
-    assert [request.system for request in sent] == ["first"]
-
-
-@pytest.mark.req("D-53", "D-57")
-def test_runs_that_a_tool_starts_belong_to_the_same_snapshot(project: Path) -> None:
+def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
     sent = keep("worker")
-    put_agent("worker", system_prompt="first")
+    path = put_agent("worker", system_prompt="first")
 
     @axe_nb.tool
     def nested() -> str:
         """Runs agents by name."""
-        put_agent("worker", system_prompt="second")
-        put_agent("late")
-        done = axe_nb.run("worker", "go").text
-        try:
-            return axe_nb.run("late", "go").text
-        except axe_nb.ConfigError as error:
-            return f"{done}; {error}"
-
-    @axe_nb.tool
-    async def delegating(ctx: axe_nb.ToolContext) -> str:
-        """Delegates to an agent by name."""
-        return (await ctx.delegate("go", agent="worker")).text
-
-    result = play([call("nested"), call("delegating")], tools=("nested", "delegating"))
-    assert [request.system for request in sent] == ["first", "first"]
-    assert 'ok; agent "late" was added after this run began' in heard(result)
-
-
-@on_posix
-@pytest.mark.req("D-53")
-@pytest.mark.parametrize("how", ["text", "times", "link", "hidden"])
-def test_a_file_that_was_only_noted_may_not_change_before_it_is_read(
-    how: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshot, "FRESH", -60.0)  # as if all files were older
-    sent = keep("worker")
-    folder = tmp_path / "config/axe/agents" if how == "hidden" else Path("axe/agents")
-    path = put_agent("worker", folder, system_prompt="first")
-    put_agent("same", model="script/worker", system_prompt="same")
-
-    @axe_nb.tool
-    def nested() -> str:
-        """Runs agents by name."""
-        before = path.stat()
-        if how == "link":
-            path.unlink()
-            path.hardlink_to(put_agent("other", system_prompt="others"))
-        elif how == "hidden":
-            put_agent("worker", system_prompt="other")
-        else:
-            path.write_text(path.read_text("utf-8").replace("first", "other"), "utf-8")
-        if how == "times":
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        axe_nb.run("same", "go")
+        path.write_text(path.read_text("utf-8").replace("first", "other"), "utf-8")
         return axe_nb.run("worker", "go").text
 
-    result = play(call("nested"), tools=("nested",))
-    assert 'agent "worker" was changed after this run began' in heard(result)
-    assert [request.system for request in sent] == ["same"]
-
-
-@pytest.mark.req("D-53")
-def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
-    sent = keep("worker")
-    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
-
-    def change() -> Any:
-        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
-        axe_nb.define(Agent("late", "script/worker"))
-        return [ask("worker"), ask("late")]
-
-    result = play(change, sub_agents=("worker", "late"))
+    play(call("nested"), tools=("nested",))
     assert [request.system for request in sent] == ["first"]
-    assert 'sub-agent "late" failed' in heard(result)
-
-
-@pytest.mark.req("D-53", "D-57")
-def test_another_folder_of_agents_brings_no_agent_that_was_defined_later(project: Path) -> None:
-    sent = keep("worker")
-    put_agent("other", "team/agents", model="script/worker")
-    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
-
-    @axe_nb.tool
-    def nested() -> str:
-        """Runs agents by name, with those of another folder."""
-        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
-        axe_nb.define(Agent("late", "script/worker"))
-        names = ("other", "worker", "late")
-        return "".join(axe_nb.run(name, "go", agents_dir="team/agents").text for name in names)
-
-    result = play(call("nested"), tools=("nested",))
-    assert [request.system for request in sent] == ["", "first"]
-    assert "agent config not found: late" in heard(result)
 
 
 @pytest.mark.req("D-53")
@@ -345,13 +215,6 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
     assert all("lies outside the workdir of the run" in text for text in told), "and no more"
 
 
-@pytest.mark.req("D-53")
-def test_an_agent_of_the_session_works_where_its_cell_says(project: Path, tmp_path: Path) -> None:
-    keep("worker")
-    axe_nb.define(Agent("worker", "script/worker", workdir=str(tmp_path)))
-    assert play(ask("worker"), sub_agents=("worker",)).children[0].ok
-
-
 @on_posix
 @pytest.mark.req("D-53")
 def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path: Path) -> None:
@@ -366,41 +229,17 @@ def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path
 
 
 @pytest.mark.req("D-53")
-def test_a_given_folder_of_agents_is_read_once_too(project: Path, tmp_path: Path) -> None:
-    sent = keep("worker")
-    folder = tmp_path / "team/agents"
-    put_agent("worker", folder, system_prompt="first")
-    put_agent("lead", folder, sub_agents=["worker"])
-
-    def change() -> Any:
-        put_agent("worker", folder, system_prompt="second")
-        return ask("worker")
-
-    axe_nb.script("lead")(turns(change))
-    result = axe_nb.run("lead", "go", agents_dir=str(folder))
-    again = axe_nb.run("lead", "go", agents_dir=str(folder), continue_from=result)
-    assert again.ok
-    assert [request.system for request in sent] == ["first"]
-
-
-@pytest.mark.req("D-53")
 def test_a_hostile_project_cannot_make_the_start_endless(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_AGENTS", 20)
+    monkeypatch.setattr(snapshot, "MAX_TEXT", 20_000)
     for number in range(40):
         put_agent(
             f"a{number}", sub_agents=[f"a{n}" for n in range(40)] + [f"no{n}" for n in range(999)]
         )
     result = play([ask("a0"), ask("no1")], sub_agents=("no1", *(f"a{n}" for n in range(40))))
-    assert "not read: a run is limited to 20 agents and 64 MB of texts" in heard(result)
+    assert "not read: the agents of a run are limited to 0 MB of texts" in heard(result)
     assert "agent config not found: no1" in heard(result)
-
-
-def test_a_long_list_of_sub_agents_that_do_not_exist_does_not_delay_a_run(project: Path) -> None:
-    result = play("fine", sub_agents=tuple(f"no{number}" for number in range(20_000)))
-    assert result.text == "fine"
-    assert len(result.warnings) == 100
 
 
 @on_posix
@@ -434,16 +273,6 @@ def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
         with pytest.raises(axe_nb.ConfigError, match="out of the current folder through a link"):
             axe_nb.run(Agent("mine", "script/worker", workdir=folder), "go")
     assert axe_nb.run(Agent("mine", "script/lead", workdir=str(tmp_path / "outside")), "go").ok
-
-
-@on_posix
-@pytest.mark.req("D-53")
-def test_a_link_of_the_project_may_be_a_workdir_inside_it(project: Path) -> None:
-    put("data/a.txt", "found")
-    Path("link").symlink_to("data")
-    assert "found" in heard(
-        play(call("read_file", path="a.txt"), tools=("file_ops",), workdir="link")
-    )
 
 
 @on_posix

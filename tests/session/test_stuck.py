@@ -21,7 +21,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.events import RunFinished
-from axe_nb.session.drive import NullView, drive
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
@@ -81,55 +80,6 @@ def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threadi
     began = time.monotonic()
     assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
     assert time.monotonic() - began < LONG - 4
-
-
-def test_a_run_on_a_new_loop_does_not_hold_up_the_one_that_is_blocked(
-    let_go: threading.Event,
-) -> None:
-    blocking(let_go)
-    results: list[axe_nb.RunResult] = []
-
-    def first() -> None:
-        results.append(axe_nb.run(boss("block"), "go", timeout=0.3))
-
-    began = time.monotonic()
-    thread = threading.Thread(target=first)
-    thread.start()
-    time.sleep(0.4)
-    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
-    thread.join()
-    assert time.monotonic() - began < LONG - 2
-    assert results[0].status == "timeout"
-
-
-def test_what_such_a_tool_does_later_is_not_told(let_go: threading.Event) -> None:
-    blocking(let_go)
-    session, events = Session(), []
-
-    class Events(NullView):
-        def event(self, event: Any) -> None:
-            events.append(event)
-
-    handle = session.start(RunRequest(agent=boss("block"), overrides=Overrides(timeout=0.2)))
-    result = drive(handle, Events())
-    before = list(events)
-    let_go.set()
-    time.sleep(0.5)
-    assert events == before
-    assert handle.finished is session.last is result
-
-
-def test_a_run_in_another_thread_is_not_held_up(let_go: threading.Event) -> None:
-    blocking(let_go)
-    first = threading.Thread(target=lambda: axe_nb.run(boss("block"), "go"), daemon=True)
-    first.start()
-    time.sleep(0.3)
-    began = time.monotonic()
-    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
-    assert time.monotonic() - began < LONG - 4
-    let_go.set()
-    first.join(20)
-    assert not first.is_alive()
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
@@ -211,61 +161,6 @@ def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_
         assert eventually(lambda: open_files() <= before, 20), "the sockets of the replaced loop"
 
 
-def test_a_tool_that_blocks_the_loop_does_not_defeat_cancel(let_go: threading.Event) -> None:
-    blocking(let_go)
-    handle = Session().start(RunRequest(agent=boss("block")))
-    results: list[axe_nb.RunResult] = []
-    driving = threading.Thread(target=lambda: results.append(drive(handle, NullView())))
-    began = time.monotonic()
-    driving.start()
-    time.sleep(0.3)
-    handle.cancel()
-    result = handle.result(LONG - 2)
-    driving.join(20)
-    assert time.monotonic() - began < LONG - 1
-    assert results == [result]
-    assert result.status == "cancelled"
-    assert str(result.error).startswith('cancelled; tool "block" of agent "boss" blocked')
-
-
-def test_driving_a_handle_a_second_time_does_not_harm_its_run() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def model(_: Request) -> str:
-        begun.set()
-        go_on.wait(20)
-        return "whole"
-
-    handle = Session().start(RunRequest(agent=agent("one", model)))
-    first = threading.Thread(target=drive, args=(handle, NullView()))
-    first.start()
-    assert begun.wait(20)
-    with pytest.raises(RuntimeError, match="already been started"):
-        drive(handle, NullView())
-    go_on.set()
-    first.join(20)
-    assert handle.result(20).text == "whole"
-
-
-def test_a_view_that_fails_at_the_end_of_an_abandoned_run_does_not_cost_its_result(
-    let_go: threading.Event,
-) -> None:
-    blocking(let_go)
-
-    class Broken(NullView):
-        def event(self, event: Any) -> None:
-            if isinstance(event, RunFinished):
-                raise OSError("no display")
-
-    session = Session()
-    handle = session.start(RunRequest(agent=boss("block"), overrides=Overrides(timeout=0.2)))
-    with pytest.raises(OSError, match="no display"):
-        drive(handle, Broken())
-    assert handle.done
-    assert handle.finished is session.last is not None
-    assert handle.finished.status == "timeout"
-
-
 def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> None:
     @axe_nb.tool
     async def stop() -> str:
@@ -275,40 +170,6 @@ def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> No
 
     assert axe_nb.run(boss("stop"), "go", timeout=20).text == "done"
     assert axe_nb.run(agent("next", "at once"), "go", timeout=20).text == "at once"
-
-
-def test_a_result_whose_repr_takes_long_does_not_block_the_loop() -> None:
-    class Slow:
-        def __repr__(self) -> str:
-            time.sleep(3)
-            return "slow"
-
-    @axe_nb.tool
-    def show() -> Any:
-        return Slow()
-
-    result = axe_nb.run(boss("show"), "go", timeout=0.2)
-    assert (result.status, result.error) == ("timeout", "timeout after 0.2s")
-
-
-def test_runs_on_a_replaced_loop_go_on_until_they_end(let_go: threading.Event) -> None:
-    blocking(let_go)
-    results: list[axe_nb.RunResult] = []
-
-    async def model(_: Request) -> str:
-        await asyncio.sleep(1.0)
-        return "undisturbed"
-
-    slow = agent("slow", model)
-    beside = threading.Thread(target=lambda: results.append(axe_nb.run(slow, "go")))
-    beside.start()
-    assert eventually(lambda: portal._loop is not None, 20), "the first loop"
-    time.sleep(0.1)
-    assert axe_nb.run(boss("block"), "go", timeout=0.2).status == "timeout"
-    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
-    let_go.set()
-    beside.join(20)
-    assert [result.text for result in results] == ["undisturbed"]
 
 
 SCRIPT = """

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-import axe_nb
-from axe_nb import CassetteMiss, ConfigError, Request, RunResult, Step, call
+from axe_nb import CassetteMiss, ConfigError, RunResult, Step, call
 from axe_nb.engine.person import AskPerson, Decision, Question
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.overrides import Overrides
-from axe_nb.views.text import as_text
-from tests.engine.in_process import Stage, agent, ask, ask_session, lead, stage
+from axe_nb.views.outline import as_text
+from tests.engine.in_process import Stage, ask, ask_session, lead, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 
 
@@ -134,23 +133,6 @@ def test_a_decision_that_no_longer_fits_says_what_changed(tmp_path: Path) -> Non
     assert "Bonn" in str(result.error)
 
 
-def test_a_given_reply_is_not_played_for_another_request(tmp_path: Path) -> None:
-    record(tmp_path / "c", DECISIONS["first reply given"])
-    result = play(tape(tmp_path / "c", "replay"), prompt="go elsewhere")
-    assert isinstance(result.cause, CassetteMiss)
-    assert "its prompt changed" in str(result.error)
-
-
-def test_what_is_not_recorded_yet_is_asked_for(tmp_path: Path) -> None:
-    record(tmp_path / "c", Decider(), break_at="turn")
-    decider = Decider()
-    cassette = tape(tmp_path / "c", "auto")
-    assert play(cassette, decider).ok
-    assert [s.kind for s in decider.steps] == ["call", "call"]
-    cassette.save()
-    assert play(tape(tmp_path / "c", "replay")).ok
-
-
 def test_a_run_that_was_stopped_may_go_on_where_someone_can_be_asked(tmp_path: Path) -> None:
     record(tmp_path / "c", DECISIONS["stopped"])
     decider = Decider()
@@ -164,13 +146,3 @@ def test_no_secret_of_a_decision_is_recorded(
     monkeypatch.setenv("ROME_API_KEY", "sk-secret-of-rome-123456")
     record(tmp_path / "c", lambda s: s.result("it is sk-secret-of-rome-123456") if s.tool else None)
     assert "sk-secret" not in (tmp_path / "c").read_text()
-
-
-def test_the_models_of_a_replay_are_not_asked(tmp_path: Path) -> None:
-    record(tmp_path / "c", DECISIONS["reply edited"])
-    sent: list[Request] = []
-    made = stage(surveyor("lead", "Rome", "Oslo"))
-    axe_nb.script("lead")(lambda request: sent.append(request) or "never")
-    assert play(tape(tmp_path / "c", "replay"), made=made).text == "mine"
-    assert sent == []
-    assert agent  # the models above are made by it

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import ConfigError, Response, RunResult, Step
-from axe_nb.views.text import as_text
+from axe_nb import RunResult, Step
+from axe_nb.views.outline import as_text
 from tests.engine.in_process import heard, stage
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 
@@ -77,11 +77,6 @@ def test_a_given_reply_takes_the_place_of_the_request() -> None:
     assert "given" in as_text(result)
 
 
-def test_a_given_reply_may_make_calls() -> None:
-    given = Decider(request1=lambda step: step.result(axe_nb.call("measure", town="Bergen")))
-    assert run(given).text == "Bergen has 6 letters"
-
-
 def test_a_skipped_request_is_not_sent_and_the_run_ends_with_an_empty_answer() -> None:
     result = run(Decider(request2=lambda _: "skip"))
     assert (result.status, result.text, result.turns) == ("completed", "", 2)
@@ -102,20 +97,6 @@ def test_an_edited_reply_was_asked_for_and_is_paid() -> None:
     assert decider.seen[-1] == "0/2 reply"
 
 
-def test_a_reply_that_is_looked_at_may_stay() -> None:
-    decider = Decider(request2=lambda step: step.edit())
-    result = run(decider)
-    assert (result.text, result.log[1].source) == ("Rome has 4 letters", "")
-
-
-def test_calls_of_an_edited_reply_are_made() -> None:
-    def calls(step: Step) -> Any:
-        assert step.calls == (("measure", {"town": "Rome"}),)
-        return step.edit(Response("", (axe_nb.call("measure", town="Oslo"),)))
-
-    assert run(Decider(request1=lambda s: s.edit(), reply1=calls)).text == "Oslo has 4 letters"
-
-
 def test_run_to_the_end_makes_no_further_pause() -> None:
     decider = Decider(request1=lambda _: "end")
     assert run(decider).text == "Rome has 4 letters"
@@ -127,13 +108,6 @@ def test_stop_ends_the_run_and_keeps_what_was_finished(kind: str) -> None:
     result = run(Decider(**{kind: lambda _: "stop"}))
     assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert len(result.log) == 1
-
-
-def test_the_function_may_be_async() -> None:
-    async def decide(step: Step) -> Any:
-        return step.result("7") if step.kind == "call" else "go"
-
-    assert run(decide).text == "7"
 
 
 @pytest.mark.parametrize(
@@ -156,13 +130,6 @@ def test_a_function_that_fails_ends_the_run_with_its_error() -> None:
     result = run(fails)
     assert result.error == "the step function failed: LookupError: no such town"
     assert result.turns == 0
-
-
-def test_a_decision_that_does_not_fit_the_step_is_told() -> None:
-    result = run(Decider(request1=lambda step: step.edit("Hello")))
-    assert "step.result(reply) to send nothing" in str(result.error)
-    with pytest.raises(ConfigError, match="as a dict"):
-        Step(kind="call", agent="a", run="0", turn=1, model="m").edit("x")
 
 
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

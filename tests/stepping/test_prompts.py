@@ -10,8 +10,8 @@ import pytest
 from axe_nb import Step
 from axe_nb.engine.person import Decision
 from axe_nb.messages import Message, Request, Response, ToolCall
-from axe_nb.session.approval import prompt_person
-from axe_nb.session.prompts import ARGUMENTS, NEW_REPLY, REPLY, RESULT, STEP_CHOICES
+from axe_nb.session.drive import prompt_person
+from axe_nb.session.prompts import ARGUMENTS, REPLY, RESULT, STEP_CHOICES
 from tests.session.typed import say
 
 SCHEMA = {
@@ -46,16 +46,6 @@ def test_a_letter_or_the_words_are_a_decision(
 ) -> None:
     say(monkeypatch, typed)
     assert prompt_person(step) == Decision(choice)  # type: ignore[arg-type]
-
-
-def test_each_prompt_ends_in_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = say(monkeypatch, "?", "", "g")
-    prompt_person(CALL)
-    assert [prompt.endswith(f"\n{STEP_CHOICES}: ") for prompt in prompts] == [True] * 3
-    assert prompts[0] == (
-        f'\nlead (0.2), turn 3, is about to call read_file({{"path": "a.txt"}})\n{STEP_CHOICES}: '
-    )
-    assert prompts[1].startswith("Please answer with one of these letters")
 
 
 def test_the_request_is_told_in_short_and_shown_completely_on_request(
@@ -133,18 +123,6 @@ def test_a_wrong_reply_is_told_with_its_place(
     prompts = say(monkeypatch, "r", typed, "r", "x")
     prompt_person(REQUEST)
     assert problem in prompts[2]
-
-
-def test_a_reply_that_is_there_is_shown_and_stays_unless_something_is_typed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said = Response("Let me look.", (ToolCall("c1", "grep", {"pattern": "x"}),))
-    step = replace(REQUEST, kind="reply", response=said)
-    prompts = say(monkeypatch, "", "{1", "No.")
-    assert prompt_person(step) == Decision("go")
-    assert '  | Let me look.\n  | calls grep({"pattern": "x"})\n' in prompts[0]
-    assert prompts[0].endswith(f"\n{NEW_REPLY}")
-    assert prompt_person(step) == Decision("edit", reply=Response("No.", (), "stop"))
 
 
 def test_nothing_in_a_prompt_can_look_like_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, RunResult, Step, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb import ConfigError, Request, RunResult, Step, call
 from axe_nb.engine.person import Decision, Question
 from axe_nb.events import PersonAnswered, PersonAsked
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.views.rows import make_row
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import rows_of
+from axe_nb.views.transcript import Transcript, TreeNode, nodes_below
 from tests.engine.in_process import (
     Stage,
     agent,
     ask,
     ask_session,
     check_events,
-    check_history,
     lead,
-    over,
     stage,
-    tool,
 )  # fmt: skip
-from tests.protocols import PROTOCOLS
 from tests.stepping.deciders import MEASURE, Decider, surveyor
 
 THINKS = 0.6
@@ -56,16 +50,6 @@ def test_children_are_stepped_through_too_with_their_place() -> None:
         "0/2 request",
     ]  # fmt: skip
     check_events(made.events, result)
-
-
-def test_the_time_of_the_whole_chain_stands_still_while_a_step_is_decided() -> None:
-    async def decide(step: Step) -> None:
-        if step.kind == "call" and step.run == "0.1.1":
-            await asyncio.sleep(THINKS)
-
-    made = chain(timeout=THINKS / 3)
-    result = made.play(step=decide, tools=(MEASURE, "measure"), timeout=THINKS / 2)
-    assert result.status == "completed", result.error
 
 
 @pytest.mark.parametrize(
@@ -144,17 +128,6 @@ def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> No
     assert most == 1
 
 
-def test_run_to_the_end_holds_for_those_that_wait_for_their_turn_to_ask() -> None:
-    decider = Decider()
-
-    def decide(step: Step) -> Any:
-        decider(step)
-        return "end" if step.run != "0" else "go"
-
-    assert parallel().play(step=decide, tools=(MEASURE, "measure")).ok
-    assert [step.run != "0" for step in decider.steps].count(True) == 1
-
-
 def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
     sent: list[str] = []
 
@@ -174,19 +147,6 @@ def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
     check_events(made.events, result)
 
 
-def test_a_stop_at_the_approval_of_a_childs_call_ends_the_whole_tree_too() -> None:
-    async def person(_: Question) -> Decision:
-        return Decision("stop")
-
-    write = replace(MEASURE, effect="write")
-    root = lead(ask("low"), ask="person")
-    made = stage(root, surveyor("low"))
-    overrides = Overrides(tools=(write, "measure"))
-    result = asyncio.run(ask_session(made.session, root, "go", overrides, ask_person=person))
-    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
-    assert result.turns == 1
-
-
 def test_a_step_is_not_an_approval() -> None:
     asked: list[str] = []
 
@@ -202,9 +162,15 @@ def test_a_step_is_not_an_approval() -> None:
     assert "permission denied for measure by the user" in result.text
 
 
+def walk(thing: TreeNode) -> Iterator[TreeNode]:
+    yield thing
+    for inner in nodes_below(thing):
+        yield from walk(inner)
+
+
 def rows(transcript: Transcript) -> list[str]:
     assert transcript.root
-    made = map(make_row, rows_of(transcript.root))
+    made = map(make_row, walk(transcript.root))
     return [" · ".join(filter(None, (row.who, row.asked, row.cost))) for row in made]
 
 
@@ -241,34 +207,6 @@ def test_where_no_one_can_be_asked_it_is_an_error_before_anything_is_sent() -> N
     assert made.events == []
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_given_replies_and_results_make_a_history_that_each_server_takes(protocol: str) -> None:
-    decider = Decider(
-        request1=lambda step: step.result([call("measure", town="A"), call("measure", town="B")]),
-        call1=lambda step: step.result("seven"),
-        call2=lambda step: "skip",
-    )
-    root = over(protocol, surveyor())
-    with axe_nb.script_server(protocol):
-        result = stage(root).play(step=decider, tools=(MEASURE, "measure"))
-    assert result.ok, result.error
-    assert result.text.startswith("seven; Error: skipped by the user")
-    check_history(result.messages)
-    assert list(decider.steps[-1].body) != []
-
-
-def test_data_that_a_person_gives_is_checked_and_may_be_repaired() -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    decider = Decider(
-        request1=lambda step: step.result('{"n": "many"}'),
-        request2=lambda step: step.result('{"n": 3}'),
-    )
-    axe_nb.script("none")(lambda request: "x")
-    result = stage(Agent("lead", "script/none")).play(step=decider, output=schema)
-    assert result.data == {"n": 3}
-    assert "many" in decider.steps[1].text
-
-
 def test_a_stepped_run_can_be_forked_and_kept_turns_are_no_steps() -> None:
     decider = Decider(
         request1=lambda step: step.result(call("measure", town="Bergen")),
@@ -284,35 +222,6 @@ def test_a_stepped_run_can_be_forked_and_kept_turns_are_no_steps() -> None:
     assert again.seen == ["0/2 request", "0/2 call measure", "0/3 request"]
     assert [turn.source for turn in forked.log] == ["recorded", "", ""]
     assert axe_nb.RunResult.from_dict(first.to_dict(full=True)) == first
-
-
-def test_a_run_that_a_tool_starts_is_stepped_through_with_its_tree() -> None:
-    async def nested(ctx: Any) -> str:
-        return (await axe_nb.arun("low", "measure")).text
-
-    decider = Decider()
-    made = stage(
-        agent("lead", lambda r: r.results[0].content if r.results else call("nested"),
-              tools=("nested",)),
-        surveyor("low"),
-    )  # fmt: skip
-    result = made.play(step=decider, tools=(tool("nested", nested), MEASURE, "nested", "measure"))
-    assert "0.1/1 request" in decider.seen, result.text
-
-
-@pytest.mark.parametrize("many", ["map", "grid"])
-@pytest.mark.parametrize("options", [{"step": True}, {"break_at": "turn"}])
-def test_many_runs_at_once_are_not_stepped_through(many: str, options: dict[str, Any]) -> None:
-    root = agent("lead", "x")
-    more: dict[str, Any] = {"inputs": ["b"]} if many == "grid" else {"prompts": ["b"]}
-    start = {"map": axe_nb.map, "grid": partial(axe_nb.grid, prompt="a")}[many]
-    with pytest.raises(ConfigError, match=rf"a {many} does not take {next(iter(options))}"):
-        start(root, **more, **options)
-
-
-def test_the_function_of_a_run_may_be_any_callable_and_nothing_else() -> None:
-    with pytest.raises(ConfigError, match="step takes True or a function, not 'yes'"):
-        Overrides(step="yes")  # type: ignore[arg-type]
 
 
 def test_an_interrupt_while_a_step_is_open_cancels_the_run() -> None:
@@ -342,12 +251,3 @@ def test_an_interrupt_while_a_step_is_open_cancels_the_run() -> None:
     result = asyncio.run(work())
     assert result
     assert result.status == "cancelled"
-
-
-def test_children_without_the_right_to_ask_are_stepped_through_all_the_same() -> None:
-    decider = Decider()
-    made = stage(lead(ask("low")), surveyor("low"))
-    assert made.root
-    assert made.root.sub_agents_config == SubAgentsConfig()
-    made.play(step=decider, break_at="agent:low", tools=(MEASURE, "measure"))
-    assert decider.seen == ["0.1/1 request", "0.1/1 call measure", "0.1/2 request"]

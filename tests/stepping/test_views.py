@@ -9,8 +9,7 @@ import pytest
 from axe_nb.engine.person import Decision, Question
 from axe_nb.events import Event, PersonAsked, RunFinished
 from axe_nb.results import RunResult
-from axe_nb.session.approval import Approver
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import Approver, drive
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from tests.engine.in_process import agent, ask, lead, stage

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
-
 import pytest
 
-from axe_nb.engine.toolbox import REGISTRY, SESSION, tool
+from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.tools.registry import Registry, ToolTable
 from tests.engine.in_process import tool as harmless
 
@@ -53,16 +51,6 @@ def test_a_tool_comes_before_an_alias_of_the_same_name() -> None:
     assert registry.find("average") is own.find("average")
 
 
-def test_the_sessions_tools_are_in_one_place_that_can_be_emptied() -> None:
-    @tool
-    def look_up() -> None: ...
-
-    assert REGISTRY.find("look_up") is SESSION.find("look_up")
-    SESSION.tools.clear()
-    assert REGISTRY.find("look_up") is None
-    assert REGISTRY.find("grep") is not None
-
-
 @pytest.mark.req("D-27")
 @pytest.mark.parametrize(
     ("typed", "meant"),
@@ -72,9 +60,3 @@ def test_the_sessions_tools_are_in_one_place_that_can_be_emptied() -> None:
 )  # fmt: skip
 def test_a_mistyped_name_suggests_only_what_can_have_been_meant(typed: str, meant: str) -> None:
     assert REGISTRY.nearest(typed) == meant
-
-
-def test_a_builtin_of_python_is_never_suggested() -> None:
-    near = {REGISTRY.nearest(name) for name in dir(builtins)}
-    assert not near & set(dir(builtins))
-    assert near <= REGISTRY.known | {""}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from axe_nb.conversion.json_types import Parameter, shape
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.tools.signature import check, signature
+from axe_nb.tools.python_tool import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 
@@ -111,69 +110,35 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
 @pytest.mark.req("A-1.2")
 def test_containers_enums_and_dataclasses_are_described_down_to_their_parts() -> None:
     def plan(
-        route: Route,
+        points: list[Point],
         tags: Sequence[str],
         by_name: Mapping[str, Level],
         pair: tuple[int, int],
+        colour: Colour = Colour.RED,
         extra=None,
     ) -> None: ...
 
+    point = {
+        "type": "object",
+        "properties": {
+            "x": {"type": "number", "description": "metres to the east"},
+            "y": {"type": "number", "default": 0.0},
+        },
+        "required": ["x"],
+        "additionalProperties": False,
+    }
+    levels = {"type": "string", "enum": ["LOW", "HIGH"]}
+    integers = {"items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
     assert schema_of(plan)["properties"] == {
-        "route": {
-            "type": "object",
-            "description": "",
-            "properties": {
-                "name": {"type": "string"},
-                "points": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "x": {"type": "number", "description": "metres to the east"},
-                            "y": {"type": "number", "default": 0.0},
-                        },
-                        "required": ["x"],
-                        "additionalProperties": False,
-                    },
-                },
-                "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
-                "notes": {
-                    "type": "object",
-                    "additionalProperties": {"type": "array", "items": {"type": "integer"}},
-                },
-                "end": {
-                    "anyOf": [
-                        {
-                            "type": "object",
-                            "properties": {
-                                "x": {"type": "number", "description": "metres to the east"},
-                                "y": {"type": "number", "default": 0.0},
-                            },
-                            "required": ["x"],
-                            "additionalProperties": False,
-                        },
-                        {"type": "null"},
-                    ]
-                },
-            },
-            "required": ["name", "points"],
-            "additionalProperties": False,
-        },
+        "points": {"type": "array", "description": "", "items": point},
         "tags": {"type": "array", "description": "", "items": {"type": "string"}},
-        "by_name": {
-            "type": "object",
-            "description": "",
-            "additionalProperties": {"type": "string", "enum": ["LOW", "HIGH"]},
-        },
-        "pair": {
-            "type": "array",
-            "description": "",
-            "items": {"type": "integer"},
-            "minItems": 2,
-            "maxItems": 2,
+        "by_name": {"type": "object", "description": "", "additionalProperties": levels},
+        "pair": {"type": "array", "description": "", **integers},
+        "colour": {
+            "type": "string", "description": "", "enum": ["red", "green"], "default": "red",
         },
         "extra": {"description": ""},
-    }
+    }  # fmt: skip
 
 
 def test_the_context_is_no_parameter_that_a_model_knows_of() -> None:
@@ -272,20 +237,6 @@ def test_a_mistake_names_what_was_wanted_and_what_came(hint: Any, value: Any, sa
     assert f'"it" must be {said}' in mistakes({"it": value}, it=hint)
 
 
-def test_a_dataclass_that_refuses_its_values_is_a_mistake_too() -> None:
-    assert '"span": end before start' in mistakes({"span": {"start": 2, "end": 1}}, span=Span)
-
-
-@dataclass
-class Span:
-    start: int
-    end: int
-
-    def __post_init__(self) -> None:
-        if self.end < self.start:
-            raise ValueError("end before start")
-
-
 def test_the_text_of_mistakes_has_a_bound() -> None:
     text = mistakes({"rows": [{"v": "x" * 10_000}] * 10_000, "k" * 99_999: 1}, rows=list[int])
     assert len(text) < 4_000
@@ -310,37 +261,15 @@ def test_the_text_of_mistakes_has_a_bound() -> None:
         (Level, "HIGH", Level.HIGH),
         (Any, {"deep": [1]}, {"deep": [1]}),
         (Sequence[str], ["a"], ["a"]),
+        (list[list[int]], [["7"], "[8]"], [[7], [8]]),
+        (dict[str, bool], {"a": "true"}, {"a": True}),
+        (tuple[int, str], ["7", 7], (7, "7")),
+        (list[Point], [{"x": "1.5"}, '{"x": "2"}'], [Point(1.5), Point(2.0)]),
+        (list[str] | list[int], [7], [7]),
     ],
 )
 def test_text_and_json_are_taken_for_one_another(hint: Any, given_: Any, read: Any) -> None:
     assert check({"it": given_}, wanted(it=hint)) == {"it": read}
-
-
-@pytest.mark.req("D-11")
-@pytest.mark.parametrize(
-    ("hint", "given_", "read"),
-    [
-        (list[int], ["7", 8], [7, 8]),
-        (list[list[int]], [["7"], "[8]"], [[7], [8]]),
-        (dict[str, bool], {"a": "true"}, {"a": True}),
-        (tuple[int, str], ["7", 7], (7, "7")),
-        (list[str], [7, {"a": 1}], ["7", '{"a":1}']),
-        (list[Point], [{"x": "1.5"}, '{"x": "2"}'], [Point(1.5), Point(2.0)]),
-        (list[Point], '[{"x": "1.5"}]', [Point(1.5)]),
-        (list[int | None], ["7", None, "null"], None),
-        (list[str] | list[int], [7], [7]),
-        (list[int] | None, ["7"], [7]),
-        (list[str], [None], None),
-        (list[int], ["seven"], None),
-    ],
-)
-def test_text_and_json_are_taken_for_one_another_at_any_depth(
-    hint: Any, given_: Any, read: Any
-) -> None:
-    if read is None:
-        assert "must be" in mistakes({"it": given_}, it=hint)
-    else:
-        assert check({"it": given_}, wanted(it=hint)) == {"it": read}
 
 
 @pytest.mark.req("D-11")
@@ -351,10 +280,6 @@ def test_null_is_absent_where_null_is_no_value() -> None:
     assert check({"a": "x", "b": None, "c": None}, known) == {"a": "x", "c": None}
     with pytest.raises(ToolError, match='"a" is missing; it must be a string'):
         check({"a": None}, known)
-
-
-def test_what_may_be_null_need_not_be_given() -> None:
-    assert check({}, wanted(it=int | None)) == {"it": None}
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -434,20 +359,6 @@ def test_any_json_gives_a_value_that_fits_or_an_error_for_the_model(
     assert known["it"].shape.accepts(json.loads(json.dumps(jsonable(read))))
 
 
-def test_other_results_become_text() -> None:
-    class Odd:
-        def __str__(self) -> str:
-            return "odd"
-
-    value = {"when": Odd(), (1, 2): [Point(1, 2), Level.LOW, Size.S], "none": None}
-    assert jsonable(value) == {
-        "when": "odd",
-        "[1, 2]": [{"x": 1, "y": 2}, "LOW", "small"],
-        "none": None,
-    }
-    assert dataclasses.is_dataclass(Point)
-
-
 GOOGLE = """Adds two
 numbers.
 
@@ -464,8 +375,6 @@ Returns:
 NUMPY = """Adds two
 numbers.
 
-More that no model needs.
-
 Parameters
 ----------
 a : int
@@ -473,37 +382,18 @@ a : int
     from 0.
 b : int, optional
     The second: 1 to 7.
-
-Returns
--------
-int
-    The sum.
 """
 REST = """Adds two
 numbers.
 
-More that no model needs.
-
 :param a: The first,
     from 0.
 :param int b: The second: 1 to 7.
-:type a: int
 :returns: The sum.
 """
-CLOSE = """Adds two
-numbers.
-:param a: The first, from 0.
-:param b: The second: 1 to 7.
-"""
-EPYDOC = """Adds two numbers.
-
-@param a: The first, from 0.
-@type a: int
-@param b: The second: 1 to 7.
-"""
 
 
-@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST, CLOSE, EPYDOC])
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
 def test_parameters_are_described_in_any_style_of_docstrings(text: str) -> None:
     def add(a: int, b: int = 1) -> int:
         return a + b
@@ -513,44 +403,3 @@ def test_parameters_are_described_in_any_style_of_docstrings(text: str) -> None:
     described = {name: one["description"] for name, one in properties.items()}
     assert described == {"a": "The first, from 0.", "b": "The second: 1 to 7."}
     assert signature(add, "add").description == "Adds two numbers."
-
-
-def test_numpy_names_in_one_line_share_their_description() -> None:
-    def distance(x: float, y: float) -> float:
-        """The distance of a point.
-
-        Parameters
-        ----------
-        x, y : float
-            Coordinates in metres.
-        """
-        return x + y
-
-    properties = schema_of(distance)["properties"]
-    assert {one["description"] for one in properties.values()} == {"Coordinates in metres."}
-
-
-@pytest.mark.parametrize(
-    "style", ["Attributes:\n    x: Across.", "Attributes\n----------\nx : int\n    Across."]
-)
-def test_fields_are_described_in_any_style_too(style: str) -> None:
-    @dataclass
-    class Spot:
-        x: int
-
-    Spot.__doc__ = f"A spot.\n\n{style}\n"
-
-    def go(spot: Spot) -> None: ...
-
-    go.__annotations__["spot"] = Spot
-    [described] = schema_of(go)["properties"]["spot"]["properties"].values()
-    assert described["description"] == "Across."
-
-
-@pytest.mark.parametrize("text", ["", None, ":param: x", "Text: with a colon", "@", ":", "Args:"])
-def test_a_docstring_in_no_style_is_a_description(text: str | None) -> None:
-    def act(a: int) -> None: ...
-
-    act.__doc__ = text
-    assert schema_of(act)["properties"]["a"]["description"] == ""
-    assert signature(act, "act").description in (text or "", "")

@@ -94,7 +94,7 @@ def test_spans_are_nested_as_the_tree_is(lead: Agent, exported: InMemorySpanExpo
         "invoke_agent helper": ["chat helper"] * 2,
     }  # fmt: skip
     assert len({span.context.trace_id for span in spans}) == 1
-    assert all(span.end_time >= span.start_time for span in spans)
+    assert "task a" not in str([dict(span.attributes) for span in spans]), "no texts"
 
 
 def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySpanExporter) -> None:
@@ -117,21 +117,6 @@ def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySp
     [failed] = [s for s in exported.get_finished_spans() if s.name == "execute_tool nope"]
     assert failed.attributes["error.type"] == "tool_error"
     assert failed.status.status_code is trace.StatusCode.ERROR
-
-
-def test_texts_are_left_out_unless_they_are_asked_for(
-    lead: Agent, exported: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CANARY_API_KEY", SECRET)
-    axe_nb.run(lead, "my prompt")
-    assert "my prompt" not in str([dict(s.attributes) for s in exported.get_finished_spans()])
-    exported.clear()
-    monkeypatch.setenv(names.CAPTURE_CONTENT, "true")
-    axe_nb.run(lead, "my prompt")
-    told = str([dict(s.attributes) for s in exported.get_finished_spans()])
-    assert "my prompt" in told
-    assert "found" in told
-    assert SECRET not in told
 
 
 def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
@@ -162,28 +147,6 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
     assert told.keys() == {call_a["id"], call_b["id"], nope["id"]}
     assert "found" in told[call_b["id"]]
     assert second[names.OUTPUT_MESSAGES][0]["parts"][0]["content"] == "done ***"
-
-
-def test_long_texts_are_cut_and_stay_valid_json(
-    project: Path, exported: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(names.CAPTURE_CONTENT, "true")
-
-    def tell(what: str) -> str:
-        """Tells much."""
-        return what * 2
-
-    def model(request: Request) -> Any:
-        return call("tell", what='"long" ' * 20_000) if request.turn < 15 else "x" * 100_000
-
-    script("m")(model)
-    axe_nb.run(Agent("a", "script/m", tools=(tell,)), '"' * 200_000)
-    spans = exported.get_finished_spans()
-    for span in spans:
-        texts = {k: str(v) for k, v in span.attributes.items() if "messages" in k}
-        assert all(len(json.dumps(json.loads(text))) < 200_000 for text in texts.values())
-    last = [s for s in spans if s.name == "chat m"][-1]
-    assert len(json.loads(str(last.attributes[names.INPUT_MESSAGES]))) > 3, "the latest are there"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

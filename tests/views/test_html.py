@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from html.parser import HTMLParser
@@ -14,7 +13,7 @@ from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
 from axe_nb.views.html import _format_strip, answer, twin
 from axe_nb.views.markdown import render
-from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
+from tests.views.runs import PAYLOADS, TEXT, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
 MARKDOWN = {
@@ -97,26 +96,12 @@ def test_hostile_text_is_text_wherever_it_comes_from(number: int) -> None:
     assert page.open == page.unbalanced == []
 
 
-def test_every_payload_can_be_read() -> None:
-    for payload in PAYLOADS:
-        shown = Page(twin(hostile_run((payload,) * 5))["text/html"]).text
-        plain = re.sub(
-            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", "�", payload
-        )
-        assert plain[:60].strip("\n") in shown
-
-
 @pytest.mark.parametrize(
     "text",
     ["[a](javascript:x)", "[a](data:text/html,x)", "[a](//x)", "[a](x.html)", "<file:///etc>"],
 )
 def test_links_that_are_not_plain_addresses_stay_text(text: str) -> None:
     assert "href" not in render(text)
-
-
-@pytest.mark.parametrize("address", ["https://a.example/", "http://a.example/", "mailto:a@b.c"])
-def test_plain_links_work(address: str) -> None:
-    assert f'<a href="{address}" rel="noopener noreferrer">x</a>' in render(f"[x]({address})")
 
 
 def test_markdown_has_tables_and_neither_images_nor_raw_html() -> None:
@@ -165,47 +150,12 @@ def test_a_failed_run_is_open_and_says_why_and_what_to_do() -> None:
     )
 
 
-def test_each_status_has_a_sign_and_a_word() -> None:
-    signs = {
-        status: Page(html(status=status)).text.split("\n")[-1].split(" ")[0]
-        for status in (
-            "completed", "error", "timeout", "cancelled", "max_turns", "max_tool_calls",
-            "max_tokens",
-        )
-    }  # fmt: skip
-    assert signs == {
-        "completed": "✓", "error": "✗", "timeout": "◷", "cancelled": "⊘", "max_turns": "■",
-        "max_tool_calls": "■", "max_tokens": "■",
-    }  # fmt: skip
-    for status in signs:
-        assert f"· {status}" in Page(html(status=status)).text
-
-
 @pytest.mark.req("D-31")
 def test_a_warning_is_seen_while_the_tree_is_folded() -> None:
     page = html(warnings=("the token limit cut the reply (length); raise params.max_tokens",))
     after = page.split("</details>")[-1]
     assert "!</b>" in after
     assert "the token limit cut the reply (length)" in after
-
-
-def two_children(*, parallel: bool) -> str:
-    calls = tuple(ask(n, n, "t") for n in "ab")
-    children = tuple(done(agent=n, id=f"0.{n}", call_id=n, log=(turn(1, text="ok"),)) for n in "ab")
-    results = tuple(ToolResult(n, "ok") for n in "ab")
-    first = Turn(1, "", calls, results, "", Usage(), parallel)
-    return html(log=(first, turn(2, text="ok")), children=children)
-
-
-def bars(page: str) -> list[tuple[int, int]]:
-    """First and last hundredth of every bar."""
-    found = re.findall(r"#8882 (\d+)%,#\w+ 0 (\d+)%", page)
-    return [(int(first), int(last)) for first, last in found]
-
-
-def test_bars_show_what_ran_side_by_side() -> None:
-    assert bars(two_children(parallel=True)) == [(0, 33), (33, 66), (33, 66), (66, 99)]
-    assert bars(two_children(parallel=False)) == [(0, 25), (25, 50), (50, 75), (75, 100)]
 
 
 def test_the_tree_has_the_words_of_the_text_twin() -> None:
@@ -227,12 +177,7 @@ def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes() -> None:
     assert len(TEXT) == 1500
     assert saved_size(long_run()) <= 40_000
     page = twin(long_run())["text/html"]
-    whole = re.findall(
-        r"<details[^>]*><summary[^>]*>(?:<[^>]+>)*the whole .*?</details>", page, re.S
-    )
-    assert page.count("the whole ") == len(whole) > 3
-    without = saved_size(long_run()) - sum(len(json.dumps(text)) - 2 for text in whole)
-    assert without <= 20_000, "all but the long texts, which are kept whole"
+    assert page.count("1,500 characters</small></summary>") > 3, "some of them are whole"
 
 
 def test_the_states_of_all_sub_agents_are_a_strip_of_at_least_two_stops() -> None:
@@ -249,12 +194,6 @@ def test_the_quiet_bundle_is_the_answer_alone() -> None:
     assert bundle["text/plain"] == "**yes**"
     assert "<strong>yes</strong>" in bundle["text/html"]
     assert "details" not in bundle["text/html"]
-
-
-def test_the_quiet_bundle_of_a_run_without_an_answer_is_not_blank() -> None:
-    bundle = answer(done(text="", status="max_turns"))
-    assert bundle["text/plain"] == "(no answer: script/x · max_turns)"
-    assert bundle["text/plain"] in bundle["text/html"]
 
 
 def test_no_hidden_character_reaches_a_saved_notebook() -> None:

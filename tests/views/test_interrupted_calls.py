@@ -16,7 +16,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.html import twin
-from axe_nb.views.text import as_text
+from axe_nb.views.outline import as_text
 from axe_nb.views.transcript import Transcript
 
 pytestmark = pytest.mark.req("D-8", "D-10")
@@ -49,13 +49,6 @@ def test_a_call_that_was_cut_while_it_ran_is_not_called_not_run(project: Path) -
     ]  # fmt: skip
     assert "2 tool calls (1 interrupted, 1 not run)" in text
     assert RAN in twin(result)["text/html"]
-
-
-def test_a_saved_run_says_so_too(project: Path) -> None:
-    result = cut()
-    result.save("run.json")
-    assert as_text(axe_nb.load("run.json")) == as_text(result)
-    assert as_text(result).count(RAN) == 2
 
 
 def test_a_live_tree_says_so_too(project: Path) -> None:

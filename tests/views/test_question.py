@@ -39,15 +39,3 @@ def test_what_needs_a_whole_word_or_has_a_secret_has_no_button_for_it() -> None:
     assert secret.choices == ()
     long = describe(ApprovalRequest("0", "w", "f", {"x": "y" * 99_999}, "z" * 99_999))
     assert max(map(len, (long.text, long.diff, long.arguments))) < MOST + 100  # and the mark
-
-
-def test_a_question_about_the_budget_has_its_amount_and_buttons() -> None:
-    reason = "the budget of this session ($0.40) would be passed"
-    asked = describe(ApprovalRequest("0.1", "writer", "", {}, reason=reason, raises="$0.80"))
-    assert asked.words == "may it spend up to $0.80?"
-    assert asked.text == f"writer (0.1): {reason}"
-    assert dict(asked.choices) == {"y": "Raise", "n": "Refuse", "s": "Stop"}
-    assert asked.prompt.endswith(
-        "[y]es, raise it to $0.80  [n]o, end the run with an error  [s]top: "
-    )
-    assert asked.arguments == ""

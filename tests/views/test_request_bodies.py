@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ProviderError, Request, RunResult, call, script, script_server
+from axe_nb import Agent, ProviderError, Request, RunResult, script, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
-from tests.views.requests import as_lines, define_tree, look_up, run
+from tests.views.requests import as_lines, define_tree, run
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -54,28 +53,6 @@ def test_bodies_are_those_that_the_server_received(
     assert "Whom shall I ask?" in body or protocol == "openai"
 
 
-@every_protocol
-def test_the_body_of_a_long_run_is_that_of_its_last_request(
-    protocol: Protocol, project: Path
-) -> None:
-    axe_nb.define(
-        Agent(
-            name="long",
-            model=f"{provider_of(protocol)}/long",
-            system_prompt="Go on." * 1000,
-            tools=(look_up,),
-        )
-    )
-
-    @script("long")
-    def long(request: Request) -> Any:
-        return call("look_up", town=f"T{request.turn}") if request.turn < 20 else "done"
-
-    with script_server(protocol) as server:
-        result = run("long", "Go")
-    assert [result.request(turn).body for turn in range(1, 21)] == server.requests
-
-
 def test_a_field_that_the_server_refused_is_not_in_the_body(project: Path) -> None:
     axe_nb.define(Agent(name="old", model="openai/old"))
     refusals = iter([ProviderError("bad_request", "unknown field: stream_options", status=400)])
@@ -92,24 +69,6 @@ def test_a_field_that_the_server_refused_is_not_in_the_body(project: Path) -> No
     assert "stream_options" in server.requests[0]
     assert result.request().body == server.requests[1]
     assert result.request().body["stream"] is True
-
-
-@every_protocol
-@streamed_or_whole
-def test_results_that_were_kept_have_their_bodies(
-    protocol: Protocol, streams: bool, project: Path
-) -> None:
-    define_tree(protocol)
-    with script_server(protocol) as server:
-        result = run("lead", "Compare", streams=streams)
-    result.save("lead.axe")
-    for kept in (
-        pickle.loads(pickle.dumps(result)), RunResult.from_dict(result.to_dict(full=True)),
-        axe_nb.load("lead.axe"),
-    ):  # fmt: skip
-        assert as_lines(bodies_of(kept)) == as_lines(server.requests)
-        assert kept.request("0/3").context == result.request("0/3").context
-        assert kept.request("0/3").changed == result.request("0/3").changed
 
 
 @every_protocol
@@ -130,26 +89,6 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
     else:
         assert asked.note == f"as it would be sent over {protocol}; it was sent over openai"
         assert asked.context.is_estimate
-
-
-@streamed_or_whole
-def test_a_replayed_run_has_the_bodies_of_the_recorded_one(streams: bool, project: Path) -> None:
-    define_tree("anthropic")
-    with script_server("anthropic") as server, axe_nb.cassette("tree.axe", "record"):
-        run("lead", "Compare", streams=streams)
-    with axe_nb.cassette("tree.axe", "replay"):
-        replayed = run("lead", "Compare", streams=streams)
-    assert as_lines(bodies_of(replayed)) == as_lines(server.requests)
-
-
-def test_a_script_has_the_body_that_a_server_would_get(project: Path) -> None:
-    define_tree("script")
-    result = run("lead", "Compare")
-    request = result.request("0/1")
-    assert request.protocol == "openai"
-    assert request.note == "as it would be sent over openai; a script model is sent no body"
-    assert request.body["messages"][1] == {"role": "user", "content": "Compare"}
-    assert "messages" in result.request("0/1", "anthropic").body
 
 
 def test_an_unknown_protocol_is_an_error(project: Path) -> None:

@@ -50,13 +50,6 @@ def test_it_is_the_body_that_is_sent_then(
     ]  # fmt: skip
 
 
-def test_full_is_for_dry_runs(
-    project: Path, capsys: pytest.CaptureFixture[str], piped: object
-) -> None:
-    assert cli.main(["run", "lead", "-p", "x", "--full"]) == 2
-    assert capsys.readouterr().err.startswith("error: --full needs --dry-run\nusage: ")
-
-
 @pytest.mark.req("D-62", "B-10")
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_no_key_is_needed_where_nothing_is_sent(
@@ -73,10 +66,3 @@ def test_no_key_is_needed_where_nothing_is_sent(
         assert shown.err.count("\n") == 1
     assert cli.main(words) == 3
     assert capsys.readouterr().err.startswith(f'error: no API key for provider "{provider}"')
-
-
-def test_an_unknown_provider_is_an_error_of_a_dry_run_too(
-    project: Path, capsys: pytest.CaptureFixture[str], piped: object
-) -> None:
-    assert cli.main(["run", "-m", "antropic/lead", "-p", "x", "--dry-run"]) == 1
-    assert "did you mean" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, call, script
 from axe_nb.messages import ToolCall
 from axe_nb.views.request import MAX_TEXT, SentRequest
-from tests.views.requests import LONG, define_tree, look_up, run
+from tests.views.requests import define_tree, look_up, run
 
 
 @pytest.fixture
@@ -52,11 +52,6 @@ def test_a_wrong_place_names_those_near_it(result: RunResult, place: Any, messag
     assert error.value.lines() == [message]
 
 
-def test_a_run_that_sent_nothing_has_no_request() -> None:
-    with pytest.raises(ConfigError, match=r"^run 0 of a has no recorded request$"):
-        RunResult(status="cancelled", text="", agent="a", model="script/a").request()
-
-
 def test_changes_are_told_in_words(result: RunResult) -> None:
     assert result.request(1).changed == ('new prompt: "Compare"',)
     assert result.request(2).changed == (
@@ -69,28 +64,6 @@ def test_changes_are_told_in_words(result: RunResult) -> None:
         'new reply: "explored"',
         'new prompt: "Summarize your findings concisely"',
     )
-
-
-def test_changed_fields_are_told_too(result: RunResult) -> None:
-    first, second, third = (e for e in result.exchanges if e.error is None)
-    changed = replace(
-        second, params={"temperature": 0.9}, system=LONG.replace("one town", "one city", 1)
-    )
-    forked = replace(result, exchanges=(first, changed, third))
-    said = forked.request(2).changed
-    assert said[0].startswith("system prompt changed in line 1: ")
-    assert said[0].endswith('knows one city."')
-    assert said[1].startswith("params changed in temperature: 0.5 → 0.9")
-
-
-def test_a_continued_run_tells_how_much_it_continues(result: RunResult) -> None:
-    again = run("lead", "More?", continue_from=result).request(1)
-    count = len(result.messages)
-    assert again.changed == (
-        f"it continues a conversation of {count} messages", 'new prompt: "More?"',
-    )  # fmt: skip
-    assert again.context["prompt"] < again.context["history"]
-    assert again.context["results"] > 0
 
 
 def tell(usage: Usage, prompt: str = "Go", **fields: Any) -> SentRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_nb.cell_display.live_tree import MAX_SEGMENTS, list_segments
 from axe_nb.events import (
     PersonAnswered,
     PersonAsked,
@@ -13,7 +14,6 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.live import MAX_SEGMENTS, list_segments
 from axe_nb.views.transcript import Transcript
 
 CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))
@@ -33,17 +33,6 @@ def take_turn(transcript: Transcript, number: int, at: float) -> None:
         transcript.apply(ToolStarted("0", call), at + 1)
     for seconds, call in enumerate(CALLS, 1):
         transcript.apply(ToolFinished("0", ToolResult(call.id, "ok"), seconds), at + 1 + seconds)
-
-
-def test_calls_at_once_are_one_segment_between_two_of_the_model() -> None:
-    transcript = begun()
-    take_turn(transcript, 1, 0.0)
-    transcript.apply(TurnStarted("0", 2, 3, 2), 3.0)
-    assert transcript.root
-    assert list_segments(transcript.root) == [
-        ("model", 0.0, 1.0), ("tool", 1.0, 3.0), ("model", 3.0, None),
-    ]  # fmt: skip
-    assert list_segments(transcript.root.turns[0].calls[0]) == [("tool", 1.0, 2.0)]
 
 
 def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:

@@ -6,23 +6,18 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import axe_nb
-from axe_nb import Agent, Request, Response, RunResult
-from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb import RunResult
 from axe_nb.conversion.records import to_json
 from axe_nb.messages import Page, ServerCall, Usage
 from axe_nb.messages.exchanges import Turn
 from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
-from axe_nb.views.rows import Outline
-from axe_nb.views.text import as_text
-from axe_nb.views.transcript import Transcript
-from tests.views.runs import PAYLOADS, ask, done, turn
+from axe_nb.views.outline import as_text
+from tests.views.runs import PAYLOADS, done
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
 
@@ -88,46 +83,6 @@ def test_the_page_has_links_below_the_answer_and_in_the_fold_of_the_search() -> 
     )
 
 
-def test_the_live_answer_ends_with_the_same_links() -> None:
-    root = Transcript.of(searched(SEARCH, sources=PAGES)).root
-    assert root is not None
-    live = LiveAnswer(root)
-    live.update(0.0, is_over=True)
-    html = "".join(live.blocks)
-    assert html in twin(searched(SEARCH, sources=PAGES))["text/html"]
-    assert len(Links(html).links) == 3
-
-
-def test_a_childs_answer_has_its_sources_below_it() -> None:
-    child = searched(SEARCH, sources=PAGES[:1], agent="scout", id="0.1", call_id="a", task="Look")
-    lead = done(log=(turn(1, ask("a", "scout", "Look"), results=("828 m.",)),), children=(child,))
-    text = as_text(lead)
-    assert '✓ web_search · "tallest tower" → 3 sources · by the server' in text
-    assert re.search(r"answered: 828 m\.\n +sources: 1\. Page 1 — https://p1", text)
-    assert not text.startswith("Sources")
-
-
-def test_exports_have_them(project: Path) -> None:
-    result = searched(SEARCH, sources=PAGES[:2])
-    for name in ("run.md", "run.html", "run.jsonl"):
-        axe_nb.export(result, name)
-    markdown = Path("run.md").read_text("utf-8")
-    assert "## Sources\n\n1. Page 1 <https://p1.example.org/x?a=1&b=1>\n2. Page 2 <" in markdown
-    assert len(Links(Path("run.html").read_text("utf-8")).links) == 5
-    lines = [json.loads(line) for line in Path("run.jsonl").read_text("utf-8").splitlines()]
-    (told,) = (line for line in lines if line["kind"] == "turn")
-    assert told["server_calls"][0]["arguments"] == {"query": "tallest tower"}
-    assert [page["url"] for page in told["sources"]] == [page.url for page in PAGES[:2]]
-
-
-def test_a_result_tells_its_sources() -> None:
-    result = searched(SEARCH, sources=PAGES)
-    assert result.sources == PAGES
-    assert done(log=()).sources == ()
-    assert result.to_dict()["sources"][0] == {"title": "Page 1", "url": PAGES[0].url}
-    assert "sources" not in searched().to_dict()
-
-
 HOSTILE = tuple(
     Page(payload, f"https://h{number}.example.org/") for number, payload in enumerate(PAYLOADS)
 )
@@ -167,11 +122,6 @@ def test_ten_thousand_sources_are_counted() -> None:
     assert len(html) < 20_000
 
 
-def test_ten_thousand_searches_are_counted() -> None:
-    result = searched(*[SEARCH] * 10_000)
-    assert re.search(r"… 9,7\d\d more rows", as_text(result))
-
-
 def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-secret-0123456789abcdef")
     page = Page("of sk-secret-0123456789abcdef", "https://x.org/?k=sk-secret-0123456789abcdef")
@@ -179,26 +129,3 @@ def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch)
     for shown in (as_text(result), twin(result)["text/html"]):
         assert "sk-secret" not in shown
     assert "sk-secret" not in json.dumps(to_json(result, find_filter()))
-
-
-def test_a_script_can_play_a_server_that_searches() -> None:
-    @axe_nb.script("searches")
-    def searches(request: Request) -> Any:
-        assert [tool.name for tool in request.tools] == ["web_search"]
-        return Response("828 m.", server_calls=(SEARCH,), sources=PAGES)
-
-    agent = Agent("scout", "script/searches", tools=("web_search",), mode="auto")
-    result = axe_nb.run(agent, "How high?")
-    assert (result.sources, result.tool_calls) == (PAGES, 0)
-
-
-def test_rows_of_searches_have_pointers_and_places_on_the_timeline() -> None:
-    root = Transcript.of(searched(SEARCH, SEARCH)).root
-    assert root is not None
-    Outline(root, "r")
-    (last,) = root.turns
-    assert [call.path for call in last.server_calls] == [
-        ".log[0].server_calls[0]", ".log[0].server_calls[1]",
-    ]  # fmt: skip
-    assert len({call.key for call in last.server_calls}) == 2
-    assert all(call.span == last.span for call in last.server_calls)

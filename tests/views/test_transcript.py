@@ -15,7 +15,6 @@ from axe_nb.events import (
     Event,
     RunFinished,
     RunStarted,
-    TextDelta,
     ToolFinished,
     ToolStarted,
     TurnFinished,
@@ -24,16 +23,10 @@ from axe_nb.events import (
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
 from axe_nb.scripting.lookup import functions
-from axe_nb.session.session import Session
-from axe_nb.tools.tool import ToolContext
-from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
-from axe_nb.views.rows import Outline, cut_beginning
-from axe_nb.views.text import as_lines, as_text
-from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, row_of
-from tests.delegation.copies import boss, said
-from tests.engine.in_process import Stage, agent, ask, ask_session, lead, play, stage, tool
+from axe_nb.views.outline import Outline, as_lines, as_text
+from axe_nb.views.transcript import Node, Transcript, row_of
+from tests.engine.in_process import Stage, agent, ask, lead, stage
 from tests.views.runs import ONE_CHILD
 
 
@@ -57,11 +50,6 @@ def of(result: RunResult) -> Node:
     root = Transcript.of(result).root
     assert root
     return root
-
-
-def laid_out(result: RunResult) -> Node:
-    """The tree with its structural timeline."""
-    return Outline(of(result)).root
 
 
 def slow(name: str, seconds: float, text: str = "late") -> Agent:
@@ -92,8 +80,9 @@ There are **27** keys.
 
 ✓ lead · script/lead · completed · 2 turns · 2 sub-agents (1 timeout) · \
 1 tool call (1 failed) · N tokens · 1 warning
-! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
-`axe-nb agents init ghost`
+! warning:
+  sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
+`axe-nb agents init ghost`, in a notebook `%axe init ghost`
   ✓ turn 1 · asks reader, ghost, sleeper in parallel · N tokens
     ✓ reader · → 27 keys · 1 turn · N tokens
       was told: Task: List every TOML key that the loader accepts
@@ -182,16 +171,6 @@ def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
     assert "    ⊘ sleeper · work · cancelled" in text
 
 
-@pytest.mark.req("A-11.3")
-def test_two_runs_of_the_same_script_give_the_same_text(project: Path) -> None:
-    def text(first: float, second: float) -> str:
-        return as_text(
-            stage(lead(ask("a"), ask("b"), then="done"), slow("a", first), slow("b", second)).play()
-        )
-
-    assert text(0.0, 0.03) == text(0.03, 0.0)
-
-
 def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
     block = "3 tool calls, 1.2s\n\nAll is well."
     calls = (ToolCall("c", "spawn_agent", {"task": "look"}),)
@@ -199,19 +178,6 @@ def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
     text = as_text(result)
     assert "3 tool calls, …s" in text
     assert "1.2s" not in text
-
-
-def test_the_seconds_of_subtasks_are_masked_in_the_report_of_delegate_task() -> None:
-    block = (
-        "2 of 2 subtasks completed\n\nSubtask 0: Look\n1 tool calls, 0.1s\n\nI made 4 tool calls, "
-        "5.5s.\n\nSubtask 1: Look again\n[BUDGET EXCEEDED] its budget\n2 tool calls, 0.2s\n\nSeen."
-    )
-    calls = (ToolCall("c", "delegate_task", {"plan": "look"}),)
-    log = (Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST)
-    text = as_text(done(text=block, log=log))
-    assert "1 tool calls, …s" in text
-    assert "2 tool calls, …s" in text
-    assert "I made 4 tool calls, 5.5s." in text
 
 
 def test_what_is_shown_is_what_was_said_to_the_letter() -> None:
@@ -275,15 +241,6 @@ def test_a_long_text_is_cut_with_a_pointer_to_the_rest(project: Path) -> None:
     assert all(0 < left < len(whole) for left, whole in found)
 
 
-def test_the_pointer_of_a_tool_result_counts_what_is_missing(project: Path) -> None:
-    result = of_texts("short", "a\n" * 300)
-    [(left, whole)] = pointers(as_text(result, name="r"), result)
-    assert whole == "a\n" * 300
-    shown = as_text(result, name="r").split("result:\n")[1].split("      …")[0].split()
-    assert shown == ["a"] * 12
-    assert len("\n".join(shown)) + left == len(whole.strip("\n"))
-
-
 def test_a_long_run_points_to_what_its_calls_gave_back_and_quotes_the_rest() -> None:
     text = as_text(of_texts(*["x" * 2000] * 40))
     assert "xxx" not in text
@@ -294,27 +251,6 @@ def test_a_long_run_points_to_what_its_calls_gave_back_and_quotes_the_rest() -> 
     shown = as_text(done(log=(*failing.log[:3], bad, *failing.log[4:])))
     assert "  ✗ turn 4 · read_file" in shown
     assert "    error: Error: gone" in shown
-
-
-HOSTILE = "a\x1b[31mred\x07 \u202eback\u202c \u2028 \x9b \ud800 \x00 end\r\nnext\rover"
-
-
-def test_what_could_harm_a_terminal_or_a_file_is_taken_out() -> None:
-    text = as_text(done(text=HOSTILE, agent=HOSTILE, error=HOSTILE, status="error"))
-    text.encode()
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e]", text)
-    assert "end\nnext�over" in text
-
-
-def test_a_name_of_many_lines_stays_one_row() -> None:
-    result = of_texts("fine")
-    call_of_it = ToolCall("c1", "two\nlines", {"path": "a\n✓ lead · completed"})
-    turn = Turn(1, "", (call_of_it,), (ToolResult("c1", "fine"),), "", Usage())
-    lines = as_text(done(log=(turn, LAST), agent="le\nad")).split("\n")
-    assert [line for line in lines if line.startswith("✓")] == [
-        "✓ le ad · script/x · completed · 2 turns · 1 tool call"
-    ]
-    assert result.log[0].calls[0].name == "read_file"
 
 
 @pytest.mark.req("D-31")
@@ -345,135 +281,14 @@ def test_a_childs_metadata_and_files_are_shown() -> None:
     assert "changed: c.md\n" in text
 
 
-def spans(node: Node) -> dict[str, tuple[int, int]]:
-    """Row → (first step, steps), by the row's name."""
-    found: dict[str, tuple[int, int]] = {}
-    for turn in node.turns:
-        found[f"turn {turn.number}"] = (turn.span.begin, turn.span.length)
-        for one in turn.calls:
-            found[one.child.agent if one.child else one.call.name] = (
-                one.span.begin,
-                one.span.length,
-            )
-    return found
-
-
-def pair(**config: Any) -> RunResult:
-    return stage(
-        lead(ask("one"), ask("two"), then="done", **config),
-        agent("one", "1"),
-        lead(ask("three"), then="2", name="two"),
-        agent("three", "3"),
-    ).play()
-
-
-@pytest.mark.req("A-11.1")
-def test_calls_side_by_side_start_at_the_same_step(project: Path) -> None:
-    at = spans(laid_out(pair()))
-    assert at["turn 1"] == (0, 2)
-    assert at["one"] == (2, 2)
-    assert at["two"] == (2, 6)
-    assert at["turn 2"] == (8, 2)
-
-
-@pytest.mark.req("A-11.5")
-def test_calls_one_after_another_lie_end_to_end(project: Path) -> None:
-    at = spans(laid_out(pair(parallel=False)))
-    assert (at["one"], at["two"], at["turn 2"]) == ((2, 2), (4, 6), (10, 2))
-
-
-def test_a_run_that_ended_without_an_answer_has_a_length_too(project: Path) -> None:
-    at = spans(laid_out(three().play()))
-    assert at["sleeper"] == (2, 2)
-    assert at["call_agent"] == (2, 1)
-
-
-def test_a_huge_tree_is_drawn_up_to_a_limit() -> None:
-    calls = tuple(ToolCall(f"c{n}", "read_file", {"n": n}) for n in range(2000))
-    results = tuple(ToolResult(c.id, "fine") for c in calls)
-    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
-    assert text.count("read_file {") < 250
-    assert "1,752 more rows" in text
-    assert "calls read_file ×2000 in parallel" in text
-
-
-def test_a_piece_of_text_changes_one_turn_only(project: Path) -> None:
-    made = three()
-    made.play()
-    transcript = Transcript()
-    for event in made.events[:2]:
-        transcript.apply(event, 0.0)
-    changed = transcript.apply(TextDelta("0", 1, 1, "Hel"), 1.0)
-    assert transcript.root
-    assert changed == (transcript.root.turns[0],)
-    assert transcript.root.text == "Hel"
-    assert transcript.apply(TextDelta("no such run", 1, 1, "x"), 1.0) == ()
-
-
-def test_live_times_are_those_of_the_events(project: Path) -> None:
-    made = stage(lead(ask("one"), then="done"), agent("one", "1"))
-    made.play()
-    root = folded(made.events)
-    last = float(len(made.events) - 1)
-    assert (root.times.started, root.times.ended) == (0.0, last)
-    child = root.turns[0].calls[0].child
-    assert child
-    assert child.times.started
-    assert 0.0 < child.times.started < child.times.ended < last  # type: ignore[operator]
-
-
 def test_a_child_is_one_row_with_its_call(project: Path) -> None:
-    root = of(pair())
+    made = stage(lead(ask("one"), ask("two"), then="done"), agent("one", "1"), agent("two", "2"))
+    root = of(made.play())
     one = root.turns[0].calls[0]
     assert one.child
     assert row_of(one.child) is one
     assert row_of(one.child.turns[0]) is one
     assert row_of(root) is root
-
-
-def test_two_children_of_one_call_have_rows_of_their_own() -> None:
-    children = tuple(
-        done(agent=f"part{n}", id=f"0.1-{n}", call_id="c", text=f"said {n}", prompt=f"do {n}")
-        for n in range(2)
-    )
-    calls = (ToolCall("c", "delegate_task", {"plan": "all"}),)
-    turn = Turn(1, "", calls, (ToolResult("c", "both done"),), "", Usage())
-    text = as_text(done(log=(turn, LAST), children=children))
-    assert '    ✓ delegate_task · {"plan": "all"} · 9 characters\n      ✓ part0' in text
-    assert "        was told: do 1\n        answered: said 1\n" in text
-
-
-def test_an_async_tool_that_delegates_keeps_its_own_row(project: Path) -> None:
-    async def both(ctx: Any) -> str:
-        result = await ctx.delegate("look")
-        return f"heard {result.text}"
-
-    helper = tool("helper", both)
-    root = agent("lead", lambda r: call("helper") if r.turn == 1 and r.last == "go" else "done")
-    text = as_text(play(root, tools=(helper,)))
-    assert "    ✓ helper · {} · 10 characters\n" in text
-    assert "      result: heard done\n" in text
-
-
-@pytest.mark.req("D-20")
-def test_a_function_with_the_name_of_a_delegation_tool_is_drawn_as_what_it_is(
-    project: Path,
-) -> None:
-    async def call_agent(ctx: ToolContext) -> str:
-        return f"heard {(await ctx.delegate('look')).text}"
-
-    def model(request: Request) -> Any:
-        return call("call_agent") if request.last == "go" else "done"
-
-    lines: list[str] = []
-    root = agent("lead", model, tools=(call_agent,))
-    show = VerboseLines(lines.append).show
-    result = asyncio.run(ask_session(Session(), root, "go", emit=show))
-    text = as_text(result)
-    assert "  ✓ turn 1 · calls call_agent" in text
-    assert "    ✓ call_agent · {} · 10 characters\n      ✓ call_agent" in text
-    assert "[tool] call_agent {}" in lines
-    assert result.children[0].status == "completed"
 
 
 def states(node: Node) -> list[str]:
@@ -517,46 +332,6 @@ def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
     assert child.times.ended == root.times.ended
 
 
-def test_what_comes_after_the_end_of_a_run_changes_nothing() -> None:
-    events: list[Event] = [
-        *opened("0"),
-        TurnFinished("0", 1, "", ASK, "calls", Usage(), True),
-        ToolStarted("0", ASK[0]),
-        RunFinished("0", done(status="cancelled", error="cancelled")),
-    ]
-    transcript = Transcript()
-    for event in events:
-        transcript.apply(event, 0.0)
-    assert transcript.root
-    before = states(transcript.root)
-    late: list[Event] = [
-        *opened("0.1", "0", "c"),
-        TurnStarted("0", 2, 1, 1),
-        TextDelta("0", 1, 1, "more"),
-        ToolFinished("0", ToolResult("c", "late"), 1.0),
-        *opened("0"),
-    ]
-    assert [transcript.apply(event, 1.0) for event in late] == [()] * len(late)
-    assert states(transcript.root) == before
-
-
-@pytest.mark.req("D-17")
-def test_the_calls_of_a_closing_turn_are_drawn_neither_live_nor_afterwards(project: Path) -> None:
-    scout = said((call("peek"),), lambda r: Response("Summary.", (call("peek"),)))
-    lead = boss(
-        {"scout": scout},
-        call("subagent", label="scout", task_prompt="look", max_turns=1),
-        tools=("subagent",),
-    )
-    made = stage(lead)
-    result = made.play(tools=(tool("peek", lambda _: asyncio.sleep(0, "seen")), "subagent"))
-    live = folded(made.events)
-    assert "\n".join(as_lines(Outline(live, "r"))) == as_text(result, name="r")
-    [closing] = [turn for node in live.below() for turn in node.turns if turn.closing]
-    assert (closing.calls, closing.state, closing.text) == ([], "completed", "Summary.")
-    assert "running" not in states(live)
-
-
 def child_with(refused: ToolResult) -> RunResult:
     """A completed run whose child went on after a call that did not succeed."""
     write = ToolCall("w", "write_file", {"path": "a"})
@@ -577,34 +352,3 @@ def test_a_denied_or_failed_call_of_a_child_that_went_on_is_seen_without_a_click
     assert ("1 denied" if is_denied else "1 failed") in page
     before, _, _ = page.partition(">write_file")
     assert before.count("<details open") == 4, "root, turn, child and its turn"
-
-
-def test_a_call_that_was_merely_interrupted_stays_folded() -> None:
-    page = twin(child_with(ToolResult("w", "not run", is_skipped=True)))["text/html"]
-    assert "<details open" not in page
-
-
-def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
-    calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
-    results = tuple(ToolResult(str(n), "no", is_error=n > 0) for n in range(3))
-    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
-    assert "3 tool calls (2 failed)" in text
-
-
-def test_the_summary_counts_calls_that_a_limit_kept_from_running() -> None:
-    calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
-    turn = Turn(1, "", calls, (ToolResult("0", "a"),), "", Usage())
-    text = as_text(done(status="max_turns", text="", error="too many turns", log=(turn,)))
-    assert "3 tool calls (2 not run)" in text
-
-
-def test_the_reason_of_a_failed_run_stands_right_under_its_summary() -> None:
-    calls = (ToolCall("1", "list_dir", {}),)
-    log = (Turn(1, "", calls, (ToolResult("1", "a"),), "", Usage()),)
-    lines = as_text(done(status="error", text="", error="max_requests (1) reached", log=log))
-    assert lines.split("\n")[1] == "  error: max_requests (1) reached"
-
-
-def test_no_text_is_cut_whose_rest_is_shorter_than_a_pointer() -> None:
-    assert cut_beginning("x" * 110, 50) == ("x" * 110, 0)
-    assert cut_beginning("x" * 111, 50) == ("x" * 50, 61)

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.agents.config import Config
-from axe_nb.cli import main
-from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.errors import ConfigError
-from axe_nb.events import Event, RunStarted, TextDelta, TurnFinished
+from axe_nb.events import Event, TextDelta, TurnFinished
 from axe_nb.messages import Usage
-from axe_nb.notebook.complete import matcher
 from axe_nb.providers.prices import Prices
-from axe_nb.recording.history_tree import RunSoFar
-from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.prompts import format_question
-from axe_nb.session.session import Session, session
-from axe_nb.views import agent_summary
-from axe_nb.views.text import as_text
+from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
-from tests.wire import search_server
 from tests.wire.replay import Replay
-from tests.wire.search_server import ANSWER, SearchServer, failed, found, page, reply, text, use
+from tests.wire.search_server import ANSWER, SearchServer, reply, text, use
 
 each = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
 
@@ -130,31 +118,6 @@ def test_a_call_of_the_server_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -
 
 @each
 @pytest.mark.req("D-32")
-def test_a_paused_search_goes_on(monkeypatch: pytest.MonkeyPatch, is_streamed: bool) -> None:
-    paused = reply(use("a"), stop="pause_turn")
-    ends = reply(found(page("A", "https://a.example.org/")), text("42"))
-    with serve(monkeypatch, paused, ends) as server:
-        result = run(searcher(), streams=is_streamed)
-    assert (result.text, result.turns, server.refused) == ("42", 2, [])
-    calls = [call for turn in result.log for call in turn.server_calls]
-    assert [(c.name, dict(c.arguments), len(c.sources)) for c in calls] == [
-        ("web_search", {"query": "a"}, 0), ("web_search", {}, 1),
-    ]  # fmt: skip
-
-
-@each
-def test_a_failed_search_is_no_failure_of_the_run(
-    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
-) -> None:
-    sent = reply(use("a"), failed("max_uses_exceeded"), text("I could not."), searches=0)
-    with serve(monkeypatch, sent):
-        result = run(searcher(), streams=is_streamed)
-    assert (result.status, result.text) == ("completed", "I could not.")
-    assert result.log[0].server_calls[0].error == "max_uses_exceeded"
-
-
-@each
-@pytest.mark.req("D-32")
 def test_a_call_that_a_limit_cut_off_from_its_result_does_not_go_back(
     monkeypatch: pytest.MonkeyPatch, is_streamed: bool
 ) -> None:
@@ -179,12 +142,6 @@ def test_options_and_other_tools_of_the_vendor_are_passed_on(
     ]
     assert body["temperature"] == 0
     assert "server_tools" not in body
-
-
-@pytest.mark.parametrize("wrong", [{"web_search": 3}, ["a"], "web_search", 3])
-def test_server_tools_of_another_form_are_an_error(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"params\.server_tools.* must be a table of NAME"):
-        searcher(params={"server_tools": wrong})
 
 
 @pytest.mark.req("D-76", "D-50")
@@ -309,21 +266,6 @@ def test_a_server_without_the_tool_is_an_error_before_anything_is_sent(
     )
 
 
-def test_without_an_agent_the_error_names_the_model() -> None:
-    with pytest.raises(ConfigError, match=r'^model "ollama/llama3" cannot use web_search: '):
-        axe_nb.run(None, "Go", model="ollama/llama3", tools=["web_search"])
-
-
-def test_a_model_that_calls_the_tool_itself_hears_that_it_cannot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    called = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "x"}}
-    with serve(monkeypatch, reply(called, stop="tool_use"), reply(text("Then not."))):
-        result = run(searcher())
-    assert result.text == "Then not."
-    assert "web_search is run by the model's server" in result.log[0].results[0].content
-
-
 @pytest.mark.req("D-64")
 @pytest.mark.parametrize(
     ("model", "more"),
@@ -336,42 +278,6 @@ def test_a_search_is_paid_for(model: str, more: float) -> None:
     assert tokens is not None
     assert whole is not None
     assert whole - tokens == pytest.approx(more)
-
-
-@pytest.mark.req("D-64")
-def test_a_search_that_the_table_has_no_price_for_makes_the_cost_unknown() -> None:
-    tables = {"openrouter": {"protocol": "openai", "base_url": "https://openrouter.ai/api/v1"}}
-    prices, model = Prices(Config(tables)), "openrouter/anthropic/claude-sonnet-4.5"
-    assert prices.cost_of(model, Usage(1000, 100)) is not None
-    assert prices.cost_of(model, Usage(1000, 100, searches=1)) is None
-
-
-def test_without_a_price_of_searches_the_cost_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    own = '[prices."anthropic/claude-sonnet-4-5"]\ninput = 1\noutput = 10\n'
-    with serve(monkeypatch, reply(*ANSWER)):
-        config.write_text(own)
-        assert run(searcher()).cost is None
-        with pytest.raises(ConfigError, match="cannot be enforced with web_search"):
-            run(searcher(limits={"max_cost": 1}))
-        config.write_text(f"{own}search = 10\n")
-        assert run(searcher(limits={"max_cost": 1})).cost == pytest.approx(0.012)
-
-
-def test_a_tool_whose_price_nobody_counts_makes_the_cost_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ran = {"type": "server_tool_use", "id": "s", "name": "code_execution", "input": {"code": "1"}}
-    out = {"type": "code_execution_result", "stdout": "1", "stderr": "", "return_code": 0}
-    ended = {"type": "code_execution_tool_result", "tool_use_id": "s",
-             "content": {**out, "content": []}}  # fmt: skip
-    with serve(monkeypatch, reply(ran, ended, text("1"), searches=0)):
-        result = run(searcher(tools=(), params={"server_tools": {"code_execution": {}}}))
-    assert (result.text, result.cost) == ("1", None)
-    assert result.log[0].server_calls[0].name == "code_execution"
 
 
 SEARCHES_AND_CALLS = reply(
@@ -421,157 +327,6 @@ def test_a_cassette_plays_it_without_the_server(
         assert axe_nb.run("scout", "How high?").sources == first.sources
 
 
-@pytest.mark.req("D-48", "D-76")
-def test_a_cassette_plays_the_yes_too(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
-    agent, asked = searcher(mode="ask"), list[ApprovalRequest]()
-    with serve(monkeypatch, reply(*ANSWER)) as server:
-        with axe_nb.cassette("a.axe", "record"):
-            first = run(agent, answers=[Decision("yes")], session=session, asked=asked)
-        with axe_nb.cassette("a.axe", "replay"):
-            second = run(agent, session=session)
-    assert len(asked) == 1
-    assert (first.warnings, second.warnings, second.log) == ((), (), first.log)
-    assert len(server.bodies) == 1
-
-
-@pytest.mark.req("D-60")
-def test_a_killed_run_is_told_with_its_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[Event] = []
-    with serve(monkeypatch, reply(*ANSWER)):
-        result = run(searcher(), events=events)
-    started, finished = (e for e in events if isinstance(e, RunStarted | TurnFinished))
-    assert isinstance(started, RunStarted)
-    assert isinstance(finished, TurnFinished)
-    told = RunSoFar(started, turns=[finished]).make_result("killed")
-    assert (told.log, told.sources) == (result.log, result.sources)
-    assert from_json(TurnFinished, to_json(finished)) == finished
-
-
-@pytest.mark.req("D-60")
-def test_the_history_keeps_it(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    axe_nb.define(searcher())
-    with serve(monkeypatch, reply(*ANSWER)):
-        result = axe_nb.run("scout", "How high?")
-    try:
-        (row,) = axe_nb.history()
-        loaded = axe_nb.load(row.id)
-    finally:
-        find_writer(history_path()).flush()
-    assert (loaded.log, loaded.sources) == (result.log, result.sources)
-    assert loaded.messages == result.messages
-
-
-def test_the_prompt_says_who_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[ApprovalRequest] = []
-    with serve(monkeypatch, reply(*ANSWER)):
-        run(searcher(mode="ask"), answers=[Decision("yes")], asked=asked)
-    question = format_question(asked[0])
-    assert question.text == (
-        "scout wants to call web_search({})\n"
-        "The model's server runs it, as often as the model wants, and asks no one."
-    )
-    assert question.choices.startswith(
-        "[y]es, any host through web_search until the session ends  [n]o"
-    )
-
-
-def test_a_person_may_stop_the_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(monkeypatch, reply(*ANSWER)) as server:
-        result = run(searcher(mode="ask"), answers=[Decision("stop")])
-    assert (result.status, server.bodies) == ("cancelled", [])
-
-
-def test_an_option_gives_any_agent_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(monkeypatch, reply(*ANSWER)) as server:
-        run(searcher(tools=()), tools=("web_search",))
-    assert server.bodies[0]["tools"] == [ENTRY]
-
-
-def test_the_request_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(monkeypatch, reply(*ANSWER)) as server:
-        result = run(searcher())
-    assert result.request().body == server.bodies[0]
-
-
-@pytest.mark.any_body  # of other servers than OpenAI's own
-@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
-def test_a_served_script_takes_the_entry(protocol: str) -> None:
-    @axe_nb.script("m")
-    def model(request: Any) -> str:
-        return ", ".join(tool.name for tool in request.tools)
-
-    with axe_nb.script_server(protocol):
-        given = {"server_tools": {"code_execution": {}}}
-        result = run(searcher(model=f"{protocol}/m", tools=("list_dir",), params=given))
-    assert result.ok, result.error
-    assert result.text.startswith("list_dir")
-
-
-def test_it_is_offered_wherever_tools_are() -> None:
-    line = "%%axe scout --tools web"
-    typed = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
-    assert [offer.text for offer in matcher(typed)["completions"]] == ["web_search"]
-    assert "web_search     connects" in agent_summary.all_tools()
-
-
-@pytest.mark.req("D-17", "D-76")
-def test_a_summary_after_a_search_keeps_the_tool_but_may_not_use_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": ["web_search"]}
-    replies = (
-        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
-              stop="tool_use", searches=0),
-        reply(*ANSWER),
-        reply(text("828 m."), searches=0),
-        reply(text("Done."), searches=0),
-    )  # fmt: skip
-    with serve(monkeypatch, *replies) as server:
-        result = run(searcher(tools=("subagent", "web_search")))
-    assert (result.text, result.error, server.refused) == ("Done.", None, [])
-    _, _, summary, _ = server.bodies
-    assert (summary["tools"][0], summary["tool_choice"]) == (ENTRY, {"type": "none"})
-    (child,) = result.children
-    assert [one.name for turn in child.log for one in turn.server_calls] == ["web_search"]
-
-
-@pytest.mark.req("D-76", "D-20")
-@pytest.mark.parametrize("allowed", [["web_fetch"], ["list_dir"]])
-def test_a_copy_has_only_the_tools_of_the_server_that_it_is_given(
-    monkeypatch: pytest.MonkeyPatch, allowed: list[str]
-) -> None:
-    task = {"label": "scout", "task_prompt": "Look.", "allowed_tools": allowed}
-    replies = (
-        reply({"type": "tool_use", "id": "toolu_1", "name": "subagent", "input": task},
-              stop="tool_use", searches=0),
-        reply(text("ok"), searches=0),
-    )  # fmt: skip
-    given = {"web_fetch": {}, "web_search": {}}
-    scout = searcher(tools=("subagent", "list_dir"), params={"server_tools": given})
-    with serve(monkeypatch, *replies) as server:
-        result = run(scout)
-    assert (result.text, server.refused) == ("ok", [])
-    root, child, *_ = server.bodies
-    assert {"web_fetch", "web_search"} < {tool["name"] for tool in root["tools"]}
-    assert [tool["name"] for tool in child["tools"] if tool["name"] != "subagent"] == allowed
-
-
-@each
-@pytest.mark.req("D-32")
-def test_megabytes_of_encrypted_content_go_back_whole_and_are_shown_nowhere(
-    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
-) -> None:
-    monkeypatch.setattr(search_server, "SECRET", "x" * 3_000_000)
-    sent = reply(use("a"), found(page("A", "https://a.org/")), text("ok"))
-    with serve(monkeypatch, sent, reply(text("Yes."), searches=0)) as server:
-        first = run(searcher(), streams=is_streamed)
-        second = asyncio.run(ask_session(Session(), searcher(), "Sure?", continue_from=first))
-    assert (second.text, server.refused) == ("Yes.", [])
-    assert len(as_text(first)) < 1000
-    assert len(repr(first.log)) < 1000
-
-
 @pytest.mark.any_body  # of another server than OpenAI's own
 @each
 def test_a_search_over_chat_completions(
@@ -604,48 +359,3 @@ def test_a_search_over_chat_completions(
     assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
     assert [call.name for call in result.log[0].server_calls] == ["web_search"]
     assert (result.usage.searches, result.cost) == (1, None)
-
-
-@pytest.mark.any_body  # of a request that is only played
-@pytest.mark.req("D-60", "D-76")
-def test_a_recorded_search_needs_no_endpoint(
-    monkeypatch: pytest.MonkeyPatch, project: Path, tmp_path: Path
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    scout = searcher(model="claudes/m")
-    with SearchServer(reply(*ANSWER)) as server:
-        address = f'base_url = "{server.url("x")}"'
-        config.write_text(f'[providers.claudes]\nprotocol = "anthropic"\n{address}\n')
-        with axe_nb.cassette("a.axe", "record"):
-            first = run(scout, session=session)
-    config.unlink()
-    with axe_nb.cassette("a.axe", "replay"):
-        second = run(scout, session=session)
-    assert (second.status, second.sources) == ("completed", first.sources)
-
-
-@pytest.mark.any_body  # of other servers than OpenAI's own
-@pytest.mark.parametrize(
-    ("name", "url", "kind"),
-    [
-        ("router", "https://openrouter.ai/api/v1", "openrouter:web_search"),
-        ("groq", "https://api.groq.com/openai/v1", "browser_search"),
-    ],
-)
-def test_the_address_of_an_endpoint_decides_which_search_it_has(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    url: str,
-    kind: str,
-) -> None:
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
-    table = f'protocol = "openai"\nbase_url = "{url}"\napi_key_env = "NO_SUCH_KEY"'
-    config.write_text(f"[providers.{name}]\n{table}\n")
-    options = ["-p", "hi", "-m", f"{name}/m", "--tools", "web_search", "--mode", "auto"]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
-    main(["run", *options, "--dry-run", "--full"])
-    assert f'"type": "{kind}"' in capsys.readouterr().out

@@ -1,6 +1,6 @@
 // The live tree of a run, or a table that fills: fragments of HTML arrive by row and are put in place.
-// views/live.py and exploring/grid_page.py draw them and escape every text; cell_display/feed.py sends them, and
-// says why some come twice. Nothing is sent back but the word that stops a run.
+// live_tree.py and exploring/grid_page.py draw them and escape every text; feed.py sends them, and says why
+// some come twice. Nothing is sent back but the word that stops a run.
 
 const TICK = 250; // milliseconds between two looks at the clock
 const AT_FIRST = 30; // milliseconds between two looks for the place of the tree, until it is there
@@ -73,7 +73,6 @@ class Store {
     this.canStop = model.get("can_stop");
     this.rows = new Map(); // key → its fields
     this.parts = []; // HTML of the answer or the table
-    this.wholes = new Map(); // number → a text that a row cuts
     this.head = { number: -1 };
     this.stoppedAt = this.heardAt = 0; // this machine's clock; 0 = not yet
     this.isLost = false; // the kernel is gone, unless there is news after all
@@ -90,14 +89,13 @@ class Store {
     return this.head.newest && clock() - this.heardAt > QUIET ? "quiet" : "";
   }
 
-  take({ rows = [], parts = {}, wholes = {}, ...head }) {
+  take({ rows = [], parts = {}, ...head }) {
     if (head.number < this.head.number) return; // later news came first: the next snapshot has all
     this.head = { ...this.head, ...head };
     this.heardAt = clock();
     this.lastAt = new Date().toLocaleTimeString();
     const fresh = new Set(this.isLost ? this.rows.keys() : []);
     this.isLost = false;
-    for (const [number, text] of Object.entries(wholes)) this.wholes.set(number, text);
     for (const [at, html] of Object.entries(parts)) this.parts[at] = html;
     this.parts.length = this.head.size;
     for (const { key, ...fields } of rows) {
@@ -345,17 +343,15 @@ class Tree {
     this.stop.ariaLabel = `${this.stop.textContent} (run of ${who})`;
   }
 
-  // Copies a text, all of it as far as it came here, and says how much that was.
+  // Copies a text, all of it as far as it came here, and says so if that is not all.
   async copy(text, place) {
     if (!text) return;
-    const { whole, words = "copied" } = text.querySelector(".axe-nb-copy").dataset;
-    const shown = text.querySelector("pre, code, ol").textContent;
-    const known = this.store.wholes.get(whole);
-    const isEnd = shown.startsWith("… ") ? "copied the part shown" : "copied";
-    const part = whole ? `copied the first ${[...shown].length.toLocaleString("en")} characters` : isEnd;
-    const isDone = await write(known ?? shown);
+    const { whole } = text.querySelector(".axe-nb-copy").dataset;
+    const shown = whole ?? text.querySelector("pre, code, ol").textContent;
+    const words = shown.startsWith("… ") ? "copied the part shown" : "copied";
+    const isDone = await write(shown);
     const told = parse("<small class=axe-nb-told></small>");
-    told.textContent = isDone ? (known ? words : part) : "not copied: the browser did not allow it";
+    told.textContent = isDone ? words : "not copied: the browser did not allow it";
     place.querySelector(":scope > .axe-nb-told")?.remove();
     place.append(told);
     setTimeout(() => told.remove(), TOLD);

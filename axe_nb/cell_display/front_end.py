@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable
 
 from axe_nb.engine.call import is_inside
-from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.drive import Line, NoLine, NullView, View
+from axe_nb.session.drive import Approver, Line, NoLine, NullView, View, prompt_person
 
 
 def find_approver() -> Approver | None:
@@ -48,12 +47,7 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns what shows a thing while it is made: its table in a notebook, else a line.
-
-    Args:
-        draw: progress → the bundle of its table; no progress = the one that is kept.
-        list_parts: progress → the HTML of its parts, of which only those that change are sent.
-    """
+    """Returns what shows a thing while it is made: its table in a notebook, else a line."""
     if not display or is_inside() or not is_notebook():
         return make_line(display)
     from axe_nb.cell_display.table import find_table
@@ -62,11 +56,7 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the name of the user's variable that holds a thing; empty if there is none.
-
-    Args:
-        function: name of the function whose value it will be in the running cell.
-    """
+    """Returns the user's variable that holds a thing, or will hold the value of the function."""
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target

@@ -6,15 +6,11 @@ Source: A-12.*, D-10, D-36, D-48.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from axe_nb.text import format_seconds
-from axe_nb.threads import STRETCH
-
-T = TypeVar("T")
 
 NO_TIMEOUT: AbstractAsyncContextManager[object] = nullcontext()
 """The timeout context of a run without a timeout of its own, or of none above."""
@@ -36,35 +32,31 @@ class Deadline:
     """Timeout context of its run; cancels that run and its descendants."""
     run: str
     """The id of its run."""
-    above: Deadline | None = None
+    above: Deadline | None
     """The deadline that caps this one."""
-    ahead: float = 0.0
+    ahead: float
     """Virtual seconds that the timer knows of."""
-    _pauses: int = field(default=0, init=False)
+    pauses: int = field(default=0, init=False)
+    """Number of questions to the user in progress; no time passes while there are any."""
     _paused_at: float = field(default=0.0, init=False)
 
     def __str__(self) -> str:
         return f"timeout after {format_seconds(self.setting)}s"
 
-    @property
-    def is_paused(self) -> bool:
-        """True while the user is being prompted, so that no time passes."""
-        return self._pauses > 0
-
     def pause(self) -> None:
         """Stops the time here and in all deadlines above, until `resume` is called as often."""
-        if not self._pauses:
+        if not self.pauses:
             self._paused_at = asyncio.get_running_loop().time()
             if not self.timeout.expired():
                 self.timeout.reschedule(None)
-        self._pauses += 1
+        self.pauses += 1
         if self.above is not None:
             self.above.pause()
 
     def resume(self) -> None:
         """Resumes the time; the deadline moves by the length of the pause."""
-        self._pauses -= 1
-        if not self._pauses:
+        self.pauses -= 1
+        if not self.pauses:
             self.at += asyncio.get_running_loop().time() - self._paused_at
             self.reschedule(self.ahead)
         if self.above is not None:
@@ -78,7 +70,7 @@ class Deadline:
     def reschedule(self, ahead: float) -> None:
         """Resets the timer, with `ahead` virtual seconds elapsed."""
         self.ahead = ahead
-        if not self.is_paused and not self.timeout.expired():
+        if not self.pauses and not self.timeout.expired():
             self.timeout.reschedule(self.at - ahead)
 
 
@@ -92,12 +84,12 @@ class Clock:
         ahead: float = 0.0,
         run: str = "0",
     ) -> None:
-        """Starts the clock.
+        """Starts the clock, in the task that runs the run.
 
         Args:
-            seconds: the run's own timeout; None = no timeout of its own.
-            above: the parent's deadline, which caps it; None = no deadline.
-            ahead: virtual seconds already elapsed.
+            seconds: the run's own timeout; None = it only has the deadline above.
+            above: the parent's deadline, which caps this one.
+            ahead: virtual seconds already elapsed for the parent.
             run: the run's id.
         """
         self._loop = asyncio.get_running_loop()
@@ -128,25 +120,22 @@ class Clock:
         """True if the time is up or the timer, which may be a tick early, has fired."""
         if self.deadline is None:
             return False
-        if self.deadline.timeout.expired():
-            return True
-        return not self.deadline.is_paused and self.now() >= self.deadline.at
+        return self.deadline.timeout.expired() or self.left == 0.0
 
     @property
     def left(self) -> float | None:
         """Seconds until the deadline; None if there is none, or it is paused."""
-        if self.deadline is None or self.deadline.is_paused:
+        if self.deadline is None or self.deadline.pauses:
             return None
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
         """Seconds past the deadline, 0.0 if it has not passed; may be called from any thread.
 
-        Args:
-            now: `time.monotonic()`, the time base of event loops.
+        `now` is `time.monotonic()`, the time base of event loops.
         """
         deadline = self.deadline
-        if deadline is None or deadline.is_paused:
+        if deadline is None or deadline.pauses:
             return 0.0
         return max(0.0, now + self.ahead - deadline.at)
 
@@ -155,38 +144,21 @@ class Clock:
         if self.is_late:
             raise TimeIsUp
 
-    def watch(self, items: Iterable[T]) -> Iterator[T]:
-        """Yields the items; raises TimeIsUp between them, however many there are."""
-        for number, item in enumerate(items):
-            if number % STRETCH == 0:
-                self.check()
-            yield item
-
     def limit(self) -> asyncio.Timeout:
-        """Timeout context for work before the run, which raises TimeoutError; pauses do not count.
-
-        Its result is then incomplete; the run itself ends at its first `check`.
-        """
-        at = None if self.deadline is None or self.deadline.is_paused else self.deadline.at
-        return asyncio.timeout_at(None if at is None else at - self.ahead)
+        """Timeout context for work before the run, which itself ends at its first `check`."""
+        return asyncio.timeout(self.left)
 
     def forward(self, ahead: float) -> None:
-        """Advances the virtual clock to `ahead` seconds or the deadline; it never moves back.
-
-        Raises:
-            TimeIsUp: the deadline comes first.
-        """
-        before = self.ahead
+        """Advances the virtual clock, never back; raises TimeIsUp if the deadline comes first."""
+        before, deadline = self.ahead, self.deadline
         self.ahead = max(before, ahead)
-        if self.deadline is not None and self.is_late:
-            self.ahead = max(before, self.ahead - (self.now() - self.deadline.at))
+        if deadline is None:
+            return
+        if self.is_late:
+            self.ahead = max(before, self.ahead - (self.now() - deadline.at))
             raise TimeIsUp
-        if (
-            self.deadline is not None
-            and self.deadline.timeout is self.timeout
-            and self.deadline.ahead != self.ahead
-        ):
-            self.deadline.reschedule(self.ahead)
+        if deadline.timeout is self.timeout and deadline.ahead != self.ahead:
+            deadline.reschedule(self.ahead)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -1,77 +1,25 @@
-"""Run limits and usage accounting. A reached limit ends the run with a status.
+"""The caps of `[limits]`, the budget of a session and slots: bounds of what a tree of runs spends.
 
-Source: D-2, D-10, D-18, D-35, D-51, D-64, A-8.3.
+Source: D-51, D-64.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.tables import TreeLimits
-from axe_nb.errors import ConfigError
-from axe_nb.results import Status
+from axe_nb.results import RunStopped, Status
 from axe_nb.text import format_dollars
-
-MAX_TURNS = 50
-"""Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""
 
 MAX_NAMED = 5
 """Maximum agents named when a cap of a tree is reached; those with the highest usage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one run; None = no limit."""
-
-    turns: int = MAX_TURNS
-    """Maximum requests."""
-    tool_calls: int | None = None
-    """Maximum executed tool calls."""
-    tokens: int | None = None
-    """Size of its context: input and output tokens of its latest response (D-18)."""
-    seconds: float | None = None
-    """Timeout; never more than the parent's remaining time (D-10)."""
-
-    def __post_init__(self) -> None:
-        for cap, name in (
-            (self.tool_calls, "maxToolCalls must be positive"),
-            (self.tokens, "maxTokens must be positive"),
-            (self.seconds, "the timeout must be positive"),
-            (self.turns, "max_turns must be greater than 0"),
-        ):
-            if cap is not None and not cap > 0:
-                raise ConfigError(name)
-
-    def within(self, above: Limits) -> Limits:
-        """Caps calls and tokens at the limits `above`, those of the parent run (O-9).
-
-        Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
-        """
-        turns = min(self.turns, MAX_TURNS)
-        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
-        tokens = _pick_lowest(self.tokens, above.tokens)
-        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
-            return self
-        return Limits(turns, tool_calls, tokens, self.seconds)
-
-
-def _pick_lowest(a: int | None, b: int | None) -> int | None:
-    return min((cap for cap in (a, b) if cap is not None), default=None)
-
-
-class RunStopped(Exception):
-    """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
-
-    def __init__(self, status: Status, error: str, cap: str = "") -> None:
-        super().__init__(error)
-        self.status: Status = status
-        self.cap = cap
-        """The cap of the tree that was reached, in words; empty if it was none."""
 
 
 @dataclass(slots=True)
@@ -96,7 +44,7 @@ class UsageMeter:
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Number of such runs below."""
+    """Number of such runs below: a model could start children without end before one asks."""
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
@@ -113,16 +61,23 @@ class UsageMeter:
     def check(self, *, is_child: bool = False) -> None:
         """Checks that one more request may be sent, or one more child be started.
 
-        Raises:
-            RunStopped: a cap of this run or of one above it has been reached; or the requests left
-                are those of children that have already been started.
+        Raises RunStopped if a cap of this run or of one above it has been reached, or the requests
+        left are those of children that have already been started.
         """
         for meter in self._walk_up():
-            meter._check(meter.expected if is_child else 0)
-
-    def has_cap(self, cap: str) -> bool:
-        """True if that cap, in words, applies to this run."""
-        return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
+            caps, expected = meter.limits, meter.expected if is_child else 0
+            if caps.max_requests and meter.requests + expected >= caps.max_requests:
+                raise meter._make_stop("error", "max_requests", caps.max_requests, "requests")
+            if caps.max_total_tokens and meter.tokens >= caps.max_total_tokens:
+                most = caps.max_total_tokens
+                raise meter._make_stop("max_tokens", "max_total_tokens", most, "tokens")
+            if caps.max_cost and meter.dollars >= caps.max_cost:
+                cost = format_dollars(caps.max_cost)
+                raise meter._make_stop("error", "max_cost", cost, "dollars")
+            if caps.max_cost and meter.unpriced:
+                problem = f"the price of a reply to {meter.unpriced} is unknown"
+                why = f"limits.max_cost of {meter.agent} cannot be enforced: {problem}"
+                raise RunStopped("error", why)
 
     def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
         """The meter of a child, which will send at least one request."""
@@ -137,6 +92,15 @@ class UsageMeter:
             for meter in self.above._walk_up():
                 meter.expected -= 1
 
+    def has_cap(self, cap: str) -> bool:
+        """True if that cap, in words, applies to this run."""
+        return any(
+            cap == meter._format_key(key, format_dollars(most) if key == "max_cost" else most)
+            for meter in self._walk_up()
+            for key in ("max_requests", "max_total_tokens", "max_cost")
+            for most in [getattr(meter.limits, key)]
+        )
+
     def request(self, agent: str) -> None:
         """Counts a request that is about to be sent."""
         self.settle()
@@ -145,13 +109,7 @@ class UsageMeter:
             meter.spent.setdefault(agent, Spent()).requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Counts a response.
-
-        Args:
-            agent: the one that received it.
-            tokens: its tokens.
-            dollars: its price; None = unknown.
-        """
+        """Counts a response and its price; None = unknown."""
         for meter in self._walk_up():
             meter.tokens += tokens
             meter.dollars += dollars or 0.0
@@ -174,22 +132,6 @@ class UsageMeter:
             yield meter
             meter = meter.above
 
-    def _check(self, expected: int = 0) -> None:
-        most = self.limits.max_requests
-        if most and self.requests + expected >= most:
-            raise self._make_stop("error", "max_requests", most, "requests")
-        most = self.limits.max_total_tokens
-        if most and self.tokens >= most:
-            raise self._make_stop("max_tokens", "max_total_tokens", most, "tokens")
-        dollars = self.limits.max_cost
-        if dollars and self.dollars >= dollars:
-            raise self._make_stop("error", "max_cost", format_dollars(dollars), "dollars")
-        if dollars and self.unpriced:
-            problem = f"the price of a reply to {self.unpriced} is unknown"
-            raise RunStopped(
-                "error", f"limits.max_cost of {self.agent} cannot be enforced: {problem}"
-            )
-
     def describe_overshoots(self) -> Iterator[str]:
         """Yields a line for each cap of this run that its last replies passed."""
         tokens, dollars = self.limits.max_total_tokens, self.limits.max_cost
@@ -202,11 +144,6 @@ class UsageMeter:
     def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
         late = "what a request takes is known only when it is answered"
         return f"limits.{key} ({most}) of {self.agent} exceeded: {used}; {late}"
-
-    def _list_caps(self) -> Iterator[str]:
-        for key in ("max_requests", "max_total_tokens"):
-            yield self._format_key(key, getattr(self.limits, key))
-        yield self._format_key("max_cost", format_dollars(self.limits.max_cost))
 
     def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
         """Returns the error for a reached cap, with the usage of each agent."""
@@ -226,57 +163,103 @@ class UsageMeter:
         return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
 
 
+class OverBudget(RunStopped):
+    """Ends a tree whose next request would exceed the budget of the session."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The spending of a session's runs since it began, and the most that they may spend in all.
+
+    Recorded replies spend nothing. A reply of unknown price cannot be counted.
+    """
+
+    amount: float = 0.0
+    """US dollars; 0 = no budget."""
+    spent: float = 0.0
+    held: float = 0.0
+    """The price of the requests in progress, as far as it can be told."""
+    unpriced: dict[str, int] = field(default_factory=dict)
+    """provider/model → number of replies whose price is unknown."""
+    step: float = 0.0
+    """The dollars that a yes adds to the amount."""
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    """Held while counts change: the loops of several threads may run a session's runs."""
+
+    def copy(self) -> Budget:
+        """A budget with the same counts, and nothing in progress."""
+        counts = dict(self.unpriced)
+        return Budget(self.amount, self.spent, unpriced=counts, step=self.step)
+
+    def set(self, amount: float) -> None:
+        """Sets what may be spent in all; 0 = there is no budget any more."""
+        self.amount = self.step = amount
+
+    def has_room(self, dollars: float) -> bool:
+        """True if a request of that price fits."""
+        return not self.amount or self.spent + self.held + dollars <= self.amount
+
+    def try_hold(self, dollars: float) -> bool:
+        """Holds the price of a request; returns False if the budget would be exceeded."""
+        with self.lock:
+            if self.has_room(dollars):
+                self.held += dollars
+                return True
+        return False
+
+    def settle(self, held: float, model: str, dollars: float | None, *, is_counted: bool) -> None:
+        """Counts a request instead of what was held for it.
+
+        Its price is None if that is unknown, or it was not answered; it counts if it was.
+        """
+        with self.lock:
+            self.held = max(0.0, self.held - held)
+            self.spent += dollars or 0.0
+            if is_counted and dollars is None:
+                self.unpriced[model] = self.unpriced.get(model, 0) + 1
+
+    def describe_end(self, dollars: float) -> str:
+        """Returns why a request of that price does not fit."""
+        about = f" and {format_dollars(self.held)} in progress" if self.held else ""
+        return (
+            f"the budget of this session ({format_dollars(self.amount)}) would be exceeded: "
+            f"{format_dollars(self.spent)} spent{about}, this request about "
+            f"{format_dollars(dollars)} or more"
+        )
+
+    def find_next(self, dollars: float) -> float:
+        """Returns the amount that a yes sets, so that a request of that price fits."""
+        missing = max(0.0, self.spent + self.held + dollars - self.amount)
+        return self.amount + missing - missing % self.step + self.step
+
+
 class SlotPool:
-    """A semaphore with so many slots, 0 = unlimited; each takes one of those above too."""
+    """So many slots, 0 = no limit; each takes one of those above too."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
-        """Creates it; all slots are free."""
         self._slots = asyncio.Semaphore(most or sys.maxsize)
         self._above = above
 
-    async def acquire(self) -> None:
-        """Takes a slot; waits for one if there is none."""
-        await self._slots.acquire()
-        if self._above is not None:
-            try:
-                await self._above.acquire()
-            except asyncio.CancelledError:
-                self._slots.release()
-                raise
-
-    def release(self) -> None:
-        """Gives a slot back, to the first that waits."""
-        self._slots.release()
-        if self._above is not None:
-            self._above.release()
-
-    async def __aenter__(self) -> None:
-        await self.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        """Takes a slot for the block; waits for one if there is none."""
+        async with self._slots, self._above.take() if self._above else nullcontext():
+            yield
 
 
-@dataclass(frozen=True, slots=True)
 class InFlight:
-    """Slots for what may be in progress at once in a tree, and below a run with a lower limit.
+    """Slots for the requests and calls in progress of a tree, or below a run with a lower limit.
 
     No slot is held while another of its kind is waited for: a request waits for nothing, and a
     call gives its slot back when it starts a child.
     """
 
-    most: int
-    """0 = no limit."""
-    requests: SlotPool
-    calls: SlotPool
-
-    @classmethod
-    def of(cls, most: int) -> InFlight:
-        """The slots of a root."""
-        return cls(most, SlotPool(most), SlotPool(most))
+    def __init__(self, most: int, above: InFlight | None = None) -> None:
+        """Creates the slots; 0 = no limit."""
+        self.most = most
+        self.requests: SlotPool = SlotPool(most, above.requests if above else None)
+        self.calls: SlotPool = SlotPool(most, above.calls if above else None)
 
     def below(self, most: int) -> InFlight:
         """The slots of a child with this limit of its own: its parent's, unless it is lower."""
-        if not most or 0 < self.most <= most:
-            return self
-        return InFlight(most, SlotPool(most, self.requests), SlotPool(most, self.calls))
+        return self if not most or 0 < self.most <= most else InFlight(most, self)

@@ -1,0 +1,373 @@
+"""Streamed replies: from pieces of bytes, cut anywhere, to the JSON object that a whole reply has.
+
+The same `parse` then makes the response of both, so both are equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TypeAlias
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Delta, DeltaKind, Request, Response, dump
+from axe_nb.providers import wire
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
+
+MAX_PARTS = 10_000
+"""Blocks or calls of one reply."""
+
+BOM = b"\xef\xbb\xbf"
+
+FIELDS = (b"", b"data", b"event", b"id", b"retry")
+"""Fields of server-sent events; a comment has none."""
+
+STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
+"""Beginnings of a stream of server-sent events."""
+
+JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
+"""An object, or a list of anything but words such as `true`."""
+
+Event: TypeAlias = tuple[str, str]
+"""(name, data); the name is empty if the server gives none."""
+
+
+class _Lines:
+    """Splits pieces of bytes into lines, in linear time however small the pieces are."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._is_first = True
+
+    def split(self, piece: bytes) -> list[bytes]:
+        """Returns the lines that end in this piece, without their line feeds."""
+        first, *others = piece.split(b"\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        lines = [self.rest(), *others[:-1]]
+        self._parts = [others[-1]]
+        self._is_first = False
+        return lines
+
+    def rest(self) -> bytes:
+        """Returns the beginning of an unfinished line."""
+        line = b"".join(self._parts)
+        return line.removeprefix(BOM) if self._is_first else line
+
+
+class SSEDecoder:
+    r"""Decodes server-sent events; lines end with \n, \r\n or \r.
+
+    Deviates from the standard in three things: `rest` returns an event that no blank line ends;
+    a JSON object that begins a line within a stream is an event, as some servers report errors so;
+    a field `error`, in which llama.cpp reports its errors, is the data of an event of that name.
+    """
+
+    def __init__(self) -> None:
+        self._lines = _Lines()
+        self._after_return = False
+        self._is_stream = False
+        self._is_object = False
+        self._name = b""
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> Iterator[Event]:
+        """Yields the events that end in this piece."""
+        if self._after_return and piece:
+            piece = piece.removeprefix(b"\n")  # the second half of \r\n
+            self._after_return = False
+        if b"\r" in piece:
+            self._after_return = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        for line in self._lines.split(piece):
+            if line:
+                self._read(line)
+            elif event := self._finish():
+                yield event
+
+    def rest(self) -> Event | None:
+        """Returns what has arrived of an unfinished last event, once the reply has ended."""
+        if last := self._lines.rest():
+            self._read(last)
+        return self._finish()
+
+    def _read(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._name = value.removeprefix(b" ")
+        elif field == b"error":
+            self._name = b"error"
+            self._data.append(value.removeprefix(b" "))
+        elif self._is_object or (self._is_stream and line.startswith(b"{") and not self._data):
+            self._is_object = True
+            self._data.append(line)
+        self._is_stream = self._is_stream or field in (*FIELDS, b"error")
+
+    def _finish(self) -> Event | None:
+        name, data = self._name, self._data
+        self._name, self._data, self._is_object = b"", [], False
+        if not data:
+            return None
+        return name.decode("utf-8", "replace"), b"\n".join(data).decode("utf-8", "replace")
+
+
+class NDJSONDecoder:
+    r"""Decodes lines of JSON, which end with \n; blank ones are skipped. Events have no names."""
+
+    def __init__(self) -> None:
+        self._lines = _Lines()
+
+    def feed(self, piece: bytes) -> Iterator[Event]:
+        """Yields the lines that end in this piece."""
+        for line in self._lines.split(piece):
+            if line and not line.isspace():
+                yield "", line.decode("utf-8", "replace")
+
+    def rest(self) -> Event | None:
+        """Returns what has arrived of an unfinished last line, once the reply has ended."""
+        return next(self.feed(b"\n"), None)
+
+
+class Deltas:
+    """Passes the pieces of one reply on, in whole characters."""
+
+    def __init__(self, on_delta: OnDelta) -> None:
+        self._on_delta = on_delta
+        self._text = StringIO()
+        self._half = ""
+        """Half a character at the end of the last piece."""
+        self._kind: DeltaKind = "text"
+        self._call = 0
+
+    @property
+    def text(self) -> str:
+        """The text passed on so far."""
+        return self._text.getvalue()
+
+    def add(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
+        """Adds a piece; `call` is the position of its call if it is of arguments."""
+        if not piece:
+            return
+        if kind != self._kind or call != self._call:
+            self.flush()
+            self._kind, self._call = kind, call
+        piece, self._half = self._half + piece, ""
+        if "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        self._pass_on(piece)
+
+    def begin_call(self, call: int, name: object) -> None:
+        """Passes the name of a call's tool on, before its arguments."""
+        self.flush()
+        if isinstance(name, str) and name:
+            self._on_delta(Delta("", "arguments", call, _join_halves(name)))
+
+    def flush(self) -> None:
+        """Passes on all that has been added: nothing continues it."""
+        piece, self._half = self._half, ""
+        self._pass_on(piece)
+
+    def _pass_on(self, piece: str) -> None:
+        if not piece:
+            return
+        piece = _join_halves(piece)
+        if self._kind == "text":
+            self._text.write(piece)
+        self._on_delta(Delta(piece, self._kind, self._call))
+
+
+def _join_halves(text: str) -> str:
+    """Returns the text with surrogates joined to characters; lone ones are replaced."""
+    if re.search("[\ud800-\udfff]", text):
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class Assembly:
+    """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
+
+    def __init__(self, deltas: Deltas) -> None:
+        self.is_complete = False
+        """True once the model has finished: the reply is complete even if the stream then breaks.
+        """
+        self.has_ended = False
+        """True once the last event has arrived; anything after it is ignored."""
+        self._deltas = deltas
+
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds an event; unknown ones are ignored.
+
+        Raises ProviderError if it is malformed, reports an error, or is one part too many.
+        """
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Notes the end mark `[DONE]`, which means nothing in most protocols."""
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object that a whole reply has."""
+        raise NotImplementedError
+
+
+def check_parts(count: int) -> None:
+    """Raises ProviderError if a reply has too many parts."""
+    if count > MAX_PARTS:
+        raise ProviderError("server", f"the reply has more than {MAX_PARTS} parts")
+
+
+def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
+    """Appends a piece to the text under a key, in constant time; `settle` makes strings of them."""
+    held = entry.get(key)
+    if not isinstance(held, StringIO):
+        entry[key], first = StringIO(), held
+        held = entry[key]
+        held.write(first if isinstance(first, str) else "")
+    held.write(piece)
+
+
+def settle(value: Any) -> Any:
+    """Returns the value with strings in place of growing texts."""
+    if isinstance(value, StringIO):
+        return value.getvalue()
+    if isinstance(value, list):
+        return [settle(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: settle(entry) for key, entry in value.items()}
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireProtocol:
+    """How requests are written, and replies read."""
+
+    path: str
+    body: Callable[[Request, Mapping[str, Any]], bytes]
+    """(request, fields that ask for a stream) → body."""
+    parse: Callable[[Mapping[str, Any]], Response]
+    stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
+    """Fields that ask for a stream; later ones have less, for servers that refuse some."""
+    decoder: Callable[[], SSEDecoder | NDJSONDecoder]
+    assembly: Callable[[Deltas], Assembly]
+    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
+    """True if an answer of this schema can be asked for without a tool."""
+    find_prefix: Callable[[Request], str] = lambda request: ""
+    """Digest of what the reply's own parts are bound to; empty = to nothing (D-78)."""
+
+
+def is_stream(body: bytes) -> bool:
+    """True if the body of a reply is a stream: server-sent events, or several lines of JSON."""
+    return b"}\n{" in body or _begins_events(body)
+
+
+def _begins_events(body: bytes) -> bool:
+    return body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS)
+
+
+class StreamedReply:
+    """One reply while it arrives, which may turn out to be a whole one."""
+
+    def __init__(self, protocol: WireProtocol, on_delta: OnDelta) -> None:
+        self._deltas = Deltas(on_delta)
+        self._decoder = protocol.decoder()
+        self._assembly = protocol.assembly(self._deltas)
+        self._raw: list[bytes] | None = []
+        """Everything that has arrived, until it is known to be a stream."""
+        self._is_whole = False
+        self._ignored = ""
+        """The last event that is not JSON."""
+        self._last: dict[str, Any] = {}
+        """The last object that has arrived."""
+
+    @property
+    def partial_text(self) -> str:
+        """The text so far."""
+        self._deltas.flush()
+        return self._deltas.text
+
+    async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
+        """Reads the reply; returns its body, or the body that a whole reply would have.
+
+        Raises ProviderError if it is cut, malformed or reports an error; also what `pieces` raises.
+        """
+        while not self._assembly.has_ended:
+            try:
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                return self._finish()
+            except Exception:  # what happens to the connection after the answer does not matter
+                if not self._assembly.is_complete:
+                    raise
+                return self._finish()
+            if self._raw is not None:
+                self._raw.append(piece)
+            if self._is_whole:
+                continue
+            for event in self._decoder.feed(piece):
+                self._add(event)
+                if self._assembly.has_ended or self._is_whole:
+                    break
+        with suppress(Exception):
+            async with asyncio.timeout(0.5):  # else its connection is closed
+                async for _ in pieces:
+                    pass
+        return self._finish()
+
+    def _add(self, event: Event) -> None:
+        name, data = event
+        if not data or name == "ping" or data.isspace():
+            return
+        if data.startswith("[DONE]"):
+            self._raw = None
+            self._assembly.end()
+            return
+        try:
+            value = wire.loads_part(data)
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            self._raw = None
+            if value.get("error"):
+                raise error_in_reply(value)
+            if name == "error" or "error" in (value.get("type"), value.get("object")):
+                raise error_in_reply({"error": value})
+            self._last = value
+            self._assembly.add(name, value)
+        elif name == "error":
+            raise ProviderError("server", masked_line(data))
+        elif JSON_START.match(data) is None:
+            self._ignored = data  # gateways send `: keepalive` or `ping` while the model thinks
+        elif self._raw is not None and not self._ignored:
+            self._is_whole = True
+        elif not self._assembly.is_complete:
+            words = masked_line(data, 60)
+            raise ProviderError("server", f"an event of the stream is not a JSON object: {words}")
+
+    def _finish(self) -> bytes:
+        if self._raw is not None:
+            body = b"".join(self._raw)
+            if self._is_whole or self._ignored or not _begins_events(body):
+                return body
+        if not self._assembly.has_ended and (event := self._decoder.rest()):
+            with suppress(ValueError):  # JSON that is not a whole object was cut
+                if not JSON_START.match(event[1]) or isinstance(wire.loads_part(event[1]), dict):
+                    self._add(event)
+        self._deltas.flush()
+        if not self._assembly.is_complete:
+            words = masked_line(find_message(self._last) or self._ignored)
+            raise ProviderError(
+                "server",
+                "the stream ended before the answer was complete" + (words and f": {words}"),
+                hint="try again, or allow more retries with --retries",
+            )
+        try:
+            return dump(settle(self._assembly.reply()))
+        except (ValueError, RecursionError) as error:
+            raise ProviderError("server", f"the reply is malformed: {error}") from None

@@ -1,1 +1,0 @@
-"""Two trees of runs compared: aligned, with the first divergence and every change. Pure."""

@@ -1,0 +1,401 @@
+"""The texts that the rows of a tree open into, and its text twin: answer, sources, rows. Pure.
+
+They are drawn by `views/html.py`, saved and live.
+Source: D-6, D-11, D-34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from urllib.parse import urlsplit
+
+from axe_nb.messages import Page
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import RunResult
+from axe_nb.secrets import redact
+from axe_nb.text import clean, one_line, plural
+from axe_nb.views.rows import (
+    WHO,
+    Row,
+    asked_of,
+    cut_beginning,
+    cut_end,
+    cut_line,
+    doing_of,
+    format_arguments,
+    indent_json,
+    make_row,
+)
+from axe_nb.views.transcript import (
+    CallNode,
+    Node,
+    Transcript,
+    TreeNode,
+    TurnNode,
+    nodes_below,
+    set_paths,
+)
+
+WIDE = 120
+"""Maximum length of a text beside its label in characters."""
+
+MAX_ROWS = 250
+"""Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""
+
+MAX_WARNINGS, MAX_PICTURES = 5, 8
+"""Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
+"""
+
+MAX_CHARS = 5000
+"""Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
+
+LEAST, MOST = 50, 1000
+"""Maximum length of one text in characters: in a long run, and in the shortest."""
+
+ENOUGH = 100
+"""Characters; a run is long if the share of each text is less."""
+
+DRAFT, MAX_CALLS = 1000, 8
+"""Characters that are shown at least of what a root thinks, or of a call that it writes; calls of
+that reply, the latest ones."""
+
+ANSWER = 20_000
+"""Maximum length of the answer above the tree in characters."""
+
+MAX_LISTED, TITLE, ADDRESS = 10, 100, 200
+"""Pages of one list, the others are counted; characters of a title, and of an address that is
+written out: of a longer one, the host is."""
+
+NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
+"""Metadata that the tree shows elsewhere, or that differs between equal runs."""
+
+THOUGHT, THINKS = "thought", "thinks"
+"""Labels of what a model thought or thinks: folded, and not in the text twin."""
+
+MINOR = frozenset({"said", "arguments", "result", THOUGHT})
+"""Labels of texts that a long run only points to, and that its text twin omits."""
+
+FIRST = ("answered", "error", "result")
+"""Labels of the texts that are kept whole before others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text under a row: input or output."""
+
+    label: str
+    text: str
+    more: int = 0
+    """Characters that are left out."""
+    pointer: str = ""
+    """The Python expression for the whole text."""
+    pictures: tuple[Picture, ...] = ()
+    """Drawn below the text."""
+    whole: str = ""
+    """The whole text if some of it is left out; empty if nothing is, or if it is not available."""
+    links: tuple[Page, ...] = ()
+    """Pages that are drawn as links, where there are links, instead of the text that lists them."""
+
+    @property
+    def is_line(self) -> bool:
+        """True if it fits beside its label."""
+        return "\n" not in self.text and len(self.text) <= WIDE
+
+    @property
+    def rest(self) -> str:
+        """The number of characters left out and their pointer; empty if there are none."""
+        if not self.more:
+            return ""
+        where = f": {self.pointer}" if self.pointer else ""
+        noun = "more character" if self.text else "character"
+        return plural(self.more, noun) + where
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row with all that it opens into, in reading order."""
+
+    row: Row
+    before: tuple[Block, ...]
+    rows: tuple[Entry, ...]
+    after: tuple[Block, ...]
+    left_out: int = 0
+    """Rows below this one that are not drawn."""
+    place: str = ""
+    """The place of its turn, for forks: `0.2/1`; empty if there is none, or the run is long."""
+
+
+@dataclass
+class Outline:
+    """A tree of runs as rows and texts."""
+
+    root: Node
+    name: str = ""
+    """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
+    max_chars: int = 0
+    """Characters of one text; 0 = a share of MAX_CHARS."""
+    max_rows: int = MAX_ROWS
+    """Rows in all; others are counted, not drawn."""
+    is_long: bool = field(init=False)
+    """True if there is no room to quote arguments and results of successful calls."""
+
+    def __post_init__(self) -> None:
+        set_paths(self.root)
+        self.is_long = False
+        if not self.max_chars:
+            runs = [self.root, *self.root.below()]
+            turns = [turn for run in runs for turn in run.turns]
+            texts = 2 * len(runs) + sum(
+                1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in turns
+            )
+            share = min(MOST, MAX_CHARS // texts)
+            self.is_long = share < ENOUGH
+            self.max_chars = LEAST if self.is_long else share
+
+    def answer(self) -> Block:
+        """The answer above the tree."""
+        whole, room = self.root.text, max(ANSWER, self.max_chars)
+        is_data = self.root.result is not None and self.root.result.data is not None
+        if is_data and len(whole) <= room:
+            whole = indent_json(whole)
+        text, more = clean(whole[:room]), len(whole) - room
+        label = "data" if is_data else "answer"
+        return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
+
+    def sources(self) -> Block:
+        """The pages that the answer cites."""
+        turns = self.root.turns[-1:] if self.root.result else ()
+        return _list_pages("Sources", turns[0].sources if turns else ())
+
+    def warnings(self, node: Node) -> list[Block]:
+        """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
+        all_of_them = node.result.warnings if node.result else ()
+        path = f"{node.path}.warnings"
+        shown = [self._make_block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
+        left = len(shown) - MAX_WARNINGS
+        if left <= 0:
+            return shown
+        rest = f"{plural(left, 'more warning')}: {self.name}{path}"
+        return [*shown[:MAX_WARNINGS], Block("warning", rest)]
+
+    @cached_property
+    def tree(self) -> Entry:
+        """The rows, with all that they open into, up to `max_rows` in all."""
+        self._rows = 0
+        return self._make_entry(self.root)
+
+    def _make_entry(self, thing: TreeNode) -> Entry:
+        self._rows += 1
+        before, after = self.blocks(thing)
+        rows: list[Entry] = []
+        below = nodes_below(thing)
+        for child in below:
+            if self._rows >= self.max_rows:
+                break
+            rows.append(self._make_entry(child))
+        turn = thing
+        if isinstance(thing, CallNode) and thing.child and len(thing.child.turns) == 1:
+            turn = thing.child.turns[0]  # it has no row of its own
+        place = ""
+        if isinstance(turn, TurnNode) and not self.is_long:
+            place = f"{turn.run.id}/{turn.number}"
+        return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
+
+    def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+        """The texts before and after the rows that a row opens into."""
+        if isinstance(thing, Node):
+            before, after = self._collect_run(thing, None)
+        elif isinstance(thing, TurnNode):
+            before, after = self._collect_turn(thing)
+        elif thing.child:
+            before, after = self._collect_run(thing.child, thing)
+        else:
+            before, after = self._collect_call(thing, asked_of(thing))
+        first, last = (tuple(b for b in some if b.text or b.more) for some in (before, after))
+        return first, last
+
+    def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
+        result = node.result
+        told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
+        before = [
+            self._illustrate(told, node.pictures) if node.depth else self._show(node.pictures)
+        ]
+        if result is None:
+            turn = node.turns[-1] if node.turns else None
+            return before, self._collect_draft(turn) if turn and turn.is_hidden else []
+        hidden = (turn for turn in node.turns if turn.is_hidden)
+        before += [self._make_block(THOUGHT, t.reasoning, t.reasoning_path) for t in hidden]
+        before += self.warnings(node) if node.depth else []
+        answered = call.result.content if call and call.result else node.text
+        after = self._collect_answers(node, call, answered) if node.depth else []
+        if node.depth and node.turns and not self.is_long:
+            after.append(_list_pages("sources", node.turns[-1].sources))
+        if result.error and (not node.depth or result.error not in answered):
+            # that of the root is what a reader looks for first
+            (after if node.depth else before).append(
+                self._make_block("error", result.error, f"{node.path}.error")
+            )
+        if not node.depth and result.cause and result.cause.hint:
+            before.append(self._make_block("next", redact(result.cause.hint), f"{node.path}.cause"))
+        after += [
+            self._make_block(label, ", ".join(files), f"{node.path}.{key}")
+            for label, key, files in (
+                ("read", "files_read", result.files_read),
+                ("changed", "files_modified", result.files_modified),
+            )
+        ]
+        noted = [f"{k} {v}" for k, v in result.metadata.items() if k not in NOT_NOTED]
+        after.append(self._make_block("noted", " · ".join(noted), f"{node.path}.metadata"))
+        return before, after
+
+    def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
+        """A child's output: the text its caller's model received, and its own if that says more."""
+        own = self._make_block("text so far", node.text, f"{node.path}.text")
+        if not (call and call.result):
+            is_answer = node.state == "completed"
+            return [replace(own, label="answered") if is_answer else own]
+        path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
+        heard = self._make_block("answered", answered, path)
+        is_new = node.state != "completed" and node.text.strip() not in answered
+        return [own, heard] if is_new else [heard]
+
+    def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
+        """The turn's text, except for a last turn, which is its run's answer."""
+        if turn.draft and turn.state == "running":
+            return [], self._collect_draft(turn)
+        said = self._make_block(
+            "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
+        )
+        question = "" if turn.asked == "output" else turn.question
+        thought = self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path)
+        spoken = [self._make_block("asked", question, f"{turn.path}.question"), thought, said]
+        if not turn.only_call:
+            return spoken, []
+        before, after = self._collect_call(turn.only_call, doing_of(turn))
+        return [*spoken, *before], after
+
+    def _collect_draft(self, turn: TurnNode) -> list[Block]:
+        """The end of each part of a reply that is being written; a root's text is elsewhere."""
+        draft = turn.draft
+        if draft is None:
+            return []
+        parts = [(THINKS, draft.reasoning), *([("writes", draft.text)] if turn.run.depth else [])]
+        for call in draft.calls[-MAX_CALLS:]:
+            of = f" of {cut_line(call.tool, WHO)}" if call.tool and len(draft.calls) > 1 else ""
+            parts.append((f"arguments{of}", call.arguments))
+        size = self.max_chars if turn.run.depth else max(DRAFT, self.max_chars)
+        return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
+
+    def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
+        if call.served:
+            given = format_arguments(call.call)
+            is_told = len(call.call.arguments) <= 1 and "…" not in asked
+            arguments = self._make_block("arguments", given, f"{call.path}.arguments")
+            pages = () if self.is_long else call.served.sources
+            return [] if is_told else [arguments], [_list_pages("found", pages)]
+        written = format_arguments(call.call)
+        shown = "" if asked.endswith(clean(written)) else written
+        content = call.result.content if call.result else ""
+        label = "error" if call.state in ("error", "denied") else "result"
+        path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
+        result = self._make_block(label, content, f"{call.result_path}.content")
+        pictures = call.result.pictures if call.result else ()
+        return [self._make_block("arguments", shown, path)], [self._illustrate(result, pictures)]
+
+    def _show(self, pictures: tuple[Picture, ...]) -> Block:
+        """The pictures of a root's prompt, which is shown nowhere else in the tree."""
+        text = "; ".join(picture.shown for picture in pictures[:MAX_PICTURES])
+        if more := pictures[MAX_PICTURES:]:
+            text += f"; {plural(len(more), 'more picture')}"
+        return self._illustrate(Block("was shown", text), pictures)
+
+    def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
+        """A text with its pictures; a long run does not draw them."""
+        if not pictures or self.is_long:
+            return block
+        return replace(block, pictures=pictures[:MAX_PICTURES])
+
+    def _make_block(self, label: str, text: str, path: str) -> Block:
+        shown, more = cut_beginning(text, self.max_chars)
+        if more and label in MINOR and self.is_long:
+            shown, more = "", len(text)
+        whole = clean(text).strip("\n") if more else ""
+        return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
+
+
+def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
+    return Block(label, format_lines(pages), links=pages)
+
+
+def format_lines(pages: Sequence[Page]) -> str:
+    """A numbered list of pages as text; titles and addresses come from the web."""
+    lines = []
+    for number, page in enumerate(pages[:MAX_LISTED], 1):
+        address = page.url if len(page.url) <= ADDRESS else f"{find_host(page)}/…"
+        title = one_line(page.title, TITLE)
+        lines.append(f"{number}. {' — '.join(filter(None, (title, address)))}")
+    return "\n".join(filter(None, (*lines, count_more(pages))))
+
+
+def count_more(pages: Sequence[Page]) -> str:
+    """The number of pages that are not listed, in words; empty if all are."""
+    left = len(pages) - MAX_LISTED
+    return f"… {left:,} more" if left > 0 else ""
+
+
+def find_host(page: Page) -> str:
+    return urlsplit(page.url).hostname or ""
+
+
+def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
+    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic."""
+    return "\n".join(as_lines(Outline(Transcript.of(result).whole, name)))
+
+
+def as_lines(outline: Outline) -> Iterator[str]:
+    """The text twin: the answer, then the tree, two spaces a level."""
+    answer = outline.answer()
+    if answer.text:
+        yield answer.text
+        if answer.rest:
+            yield f"… {answer.rest}"
+        yield ""
+    if (sources := outline.sources()).text:
+        yield from _format_block(sources, "")
+        yield ""
+    root = outline.tree
+    yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
+    for warning in outline.warnings(outline.root):
+        yield from _format_block(warning, "")
+    left_out = MINOR if outline.is_long else frozenset({THOUGHT})
+    yield from _format_inside(root, "  ", left_out)
+
+
+def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
+    for block in entry.before:
+        if block.label not in left_out:
+            yield from _format_block(block, indent)
+    for inner in entry.rows:
+        row = inner.row
+        facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
+        yield f"{indent}{row.look.sign} {facts}"
+        yield from _format_inside(inner, indent + "  ", left_out)
+    if entry.left_out:
+        yield f"{indent}… {plural(entry.left_out, 'more row')}"
+    for block in entry.after:
+        if block.label not in left_out:
+            yield from _format_block(block, indent)
+
+
+def _format_block(block: Block, indent: str) -> Iterator[str]:
+    label = f"! {block.label}" if block.label == "warning" else block.label
+    if block.is_line and not block.rest:
+        yield f"{indent}{label}: {block.text}"
+        return
+    yield f"{indent}{label}:"
+    for line in block.text.split("\n"):
+        yield f"{indent}  {line}".rstrip()
+    if block.rest:
+        yield f"{indent}  … {block.rest}"
