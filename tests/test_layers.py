@@ -26,7 +26,7 @@ ROOMS = (
     "session", "views",
     "commands", "cell_display", "exploring",
     "api", "notebook", "__init__", "testing",
-    "pytest_plugin", "cli", "__main__",
+    "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

@@ -117,7 +117,10 @@ def test_the_wheel_offers_the_command_and_the_plug_in_of_pytest(built: Path) -> 
         [name] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
         lines = archive.read(name).decode().split("\n")
     assert "axe-nb = axe_nb.cli:run_and_exit" in lines
-    assert "axe_nb.pytest_plugin = axe_nb.pytest_plugin" in lines[lines.index("[pytest11]") :]
+    assert (
+        "axe_nb.testing.pytest_plugin = axe_nb.testing.pytest_plugin"
+        in lines[lines.index("[pytest11]") :]
+    )
 
 
 @pytest.mark.req("D-70")

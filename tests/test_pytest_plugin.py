@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb import pytest_plugin, script, script_server
+from axe_nb import script, script_server
 from axe_nb.recording import modes
+from axe_nb.testing import pytest_plugin
 
-PLUGIN = ("-p", "axe_nb.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "axe_nb.testing.pytest_plugin", "-p", "no:cacheprovider")
 
 TOWNS = """
 import axe_nb
@@ -76,7 +77,7 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
             "E   record it with: pytest --axe-mode auto 'test_towns.py::test_about[[]Rome]'",
         ]
     )
-    assert "axe_nb/" not in result.stdout.str().replace("axe_nb/pytest_plugin", "")
+    assert "axe_nb/" not in result.stdout.str().replace("axe_nb/testing/pytest_plugin", "")
     assert len(result.outlines) < 20
 
 
@@ -150,7 +151,7 @@ def test_a_script_is_there_for_one_test_only(pytester: pytest.Pytester) -> None:
 
 
 def test_it_loads_nothing_of_the_core() -> None:
-    code = "import pytest, sys; before = {*sys.modules}; import axe_nb.pytest_plugin\n"
+    code = "import pytest, sys; before = {*sys.modules}; import axe_nb.testing.pytest_plugin\n"
     code += "print(*sorted(name for name in sys.modules.keys() - before if 'axe_nb' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["axe_nb", "axe_nb.pytest_plugin"]
+    assert done.stdout.split() == ["axe_nb", "axe_nb.testing", "axe_nb.testing.pytest_plugin"]

@@ -104,8 +104,8 @@ def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK])
     nbformat.write(book, "book.ipynb")
     commands = {
-        "nbval": ["pytest", "-p", "tests.early", "-p", "axe_nb.pytest_plugin", "-p", "nbval",
-                  "--nbval-lax", "-q", "-p", "no:cacheprovider", "book.ipynb"],
+        "nbval": ["pytest", "-ptests.early", "-paxe_nb.testing.pytest_plugin", "-pnbval",
+                  "--nbval-lax", "-q", "-pno:cacheprovider", "book.ipynb"],
         "check": ["axe_nb", "check", "book.ipynb"],
     }  # fmt: skip
     with axe_nb.script_server("openai") as server:

@@ -77,7 +77,9 @@ def check_under_pytest(folder: Path) -> None:
         (shutil.copytree if name == "axe" else shutil.copy)(folder / name, stale / name)
     agent = stale / "axe" / "agents" / "guide.toml"
     agent.write_text(GUIDE.replace("know", "like"), "utf-8")
-    plugins = [f"-p{name}" for name in ("tests.early", "axe_nb.pytest_plugin", "nbval", "xdist")]
+    plugins = [
+        f"-p{name}" for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbval", "xdist")
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-n2", "--dist=loadfile", "--nbval",
          "lesson.ipynb"],
@@ -86,7 +88,8 @@ def check_under_pytest(folder: Path) -> None:
     )  # fmt: skip
     assert "5 passed" in done.stdout, done.stdout + done.stderr
     plugins = [
-        f"-p{name}" for name in ("tests.early", "axe_nb.pytest_plugin", "nbmake.pytest_plugin")
+        f"-p{name}"
+        for name in ("tests.early", "axe_nb.testing.pytest_plugin", "nbmake.pytest_plugin")
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "--nbmake", "lesson.ipynb",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MODES = ("live", "record", "replay", "auto")
 """Those of `recording.modes`, which is not imported for them."""
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 
 TMP_PATH = "⟨tmp_path⟩"
 """Mark that takes the place of the folder of the fixture `tmp_path` in cassettes."""
