@@ -41,7 +41,7 @@ def test_a_name_or_path_of_another_type_is_told_in_one_line(wrong: Any) -> None:
             run()
 
     for act, told in (
-        (lambda: Agent.load(wrong), "load takes the name of an agent, not "),
+        (lambda: Agent.load(wrong), "an agent's name must be a string, not "),
         (lambda: axe_nb.load(wrong), "load takes a path or the id of a run, not "),
         (record, "cassette takes the path of a file, not "),
     ):

@@ -150,6 +150,7 @@ class Agent:
         Raises:
             ConfigError: not found or invalid; the message says where.
         """
+        check_name(name)
         folder = agents_dir or DEFAULTS.get("agents_dir")
         return DEFINED.get(name) or cls.from_file(name, folder)
 
