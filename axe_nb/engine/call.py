@@ -250,18 +250,23 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
 
     If the call is cancelled, a tool that ignores this is abandoned.
     """
+    ended: asyncio.Future[tuple[object, BaseException | None]]
+    ended = asyncio.get_running_loop().create_future()
 
-    async def work() -> tuple[object, BaseException | None]:
+    async def work() -> None:
         _caller.set(Caller(context=context, env=env, start=children.start))
+        outcome: tuple[object, BaseException | None]
         try:
-            return await tool.fn(context, context.call.arguments), None
+            outcome = await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
-            return None, error
+            outcome = None, error
+        if not ended.done():
+            ended.set_result(outcome)
 
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     task = asyncio.create_task(work(), name=name)
     try:
-        await asyncio.wait({task})  # awaiting the task itself would cancel it, and wait for it
+        answer, fault = await ended  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -273,7 +278,6 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
                 task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
-    answer, fault = task.result()
     if fault is not None:
         raise fault
     return answer

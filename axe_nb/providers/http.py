@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -223,18 +224,11 @@ class _Loop:
         """
         import httpx
 
-        from axe_nb.providers.transport import QuietURL
-
-        base = httpx.URL(server.base_url)
-        target = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
-        url = QuietURL(base.copy_with(userinfo=b"", raw_path=target))
+        url, login = find_address(server.base_url, server.info.path_of(path))
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key)
-        if base.userinfo:
-            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            headers["authorization"] = f"Basic {login}"
+        headers |= server.info.headers_with(server.key) | login
         client = self._find_client(server, url)
         request = client.build_request(
             "POST" if body else "GET",
@@ -265,6 +259,23 @@ class _Loop:
                     raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
             self.clients[key] = made
         return self.clients[key]
+
+
+@lru_cache(256)
+def find_address(base_url: str, path: str) -> tuple[httpx.URL, dict[str, str]]:
+    """Returns the URL of a path, and the header that logs in if the base URL has a password.
+
+    To parse a URL takes a tenth of the time of a request.
+    """
+    import httpx
+
+    from axe_nb.providers.transport import QuietURL
+
+    base = httpx.URL(base_url)
+    target = base.raw_path.rstrip(b"/") + path.encode()
+    login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+    headers = {"authorization": f"Basic {login}"} if base.userinfo else {}
+    return QuietURL(base.copy_with(userinfo=b"", raw_path=target)), headers
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()

@@ -37,7 +37,7 @@ class Prices:
 
     async def load(self, model: str) -> None:
         """Imports the table beside the event loop, if the price of the model is in it."""
-        if self._find_address(model) and not _load_table.cache_info().currsize:
+        if not _load_table.cache_info().currsize and self._find_address(model):
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:

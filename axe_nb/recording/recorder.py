@@ -42,9 +42,6 @@ PATIENCE = 0.2
 AT_EXIT = 1.5
 """Seconds that the end of the process waits for what is not written yet."""
 
-BATCH = 500
-"""Maximum number of events written in one transaction."""
-
 REST = 0.3
 """Seconds that events are collected: a turn and the results of its calls are one transaction, and
 neither a burst of children nor a chain of quick turns is slowed down."""
@@ -172,6 +169,8 @@ class Writer:
         self.problem = ""
         """The reason why it did not."""
         self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._hurry = threading.Event()
+        """Set if someone waits until all is written."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
@@ -194,6 +193,7 @@ class Writer:
             return True
         mark = threading.Event()
         self.put(mark)
+        self._hurry.set()
         return mark.wait(seconds)
 
     def close(self) -> None:
@@ -204,19 +204,21 @@ class Writer:
     def _work(self) -> None:
         while True:
             batch = [self._queue.get()]
-            until = time.monotonic() + REST
+            self._hurry.wait(REST)
+            self._hurry.clear()
             with contextlib.suppress(Empty):
-                while len(batch) < BATCH and isinstance(batch[-1], tuple):
-                    batch.append(self._queue.get(timeout=max(0.0, until - time.monotonic())))
+                while True:
+                    batch.append(self._queue.get_nowait())
             try:
                 self._process([item for item in batch if isinstance(item, tuple)])
             except Exception as error:  # the thread must not end
                 log.debug("the history missed %s events", len(batch), exc_info=error)
             if self._is_closing:
                 self._close()
-            if isinstance(batch[-1], threading.Event):
-                batch[-1].set()
-            del batch  # the results in it may be large
+            for item in batch:
+                if isinstance(item, threading.Event):
+                    item.set()
+            del batch, item  # the results in it may be large
 
     def _process(self, items: Sequence[tuple[Recorder, float, Event]]) -> None:
         clean = find_filter()
