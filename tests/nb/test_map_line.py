@@ -62,9 +62,9 @@ def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
     ],
 )
 def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: Kernel) -> None:
-    cells.run(f"PAUSE = 0.2\nprompts = [f'p{{n}}' for n in range(500)]")  # noqa: F541
+    cells.run(f"PAUSE = 0.5\nprompts = [f'p{{n}}' for n in range(500)]")  # noqa: F541
     cells.run("runs = axe_nb.map(agent, prompts, concurrency=4)")
-    outputs = cells.run(ask, live=True, interrupt_after=1.0)
+    outputs = cells.run(ask, live=True, interrupt_after=1.3)
     assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
     assert outputs[-1]["type"] == "error"
     assert outputs[-1]["traceback"] == [
@@ -73,6 +73,9 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: K
     ]
     assert text(cells.run("print(runs.stopped)")).strip() == "interrupted"
     shown = text(
-        cells.run("print(runs.done, 0 < len(runs.results) < 100, runs.results[-1].status)")
+        cells.run(
+            "print(runs.done, 0 < len(runs.results) < 100,"
+            " 'cancelled' in {run.status for run in runs.results})"
+        )
     )
-    assert shown.strip() == "True True cancelled"
+    assert shown.strip() == "True True True"
