@@ -223,7 +223,7 @@ def load(saved: str | os.PathLike[str]) -> Any: ...
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Returns a result from the history, or what `save` wrote to a file; executes nothing.
+    """Loads a result from the history, or from a file that `save` wrote; executes nothing.
 
     Args:
         saved: the path of the file, or the id of a run in the history: a number, or a text without
@@ -258,7 +258,7 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
     Args:
         server: its name under `[mcp_servers]` of `config.toml`.
         prompt: name of the prompt.
-        arguments: those that the prompt takes.
+        arguments: arguments of the prompt.
 
     Raises:
         ConfigError: there is no such server or prompt, or the server did not start.
@@ -284,7 +284,7 @@ def define(agent: Agent) -> None:
 
 
 def run_shown(request: RunRequest, display: bool) -> RunResult:
-    """Runs it, in view of the person if `display`, and checks its expectations; blocks."""
+    """Runs a request, shown live if `display` is true, and checks its expectations; blocks."""
     handle = session.start(request)
     return _check(drive(handle, make_view(display), find_approver()), request)
 
@@ -308,7 +308,7 @@ async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -
 def _make_fork(
     result: RunResult, place: str | int | None, changes: dict[str, Any]
 ) -> tuple[RunRequest, bool]:
-    """Returns the request of a fork, and True if it is shown."""
+    """Returns the request of a fork, and whether to display it."""
     from axe_nb.recording.fork import CHANGES, make_point
 
     if is_inside():  # the fork would be no part of the tool's tree
@@ -337,7 +337,7 @@ def _make_request(
 
 
 def _check(result: RunResult, request: RunRequest) -> RunResult:
-    """Returns the result of a run that met the expectations of its request."""
+    """Checks the result against the expectations of its request, and returns it."""
     return _check_met(result, request.overrides.expect, request.overrides.agents_dir)
 
 

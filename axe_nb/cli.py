@@ -62,7 +62,7 @@ def _dispatch(words: Sequence[str] | None) -> int:
 
 
 def _act(name: str, chosen: argparse.Namespace) -> int:
-    """Does what a command says, and returns the exit code; what most need is imported here."""
+    """Executes a parsed command and returns the exit code."""
     match name:
         case "version":
             _write(f"axe-nb {axe_nb.__version__}")
@@ -219,7 +219,7 @@ def _write(text: str) -> None:
 
 
 def _write_exactly(text: str) -> None:
-    """Writes an answer or a request to a pipe or file as it is, but for secrets."""
+    """Writes an answer or a request to a pipe or file unchanged, except for secrets."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 

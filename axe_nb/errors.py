@@ -42,15 +42,15 @@ class AxeError(Exception):
         """Agent and turn in which it occurred; empty outside of runs."""
 
     def __str__(self) -> str:
-        """The message as it is shown and saved, without secrets."""
+        """Returns the message for display and files, without secrets."""
         return redact(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles and copies keep the texts but no traceback: its frames keep runs alive."""
+        """Keeps the texts in pickles and copies, but no traceback: its frames keep runs alive."""
         return _rebuild, (type(self), self.args, vars(self).copy())
 
     def __copy__(self) -> Self:
-        """As for pickles; `distributed` has all other exceptions copied with their tracebacks."""
+        """Copies like a pickle; `distributed` copies all other exceptions with their tracebacks."""
         return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
 
     def lines(self) -> list[str]:
@@ -114,7 +114,7 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no response in time",
 }
-"""Texts before messages of servers that only repeat the category."""
+"""Explanations put before server messages that only repeat the category."""
 
 
 class ProviderError(AxeError):
@@ -157,7 +157,7 @@ class ProviderError(AxeError):
 
 
 def _list_letters(text: str) -> str:
-    """The letters of `Overloaded.`, `overloaded_error` and the like, to compare them."""
+    """The letters of a code, to compare `Overloaded.`, `overloaded_error` and the like."""
     return re.sub(r"[^a-z]|error", "", text[:100].lower())
 
 

@@ -18,7 +18,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult
 
 DataForm: TypeAlias = Literal["", "object", "value"]
-"""Data that is an object, or that an object only holds as its `value`; empty = a text."""
+"""Form of the answer: an object, data held by an object as its `value`, or text if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RunStarted:
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
     undo_id: str = field(default="", repr=False, compare=False)
-    """As in `RunResult`; set even if nothing will be kept."""
+    """As in `RunResult`; set even if no files will be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TextDelta:
     run: str
     turn: int
     attempt: int
-    """From 1; a later attempt restarts the whole reply (D-23)."""
+    """Number of the attempt, from 1; a later attempt restarts the whole reply (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
@@ -75,12 +75,12 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryScheduled:
-    """A turn's request has failed and is sent again after a wait, as `[retry]` says (D-23)."""
+    """A turn's request has failed and will be sent again after a wait, as `[retry]` says (D-23)."""
 
     run: str
     turn: int
     attempt: int
-    """The attempt to come, from 2; the turn's text starts anew."""
+    """Number of the next attempt, from 2; the turn's text restarts."""
     seconds: float
     reason: str
     """HTTP status of the failure, else its category."""
@@ -137,22 +137,22 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for the person's word, and its time stands still."""
+    """A run waits for the person's answer; its time stands still."""
 
     run: str
     call_id: str = ""
     """Id of the call that the question is about; empty = the turn that began last."""
     words: str = ""
-    """The question in a few words, without secrets like all that follows; empty = a pause."""
+    """The question in a few words, without secrets, like the fields below; empty = a pause."""
     text: str = ""
-    """The question as the prompt has it, without the diff and the possible answers."""
+    """The question as shown in the prompt, without the diff and the possible answers."""
     diff: str = ""
     """Unified diff of the change that the call would make."""
     choices: tuple[tuple[str, str], ...] = ()
     """Letter → name of each answer that is one letter; empty = only typed text answers."""
     prompt: str = ""
-    """The text of the prompt, by which a view finds the input that its answer belongs into; empty
-    if there is no answer of one letter."""
+    """The text of the prompt, by which a view finds the input for the answer; empty if no answer
+    is a single letter."""
     arguments: str = ""
     """The arguments of the call as JSON, to be edited; empty = they are too long, or have
     secrets."""

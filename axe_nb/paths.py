@@ -1,4 +1,4 @@
-"""The names of files, and files opened without following a link.
+"""Names of files, and access to files without following links.
 
 A file is found by the path that is given, by the path at each link on the way, and by the real one:
 each name can protect it. To open it, folders are opened one by one, each by its parent's
@@ -42,7 +42,7 @@ class Names:
     """All names of a file or folder below a folder."""
 
     folder: Path
-    """A real path."""
+    """The folder, a real path."""
     path: str
     """The real path relative to the folder, with `/`; `.` is the folder itself."""
     all: tuple[Path, ...]
@@ -62,7 +62,7 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the names of an absolute path below a folder, a real path, as its links are now.
+    """Returns the current names of an absolute path below a folder, a real path.
 
     It need not exist. Raises OSError if its links are a cycle, or the folder cannot be read.
     """
@@ -103,7 +103,7 @@ def list_links(folder: Path) -> Links:
 
 
 def _fold(path: Path) -> str:
-    """Returns a path as a file system without case compares it."""
+    """Returns a path in the form in which a file system without case compares it."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 

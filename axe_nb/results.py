@@ -1,4 +1,4 @@
-"""The result of a run, whatever its status: what was said, by whom, and what it took.
+"""The result of a run, whatever its status: the conversation, the agents and the usage.
 
 Source: D-2, D-34, D-38, B-9.
 """
@@ -46,7 +46,7 @@ class RunStopped(Exception):
         super().__init__(error)
         self.status: Status = status
         self.cap = cap
-        """The cap of the tree that was reached, in words; empty if it was none."""
+        """The cap of the tree that was reached, in words; empty if none was."""
 
 
 EXIT_CODES: Mapping[str, int] = {
@@ -68,11 +68,11 @@ NEXT_STEPS: Mapping[str, str] = {
 """Status → the next step after a run that ended with it."""
 
 NO_AGENT = "(no agent)"
-"""Stands for the agent of a run without one, beside its model."""
+"""Placeholder for the agent of a run without one, shown with its model."""
 
 
 def name_run(agent: str, model: str) -> str:
-    """Returns the name of a run for people: that of its agent, without one that of its model."""
+    """Returns the name of a run for people: its agent, or its model if it has no agent."""
     return agent or model or NO_AGENT
 
 
@@ -82,7 +82,7 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
 
 
 def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns a copy of the table that cannot be changed, but copied and pickled."""
+    """Returns an immutable copy of the table, which can be copied and pickled."""
     return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
 
 
@@ -103,12 +103,12 @@ class RunResult:
     """The final text; if the run did not complete, the text so far."""
     agent: str
     model: str
-    """provider/model."""
+    """The model, as provider/model."""
     data: Any = field(default=None, repr=False)
     """The answer as data, of the type that `output=` or `[output]` asked for; JSON data in a result
     from a file; None if no data was asked for, or the answer did not match."""
     error: str | None = None
-    """One line; None if the run completed."""
+    """The error in one line; None if the run completed."""
     turns: int = 0
     """Answered requests of this agent, without those of its children."""
     tool_calls: int = 0
@@ -131,7 +131,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
-    """The turns, from which views are drawn."""
+    """The turns; views are drawn from them."""
     id: str = "0"
     """Dotted path in the tree: `0` is the root, `0.2` the child of its second call."""
     call_id: str = ""
@@ -145,14 +145,14 @@ class RunResult:
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests to its model with their outcomes, in order."""
     times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
-    """The times of the run and of its requests, calls and waits; empty if not kept."""
+    """Times of the run and of its requests, calls and waits; empty if they were not recorded."""
     origin: str = ""
     """The place at which it forks another run; empty for its children and for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """The id under which the files that its tools changed are kept; empty if none are, and in
-    children."""
+    """Id under which the old contents of changed files are stored; empty if there are none, and
+    in children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
@@ -178,7 +178,7 @@ class RunResult:
         return {} if is_notebook() else html.twin(self)  # IPython has its own display of results
 
     def __axe_text__(self) -> str:
-        """The text that stands for the run in prompts and results of tools."""
+        """The text of the run in prompts and tool results."""
         return self.text or self.error or ""
 
     @property
@@ -259,7 +259,7 @@ class RunResult:
         results: Mapping[int | str, Any] | None = None,
         **options: Any,
     ) -> RunResult:
-        """Runs the tree again from a place: only what is changed, and what follows from it.
+        """Runs the tree again from a place: only the change, and everything that depends on it.
 
         Args:
             place: as in `request`, or the turn after the last, which continues from the results of

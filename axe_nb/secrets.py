@@ -1,4 +1,4 @@
-"""The one filter for secrets, for all that is kept or shown: saved runs, recordings, exports.
+"""The only filter for secrets, used for everything saved or shown: runs, recordings, exports.
 
 It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
 passed to a server, authorization headers, and whatever looks like a well-known kind of key.
@@ -21,36 +21,38 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 SHORTEST = 8
-"""Characters of a secret, or of what a cut has left of one: shorter ones are in ordinary words."""
+"""Minimum characters of a secret, or of its remainder after a cut: shorter ones occur in
+ordinary words."""
 
 MIN_DISTINCT = 4
-"""Different characters; a value with fewer is a placeholder or a ruler: `xxxxxxxx`, `--------`."""
+"""Minimum distinct characters of a secret; a value with fewer is a placeholder or a ruler:
+`xxxxxxxx`, `--------`."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
     r"|(?:^|[_-])(?:AUTH|PASS|PWD|PAT|BEARER)(?=$|[_-])",
     re.IGNORECASE,
 )
-"""Names of environment variables whose values are secrets; `AUTHOR` and `PATH` are none."""
+"""Names of environment variables whose values are secrets; `AUTHOR` and `PATH` do not match."""
 
 SCHEME = re.compile(r"\A\s*(?:bearer|basic|token)\s+", re.IGNORECASE)
-"""Beginning of the value of an authorization header."""
+"""Scheme at the start of an authorization header's value."""
 
 ORDINARY = frozenset({
     "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
     "not-needed", "optional", "password", "placeholder", "required", "undefined", "your-api-key",
 })  # fmt: skip
-"""Values that stand for a secret where none is needed, and words that ordinary texts have."""
+"""Values used where no secret is needed, and words that occur in ordinary texts."""
 
 SECRET_HEADERS = frozenset({
     "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization", "set-cookie",
     "x-api-key", "x-auth-token", "x-goog-api-key",
 })  # fmt: skip
-"""Keys of objects, in lower case with `-`, whose texts are secrets whatever they are."""
+"""Keys of objects, in lower case with `-`, whose texts are always secrets."""
 
 
 def _begin(mark: str, before: str = r"\w") -> str:
-    """Returns a pattern after the beginning of a key that is not in the middle of a word.
+    """Returns a pattern for the position after a key's prefix that is not in the middle of a word.
 
     The letter of a line break in JSON, or of another escape, is not part of a word.
     """
@@ -70,7 +72,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
     r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
 }  # fmt: skip
-"""Rest of a well-known key that begins a word → its beginnings."""
+"""Pattern for the rest of a well-known key at the start of a word → its prefixes."""
 
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
@@ -105,14 +107,13 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
-"""Beginning of a well-known key, login or header → (what else of it is kept, the secret).
+"""Start of a well-known key, login or header → (more text that is kept, the secret).
 
 No secret matches `***`. Each begins with a fixed text because such patterns are far faster. None
-looks from many places of a text at the same long rest, as a model may write whatever costs most.
-"""
+looks from many places of a text at the same long rest, as a model may write whatever costs most."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
-"""The marks of a cut."""
+"""Marks of a cut: after a text, and before one."""
 
 _passed: set[str] = set()
 
@@ -148,9 +149,9 @@ def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Removes certain secrets, and all that look like some.
+    """Removes given secrets, and everything that looks like one.
 
-    A second time changes nothing.
+    Filtering a text twice has no further effect.
     """
 
     forms: tuple[str, ...] = field(repr=False)
@@ -198,7 +199,7 @@ class Filter:
 
 
 def _mask_rest(form: str, text: str) -> str:
-    """Masks what a cut has left of a secret."""
+    """Masks the remainder of a secret that was cut."""
     most = len(form) - SHORTEST
     begun = rf"{re.escape(form[:SHORTEST])}[^\s…]{{0,{most}}}?{_END}"
     ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-SHORTEST:])}"
@@ -208,7 +209,7 @@ def _mask_rest(form: str, text: str) -> str:
 
 @cache
 def _compile_shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Returns the beginning of each shape with its pattern."""
+    """Returns the prefix of each shape with its pattern."""
     return tuple(
         (mark, re.compile(f"({re.escape(mark)}{kept}){secret}"))
         for mark, (kept, secret) in SHAPES.items()
@@ -216,7 +217,7 @@ def _compile_shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 def _is_secret(value: str) -> bool:
-    """False for values that are too short or too ordinary to be removed wherever they occur."""
+    """False for values that are too short or too ordinary to be removed everywhere."""
     return (
         len(value) >= SHORTEST
         and len(set(value)) >= MIN_DISTINCT
@@ -226,7 +227,7 @@ def _is_secret(value: str) -> bool:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yields a secret as it is, as JSON (twice too), in URLs and in base64."""
+    """Yields a secret as is, as JSON (also twice), in URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
     plain = {form for form in (secret, *_list_base64(encoded)) if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
@@ -245,7 +246,7 @@ def _list_json(text: str) -> Iterator[str]:
 
 
 def _list_base64(secret: bytes) -> Iterator[str]:
-    """Yields the part that depends on nothing else, for each position in what is encoded."""
+    """Yields the part of the encoding that is fixed, for each alignment in the encoded data."""
     for before in range(3):
         after = -(before + len(secret)) % 3
         whole = b64encode(b"\0" * before + secret + b"\0" * after).decode()

@@ -2,9 +2,8 @@
 
 Everything from a model, a tool, a file or the network passes through here before a person or a
 terminal sees it. Characters that a reader cannot see, and a model can, become U+FFFD where they do
-nothing: a text could otherwise carry words for a model past the person who reads it, or show
-another address than it names.
-Source: D-10, D-13, D-27, X-27, docs/safety.md.
+nothing: a text could otherwise carry words for a model past the person who reads it, or show an
+address other than its own. Source: D-10, D-13, D-27, X-27, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ INVISIBLE = re.compile(
     # not ignorable, but without a glyph all the same: a blank, annotations, an empty note head
     "\u2800\ufff9-\ufffc\U0001d159]"
 )
-"""Unicode's default-ignorable characters, and a few that are as empty."""
+"""Unicode's default-ignorable characters, and a few others without a glyph."""
 
 _JOINED = r"(?=[\p{L}\p{M}])[\u0620-\u077f\u07ca-\u07f5\u0840-\u08ff]"
 """Letters of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
 
 _EMOJI = r"[^\P{Emoji}\0-\x7f]"
-"""Emoji, and symbols that a selector makes one."""
+"""Emoji, and symbols that a selector turns into one."""
 
 _VIRAMA = r"\p{ccc=9}"
 """Signs that remove a vowel, in the scripts of India and around it."""
@@ -57,18 +56,18 @@ _HARMFUL = re.compile(
 be encoded as UTF-8."""
 
 LONGEST_WORD, LONGEST_MOVED = 100, 20
-"""Most characters of a word compared for suggestions, which takes quadratic time; of one that is
-moved to the next line whole."""
+"""Maximum characters of a word compared for suggestions, which takes quadratic time; of a word
+moved whole to the next line."""
 
 LIKENESS, STRONG_LIKENESS = 0.65, 0.75
 """Minimum similarity of a suggestion, from 0 to 1, and of each of two."""
 
 LONG, LONG_LIKENESS = 5, 0.7
-"""Letters of words whose similarity has to be larger: `system` is not like `stream`."""
+"""Minimum letters of words with a stricter similarity: `system` is not like `stream`."""
 
 
 def quote(text: str) -> str:
-    """The text in double quotes with JSON escaping, including characters without a glyph (D-13)."""
+    """The text in double quotes with JSON escaping, also of characters without a glyph (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable() and not INVISIBLE.search(quoted):
         return quoted
@@ -99,7 +98,7 @@ def reveal(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """The name, quoted only if it has characters that do not print."""
+    """The name, quoted only if it has unprintable characters."""
     return name if name.isprintable() and not INVISIBLE.search(name) else quote(name)
 
 
@@ -154,8 +153,8 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 def fold(text: str, width: int, indent: str) -> str:
     """Breaks lines wider than `width` columns, and begins each continuation with the indent.
 
-    A front end would go on at the left edge, where its own words stand. Lines are broken behind a
-    space, if there is one near; no character is removed.
+    A front end would continue at the left edge, where its own words stand. Lines are broken behind
+    a space, if there is one near; no character is removed.
     """
     return "\n".join(_fold_line(line, width, indent) for line in text.split("\n"))
 
@@ -174,7 +173,7 @@ def _fold_line(line: str, width: int, indent: str) -> str:
 
 
 def count_most_columns(line: str) -> int:
-    """Columns of one line in a fixed-width font, at most."""
+    """Maximum columns of one line in a fixed-width font."""
     return len(line) if line.isascii() and "\t" not in line else sum(map(_width_of, line))
 
 
@@ -226,7 +225,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_dollars(dollars: float) -> str:
-    """Formats a price: `$1.20`; below a dollar two digits that count, `$0.012` for 0.0123."""
+    """Formats a price: `$1.20`; below a dollar with two significant digits, `$0.012` for 0.0123."""
     dollars = round(dollars, 12)  # sums differ by the order of their parts
     if not dollars or dollars >= 0.995:
         return f"${dollars:,.2f}"
@@ -269,6 +268,6 @@ def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) 
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Returns the length of the beginning that two texts, or lists of lines, have in common."""
+    """Returns the length of the common beginning of two texts, or lists of lines."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 STRETCH = 100
-"""Items of one reply after which a loop over them looks at the time, or lets others run."""
+"""Items of one reply after which a loop checks the time or yields to other tasks."""
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
@@ -49,7 +49,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
 @contextlib.contextmanager
 def without_group() -> Iterator[None]:
-    """Raises what stopped a task group itself; its tasks raise nothing but RunStopped."""
+    """Re-raises the exception that stopped a task group, as its tasks raise only RunStopped."""
     try:
         yield
     except BaseExceptionGroup as stops:

@@ -52,7 +52,7 @@ OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
-"""The same, below `[retry]`."""
+"""Keys of the command line's `[retry]` table that are accepted and ignored."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class Agent:
 
 
 class NoAgent(Agent):
-    """Stands for the agent of a run without one, which asks a model alone; its name is empty."""
+    """Placeholder for the agent of a run without one, which asks a model alone; has no name."""
 
     required: ClassVar[tuple[str, ...]] = ("model",)
 

@@ -1,4 +1,4 @@
-"""Agent files: lookup by name, listing and scaffolding; the JSON Schema that one names.
+"""Agent files: lookup by name, listing and scaffolding; the JSON Schema files that they refer to.
 
 A schema is a file beside it, or below its folder, and not behind a link: the file of an agent may
 come with a project.
@@ -28,7 +28,7 @@ def creation_step(name: str) -> str:
 
 
 def check_agents_dir(agents_dir: str | Path | None) -> None:
-    """Raises ConfigError for a folder that was given for lookups and does not exist."""
+    """Raises ConfigError if the given folder of agents does not exist."""
     if agents_dir and not expand_home(agents_dir).is_dir():
         raise ConfigError(
             f"agents folder not found: {agents_dir}",
@@ -39,7 +39,8 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """Returns the file of the agent `name` in the first folder that has one.
 
-    Raises ConfigError if there is none; the hint names the nearest agent, one of `also` too.
+    Raises ConfigError if there is none; the hint suggests the most similar name, also one of
+    `also`.
     """
     check_name(name)
     check_agents_dir(agents_dir)
@@ -60,13 +61,13 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
 
 
 def has_file(name: str, agents_dir: str | Path | None = None) -> bool:
-    """True if there is such an agent file, without the search for similar names."""
+    """True if there is an agent file of this name; does not look for similar names."""
     files = (folder / f"{name}.toml" for folder in agent_dirs(agents_dir))
     return any(os.path.lexists(file) for file in files)
 
 
 def hidden_file(path: Path) -> Path | None:
-    """Returns the user's own agent file that a project's one hides; None if there is none."""
+    """Returns the user's own agent file that a project's agent hides; None if there is none."""
     own = config_dir() / "agents" / path.name
     is_of_project = path.parent == PROJECT_AGENTS and not is_own(path)
     return own if is_of_project and os.path.lexists(own) else None
@@ -123,7 +124,7 @@ def scaffold(name: str, model: str | None = None) -> str:
 
 
 def first_model() -> str:
-    """Returns the language model that fits the keys at hand best, for a new agent."""
+    """Returns the most suitable model for a new agent, given the API keys that are set."""
     return _load_settings().first_model()
 
 
@@ -146,7 +147,7 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the JSON Schema that `output.schema` names; an agent made in code has no file.
+    """Reads the JSON Schema that `output.schema` refers to; an agent made in code has no file.
 
     Raises ConfigError if it does not lie beside or below the agent's file, or holds no JSON object.
     """

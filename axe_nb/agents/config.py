@@ -1,4 +1,4 @@
-"""User settings: keys, base URLs and folders; keys from a `.env` file that a person asks to read.
+"""User settings: keys, base URLs and folders; keys from a `.env` file on request.
 
 The environment takes precedence over `config.toml`, and that over the built-in defaults.
 Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/notebook.md.
@@ -43,7 +43,7 @@ TABLES = ("providers", "prices", "retry", "sandbox", KEY)
 SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
 
 DEFAULT_RETRIES = 2
-"""Retries of agents that set none, without a setting (D-72)."""
+"""Default number of retries, if neither the agent nor the settings give one (D-72)."""
 
 MILLION = 1_000_000
 
@@ -51,7 +51,8 @@ UNSET = -1.0
 """A price that the table does not have."""
 
 ALMOST = 0.85
-"""Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
+"""Minimum similarity at which an unknown table counts as misspelt: `provider`, but not
+`servers`."""
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
@@ -148,7 +149,7 @@ def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
 
 
 def is_own(path: Path) -> bool:
-    """True if a file is one of the user's own, in the config folder, not one of a project.
+    """True if a file is in the user's own config folder, and not in a project's.
 
     A link that leads there from elsewhere does not count.
     """
@@ -160,7 +161,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the paths that the `skill` of an agent stands for, in order (B-6).
+    """Returns the candidate paths of an agent's `skill`, in order (B-6).
 
     A relative one is below the folder above the agents, else below the config folder.
     """
@@ -184,7 +185,7 @@ class PriceTable:
     cache_write: float = UNSET
     """Input tokens written to that cache; the default is `input`."""
     search: float = UNSET
-    """A thousand searches of the web by the model's server; without it, a reply with one has no
+    """A thousand web searches by the model's server; without it, a reply with a search has no
     known price."""
 
     def __post_init__(self) -> None:
@@ -214,9 +215,9 @@ class Config:
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
     """provider/model → the user's own price."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
-    """Name → MCP server that agents can name; may contain keys too."""
+    """Name → MCP server that agents can refer to; may contain keys too."""
     retries: int = DEFAULT_RETRIES
-    """Retries of a request that fails for now, of agents that set none."""
+    """Default number of retries after a temporary failure, for agents that set none."""
     key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
     """Provider → the command that prints its key."""
     requires_sandbox: bool = False
@@ -344,7 +345,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the URL of the provider's server as it is set, its path without a trailing slash.
+        """Returns the configured URL of the provider's server, without a trailing slash.
 
         Raises ConfigError: it is not an http URL; the message omits it, as it may be a key.
         """

@@ -26,21 +26,21 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (1, 0), "history": (4, 0), "grid": (2, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Kind of file → (major, minor) that is written; every minor of that major is read."""
+"""Kind of file → version to write, (major, minor); every minor version of that major is read."""
 
 MAX_BYTES = 100_000_000
 """Maximum size of a file."""
 
 LINES = "|"
-"""Key of the lines of a text; a real key of bars alone has one more."""
+"""Key of a text's lines; a real key that consists of bars gets one bar more."""
 
 _HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
 
 _CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
-"""Beginning of what git leaves where two branches changed the same lines."""
+"""Start of a conflict marker that git leaves in a merged file."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
-"""Characters that an editor or a diff would not show as they are."""
+"""Characters that editors and diffs do not show faithfully."""
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
@@ -70,11 +70,11 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Returns the contents of a file of this kind.
+    """Reads a file of this kind and returns its contents.
 
-    `parse` makes data of the text (None = `parse_data`), `make` the contents of the data; it raises
-    ConfigError if they are wrong. Raises ConfigError if the file cannot be read, is not of this
-    kind, or of another major version.
+    `parse` turns the text into data (None = `parse_data`), `make` the data into the contents; it
+    raises ConfigError if the data is wrong. Raises ConfigError if the file cannot be read, is not
+    of this kind, or of another major version.
     """
     path = expand_home(path)
     text = ""
@@ -102,7 +102,7 @@ def read_data(
 
 
 def format_header(kind: Kind) -> str:
-    """Returns the first line of a file that is written now."""
+    """Returns the first line of a new file of this kind."""
     return "axe_nb {} {}.{}\n".format(kind, *VERSIONS[kind])
 
 
@@ -125,7 +125,7 @@ def parse_header(kind: Kind, text: str) -> tuple[int, int]:
 
 
 def check_header(path: Path, kind: Kind, text: str) -> None:
-    """As `parse_header`; the error names the file."""
+    """Like `parse_header`, but the error has the file's name."""
     try:
         parse_header(kind, text)
     except ConfigError as error:
@@ -151,7 +151,7 @@ def _explain(error: Exception) -> str:
 
 
 def format_data(data: Any) -> str:
-    """Returns JSON data as text that reads well; halves of characters and unseen ones are escaped.
+    """Formats JSON data as readable text; lone surrogates and invisible characters are escaped.
 
     Raises:
         ValueError: a number has too many digits.
@@ -165,7 +165,7 @@ def format_data(data: Any) -> str:
 
 
 def parse_data(text: str) -> Any:
-    """Returns the data of `format_data`.
+    """Parses text that `format_data` has made.
 
     Raises:
         ValueError: it is not valid.

@@ -52,7 +52,7 @@ def _make_glob_error(pattern: str, problem: str) -> ConfigError:
 def find_paths(
     pattern: str, folder: Path, check: Callable[[], None] = lambda: None
 ) -> Iterator[Path]:
-    """Yields the matching paths below a folder; hidden ones only if the glob names them with a dot.
+    """Yields the matching paths below a folder; hidden ones only if the glob spells out the dot.
 
     Every folder is visited once. `**` does not follow links: two that lead back would never end.
     `check` is called for every name, and may raise to end the search. Raises ConfigError if it is
@@ -116,7 +116,7 @@ def parse_glob(pattern: str) -> tuple[str, ...]:
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """True if a path, as a sequence of names, matches a glob."""
+    """True if a glob matches a path, given as a sequence of names."""
     # positions in `parts` reachable with the names so far: linear for any pattern
     reached = _skip_folders({0}, parts)
     for name in names:
@@ -127,7 +127,7 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 def _advance(
     name: str, reached: set[int], parts: Sequence[str], *, in_folders: bool = True
 ) -> set[int]:
-    """The positions that are reachable after one more name, which may be a folder of `**`."""
+    """Returns the positions in a glob that one more name can reach, also a folder of `**`."""
     further = {i for i in reached if in_folders and i < len(parts) and parts[i] == "**"}
     further |= {
         i + 1

@@ -105,7 +105,7 @@ def own_tools(tools: object) -> dict[str, Any]:
 
 
 def names_of(tools: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replaces functions and tools by their names; anything else is kept."""
+    """Replaces functions and tools by their names; leaves anything else unchanged."""
     return tuple(name_of(one) if callable(one) or is_tool(one) else one for one in tools)
 
 
@@ -160,7 +160,7 @@ def host_problem(pattern: str) -> str:
 
 
 def fold_host(host: str) -> str:
-    """Returns a host as it is compared: in lower-case ASCII, without a trailing dot or brackets."""
+    """Normalizes a host for comparison: lower-case ASCII, without a trailing dot or brackets."""
     folded = host.strip().rstrip(".").removeprefix("[").removesuffix("]").lower()
     if not folded.isascii():
         import idna

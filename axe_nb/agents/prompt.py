@@ -38,33 +38,33 @@ NO_PROMPT = "Execute the task described in your instructions."
 """The message to send if the prompt is blank (B-8)."""
 
 RESOURCE = "mcp:"
-"""Beginning of an entry of `files` that is not a glob, but a resource: `mcp:SERVER/URI`."""
+"""Prefix of an entry of `files` that is an MCP resource, not a glob: `mcp:SERVER/URI`."""
 
 LISTED = 5
-"""Number of files that a warning names."""
+"""Maximum number of files that a warning lists."""
 
 VISITED = 100_000
-"""Number of files and folders that the globs of an agent look at."""
+"""Maximum number of files and folders that the globs of an agent visit."""
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Bytes of one context file and of all; what is larger is skipped with a warning. How large a
-picture may be when it is sent, the agent's `[limits]` say: what is larger is scaled down."""
+"""Maximum bytes of one context file and of all; larger ones are skipped with a warning. The
+agent's `[limits]` set the size above which a picture is scaled down before it is sent."""
 
 VERY_LIKE = 0.85
-"""Similarity of a parameter to a common one, from which it is probably a typo."""
+"""Similarity to a common parameter above which a parameter is probably a typo."""
 
 OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
 
 LONGEST_PROMPT = 4_000_000
-"""Maximum characters of a system prompt with its values: a short file may name a long one often."""
+"""Maximum characters of a system prompt with its values, as it may repeat a long one many times."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 """An escaped pair of braces, or a name in braces."""
 
 
 def find_workdir(agent: Agent) -> Path:
-    """Returns the real path of the workdir of an agent, as it is now.
+    """Resolves the workdir of an agent to its current real path.
 
     Raises ConfigError if it does not exist, or if a link leads it out of the current folder.
     """
@@ -88,7 +88,7 @@ def find_workdir(agent: Agent) -> Path:
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
-    """True if an agent names a workdir below `root`, a real path, that lies elsewhere.
+    """True if an agent's workdir below `root`, a real path, leads elsewhere through a link.
 
     A command that may write there could have put a link in its place. An agent file of a project
     that the user trusts may name the project's links.
@@ -102,12 +102,12 @@ def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
 
 
 def is_from_file(agent: Agent, key: str) -> bool:
-    """True if the agent has the value of its file for a key; code may have set another."""
+    """True if the agent's value for a key is that of its file; code may have set another."""
     return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
 
 
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
-    """Returns a child that may start where it is to work; nothing there is looked at.
+    """Returns a child whose workdir it is allowed to use; does not access that folder.
 
     A child without a workdir works in the current folder, in that of the root if it lies outside
     it. `caller` is the real workdir of the run that starts it, `root` that of the root (empty =
@@ -138,7 +138,7 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
-    """True if the child's own, unchanged source names its workdir, and may do so."""
+    """True if the child's workdir is set by its own unchanged source, which may set it."""
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
     known = defined.get(child.name)  # an agent of a saved run may be among them
@@ -227,7 +227,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
 
 
 class _TooManyFiles(Exception):
-    """The globs look at more than `VISITED` files and folders."""
+    """Raised if the globs match against more than `VISITED` files and folders."""
 
 
 @dataclass
@@ -239,9 +239,9 @@ class _Files:
     texts: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[tuple[str, Picture]] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
-    """Real paths of what was read."""
+    """Real paths of the files that were read."""
     skipped: dict[str, list[str]] = field(default_factory=dict)
-    """Reason → files."""
+    """Reason for skipping → files."""
     _sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
     """Bytes of the texts, and of the pictures, so far."""
 
@@ -296,7 +296,7 @@ class _Files:
         self.skipped.setdefault(what, []).append(shown)
 
     def read(self, shown: str, real: Path) -> None:
-        """Reads a file, `shown` by its path in the workdir, or adds a warning that says why not."""
+        """Reads a file, displayed as `shown`, or adds a warning with the reason that it cannot."""
         try:
             with os.fdopen(open_real_file(real), "rb") as file:
                 data = file.read(TEXT_SIZES[0] + 1)
@@ -329,7 +329,7 @@ class _Files:
 
 
 def server_of(entry: str) -> str:
-    """Returns the MCP server that an entry of `files` names; empty for a glob."""
+    """Returns the MCP server that an entry of `files` refers to; empty for a glob."""
     return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
 
 
@@ -343,9 +343,10 @@ class Briefing(Context):
     system: str
     """The whole system prompt."""
     system_ends: tuple[int, int]
-    """The ends of the agent's own prompt and of its skill in it."""
+    """Positions in `system` where the agent's own prompt and its skill end."""
     workdir: Path
-    """Without links; tools open it by this path, so that no link can take its place later."""
+    """The real workdir, without links; tools use this path, so that no link can take its place
+    later."""
 
     @property
     def prompt(self) -> str:
@@ -389,7 +390,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 
 
 def _check_params(agent: Agent) -> list[str]:
-    """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
+    """Returns warnings about parameters that are ignored or look like mistakes."""
     warnings: list[str] = []
     if ignored := [key for key in agent.params if key in NOT_PARAMS]:
         own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
@@ -428,7 +429,7 @@ def _join_parts(
 
 
 class UnknownVariable(ConfigError):
-    """A system prompt names a variable that has no value."""
+    """A system prompt uses a variable that has no value."""
 
     def __init__(self, agent: Agent, name: str) -> None:
         near = nearest(name, agent.vars)
@@ -487,7 +488,7 @@ def find_names(text: str) -> Set[str]:
 
 
 def set_declared(agent: Agent, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the variables of an agent, with those given values that it has a name for."""
+    """Returns the variables of an agent, updated with those given values that it declares."""
     return {name: given.get(name, value) for name, value in agent.vars.items()}
 
 
@@ -502,7 +503,7 @@ def find_line(source: Source, name: str) -> int | None:
 
 
 def _write_value(name: str, value: object) -> Written:
-    """Returns a value as in the prompt of a cell. Raises ConfigError if it has no text form."""
+    """Returns a value as text, as in the prompt of a cell. Raises ConfigError if it has none."""
     try:
         return write_value(value)
     except NoText as error:
@@ -517,7 +518,7 @@ AGENT, TRUSTED = "agent", "trusted"
 
 
 class Memory(dict[str, Any]):
-    """Things that no file keeps, such as functions; a deep copy and a pickle are empty."""
+    """Values that are never saved, such as functions; deep copies and pickles of it are empty."""
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
         return Memory, ()
@@ -528,10 +529,10 @@ class Definition:
     """One agent, with the texts and pictures that it refers to."""
 
     values: Mapping[str, Any]
-    """Its values by key, as in its file: those that differ from the defaults."""
+    """The agent's values by key, as in its file: those that differ from the defaults."""
     skill: str = field(default="", repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """As in `Context`, and so are pictures."""
+    """Texts of the context files, as in `Context`; `pictures` likewise."""
     pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
@@ -551,19 +552,19 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """The agent's name; empty if it is none."""
+        """The agent's name; empty if there is no agent."""
         name = self.values.get("name")
         return name if isinstance(name, str) else ""
 
     @property
     def context(self) -> Context:
-        """The texts and pictures that it refers to."""
+        """The texts and pictures that the agent refers to."""
         return Context(
             self.skill, tuple(self.files.items()), (), pictures=tuple(self.pictures.items())
         )
 
     def make_agent(self) -> Agent:
-        """Returns the agent made of its values, without functions of the user.
+        """Makes the agent from its values; it lacks the user's functions.
 
         Raises ConfigError if a value is invalid.
         """
@@ -582,14 +583,14 @@ class Definitions:
     """The agents of one tree, as they were when its root started (D-53)."""
 
     root: Definition
-    """As it ran, with the options of its run."""
+    """The root agent as it ran, with the options of its run."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Name → agent that the tree could reach, as it was loaded."""
+    """Name → agent that the tree could reach, as loaded."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
-    """Id of a run → its agent, as forks have changed it."""
+    """Run id → its agent as changed by forks."""
     model_all: str = ""
     """The options of the root that apply to all agents; empty = none."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] | None = None
-    """JSON Schema that an option asked for; None = the agent's own."""
+    """JSON Schema set by an option; None = the agent's own."""
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)

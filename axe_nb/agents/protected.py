@@ -66,7 +66,7 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Folded paths of files and folders, below any folder, that hold keys or what was typed."""
+"""Folded paths of files and folders, below any folder, that hold keys or a history of input."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
@@ -79,7 +79,8 @@ NEEDED = re.compile(
 """Files that may hold keys, but that commands in the folder cannot do without."""
 
 MOST_FOLDERS = 1000
-"""Folders of a package that are looked through for a module; if there is none, a new one asks."""
+"""Maximum folders of a package searched for a module; if none is found, a new one needs
+approval."""
 
 
 def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:
@@ -108,7 +109,7 @@ def find_read_protection(path: Path, workdir: Path) -> str:
 
 
 def is_hidden(path: Path, workdir: Path) -> bool:
-    """True if commands may not read a path either: it holds keys that they do without."""
+    """True if commands may not read a path either, as it holds keys that they do not need."""
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)
@@ -139,7 +140,7 @@ def _join(names: Collection[str]) -> str:
 
 
 def _check_names(path: Path, workdir: Path) -> str:
-    """Returns the reason that the names of a path protect it; empty if none does.
+    """Returns the reason that a name in a path protects it; empty if none does.
 
     A workdir may lie in a protected folder: all names below the current folder count, unless that
     contains the home folder (`~/axe` may be anything), and above it those of hidden folders.
@@ -153,7 +154,7 @@ def _check_names(path: Path, workdir: Path) -> str:
 
 
 def _check_new(path: Path, workdir: Path) -> str:
-    """Returns the reason that a file may not be created unasked; empty if it exists."""
+    """Returns the reason that creating a file needs approval; empty if it exists."""
     if os.path.exists(path):  # noqa: PTH110 - Path.exists() raises what this takes as "no"
         return ""
     here = _find_here()

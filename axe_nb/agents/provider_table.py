@@ -22,17 +22,17 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""
 
 READ_SECONDS = 120.0
-"""Default for the seconds that a server may be silent, before a reply and within one."""
+"""Default read timeout in seconds, before a reply and within one."""
 
 FRAMING = frozenset({"content-length", "transfer-encoding"})
-"""Headers that say where a request ends: with wrong ones, its rest would be taken for the next."""
+"""Headers that delimit a request: with wrong ones, its end would be read as the next request."""
 
 
 SERVER_TOOLS = "server_tools"
 """Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
 
 SEARCH = "web_search"
-"""The tool that an agent's `tools` names, for the search of every vendor."""
+"""Name of the tool for web search by the model's server, the same for every vendor."""
 
 BEARER = {"authorization": "Bearer {key}"}
 
@@ -48,7 +48,7 @@ class KeyCommand:
     place: str
     """The key, file and line, for messages."""
     folder: str
-    """The folder that it runs in: that of `config.toml`, never one of a project."""
+    """Folder that it runs in: that of `config.toml`, never a project's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class ProviderInfo:
     key_variable: str = ""
     """Environment variable that holds its key."""
     key_command: KeyCommand | None = None
-    """Command that prints its key, if that is set nowhere."""
+    """Command that prints its key, used if the key is set nowhere else."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
     missing, is omitted."""
@@ -75,25 +75,25 @@ class ProviderInfo:
     certificates: tuple[str, str] = ("", "")
     """Paths of `ca_file` and `client_cert`; empty = trust the usual ones, present none."""
     api_path: str = ""
-    """Beginning of its paths that is left out if the base URL includes the API's root (D-33)."""
+    """Prefix of its paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
-    """End of a complete URL for requests to its models, which a base URL may be (D-33)."""
+    """Path of requests to its models, with which a base URL may end (D-33)."""
     api: str = ""
-    """`responses` or `chat`: the one of OpenAI's two APIs that `[providers.NAME]` asks for; empty =
-    the model and the address decide (D-73)."""
+    """`responses` or `chat`: the OpenAI API set by `[providers.NAME]`; empty = the model and the
+    address decide (D-73)."""
     has_whole_url: bool = False
-    """True if the base URL is a complete one for requests to models, which decides about the API.
-    """
+    """True if the base URL is that of model requests in full, whose path decides which API is
+    used."""
     left_out: str = ""
-    """The `api_path` that the base URL includes, or has another path instead of."""
+    """The `api_path`, if the base URL includes it or replaces it with another path."""
     prefix_is_root: bool = False
     """True if a path in a base URL is the API's root; else it stands before `api_path`."""
     query: str = field(default="", repr=False)
-    """Query of its base URL, which every request has; may contain a key."""
+    """Query of its base URL, added to every request; may contain a key."""
     models_path: str = ""
     """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
-    """(key of the list in that reply, key of the name in each entry)."""
+    """Keys in its list of models: that of the list itself, and that of the name in an entry."""
     software: str = "the server"
     """Name of the program that serves it, for messages."""
     pull: str = ""
@@ -119,7 +119,7 @@ class ProviderInfo:
         return f"base_url under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
-        """Returns the provider with the one of OpenAI's two APIs that a model gets (D-73).
+        """Returns the provider with the OpenAI API that is used for a model (D-73).
 
         A complete base URL decides; else the setting, else the model at OpenAI's own address.
         """
@@ -140,12 +140,12 @@ class ProviderInfo:
 
     @property
     def speaks_responses(self) -> bool:
-        """True if its models are asked over the Responses API."""
+        """True if requests to its models use the Responses API."""
         return self.module == RESPONSES.module
 
     @property
     def other_api(self) -> str:
-        """Step after which OpenAI's other API is asked; empty if the provider has no other."""
+        """Advice on how to switch to OpenAI's other API; empty if the provider has no other."""
         if not (self.speaks_responses or self.module == PROVIDERS["openai"].module):
             return ""
         if self.has_whole_url:
@@ -154,7 +154,7 @@ class ProviderInfo:
         return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
-        """Returns the base URL without its known end, and the provider with the paths below (D-33).
+        """Splits a known end off a URL; returns the base URL and a provider with matching paths.
 
         The URL is a server's root, its API's root, or the complete one for requests to its models;
         any of them may have a query.
@@ -239,7 +239,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = {
     "responses": RESPONSES,
     "ollama": PROVIDERS["ollama"],
 }
-"""Name → protocol on the wire, as the provider that it belongs to; `openai` is Chat Completions."""
+"""Protocol on the wire → its built-in provider; `openai` is Chat Completions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +258,8 @@ class ProviderTable:
     api_key_env: str = ""
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
     key_command: tuple[str, ...] = field(default=(), repr=False)
-    """Program and arguments that print the key, which is then asked for again after 10 minutes and
-    after a 401."""
+    """Program and arguments that print the key; it is run again after 10 minutes and after a
+    401."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request; `{key}` in a value stands for the key. An empty value leaves
     out a header of the protocol."""
@@ -277,11 +277,11 @@ class ProviderTable:
 
 
 NO_ADDRESS = "must be a valid URL that starts with http:// or https://"
-"""The problem of an address; it is not quoted, as it may be a key."""
+"""Error for an invalid URL, which is not quoted, as it may be a key."""
 
 
 def in_capitals(name: str) -> str:
-    """Returns the provider's name as a part of environment variables."""
+    """Returns the provider's name in the form used in environment variables."""
     return re.sub(r"\W", "_", name.upper())
 
 

@@ -38,7 +38,7 @@ MODES = ("plan", "ask", "auto")
 Ask = Literal["deny", "person"]
 
 COMMON_PARAMS = ("temperature", "max_tokens", "thinking", "top_p", "top_k", "seed", "stop")
-"""Keys of `[params]` that many models take."""
+"""Keys of `[params]` that many models accept."""
 
 
 _TIME = "a time limit is an option of the run: --timeout, in Python timeout="
@@ -186,7 +186,7 @@ class Retry:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Rejects parameters that cannot be sent: raises WrongValue, which names the key."""
+    """Rejects parameters that cannot be sent: raises WrongValue with the key."""
     for name, value in params.items():
         try:
             json.dumps(value, allow_nan=False)
@@ -209,7 +209,7 @@ def check_params(params: Mapping[str, Any]) -> None:
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Returns the params with those of `params.server_tools` that have one of the names."""
+    """Returns the params with only those `server_tools` whose names are given."""
     given = params.get(SERVER_TOOLS, {})
     kept = {name: options for name, options in given.items() if name in names}
     others = {key: value for key, value in params.items() if key != SERVER_TOOLS}
@@ -229,7 +229,7 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)")
 """A server's name: the part of its tools' names before `__`."""
 
 IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
-"""A value of `sandbox` that names an image."""
+"""Matches a value of `sandbox` with a Docker image."""
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -270,12 +270,12 @@ class McpServer:
                 object.__setattr__(self, name, tuple(given))
 
     def is_read_only(self, tool: str) -> bool:
-        """True if the user says that a tool of the server changes nothing."""
+        """True if the user declares that a tool of the server changes nothing."""
         return self.read_only if isinstance(self.read_only, bool) else tool in self.read_only
 
 
 def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpServer | None]:
-    """Returns name → table of the servers that `mcp_servers` names; None = that of `config.toml`.
+    """Parses `mcp_servers` to name → table of the server; None = its table in `config.toml`.
 
     It may be names; tables by name; or a list of tables, each with its `name`, as in the files of
     the Axe command line. Raises ConfigError for an unknown key, a wrong name or value.
@@ -335,8 +335,8 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
     """Returns the `env` or `headers` of a server with `${VARIABLE}` replaced.
 
-    Those with names of secrets are kept out of all that is recorded or shown from now on. Raises
-    ConfigError if a variable is not set.
+    From now on, values of variables named like secrets are removed from recordings and displays.
+    Raises ConfigError if a variable is not set.
     """
     found = {}
     for own, value in values.items():
@@ -354,14 +354,14 @@ def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str
 
 
 def names_of_servers(given: Any) -> Sequence[str]:
-    """Returns the names in a valid `mcp_servers`."""
+    """Returns the server names in a valid `mcp_servers`."""
     if isinstance(given, Mapping):
         return tuple(given)
     return tuple(entry["name"] if isinstance(entry, Mapping) else entry for entry in given)
 
 
 def keep_servers(given: Any, tools: Sequence[str]) -> Any:
-    """Returns a valid `mcp_servers` without the servers of which no tool is named."""
+    """Returns a valid `mcp_servers` without the servers that `tools` does not refer to."""
     used = {tool.partition("__")[0] for tool in tools}
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}

@@ -1,8 +1,8 @@
 """Trust in the folder of a project: until it is given, the project's agent files run restricted.
 
-Trust is remembered by folder, in the user's state folder. What an agent file may not have without
-it is left out when the file is loaded, for every way to run it, and named in one warning.
-Source: D-81, D-53, docs/safety.md.
+Trust is remembered by folder, in the user's state folder. Entries that need trust are removed when
+the file is loaded, for every way to run it, and listed in one warning. Source: D-81, D-53,
+docs/safety.md.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def remember_trust(entry: str) -> None:
 
 
 def trust_new_folder(path: Path) -> None:
-    """Trusts the folder of an agent file that axe_nb is about to write, if it makes that folder.
+    """Trusts the folder of an agent file that axe_nb is about to write, if that creates the folder.
 
-    The rest of the project is not trusted by it: it may be a clone with agents elsewhere.
+    This does not cover the rest of the project, which may be a clone with agents elsewhere.
     """
     top = _find_top(path)
     with suppress(OSError):
@@ -114,7 +114,7 @@ def is_outside(path: Path, target: Path) -> bool:
 
 
 def check_link(path: Path) -> Path:
-    """Returns the real path of an agent file, which is not read yet.
+    """Returns the real path of an agent file, without reading the file.
 
     Raises ConfigError if a link leads out of a project that the user does not trust.
     """
@@ -128,9 +128,9 @@ NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes from an agent's table what it may not have without trust; returns a warning about it.
+    """Removes the entries that need trust from an agent's table; returns a warning about them.
 
-    The table is not checked yet. Raises ConfigError if the agent cannot run without what it lacks.
+    The table is not checked yet. Raises ConfigError if the agent cannot run without them.
     """
     script = _find_script(table, path)
     if script is not None and is_outside(path, script):
@@ -157,7 +157,7 @@ def _make_error(path: Path, problem: str) -> ConfigError:
 
 
 def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
-    """Yields what an agent file may not have: the table or list, its key or entry, and its name."""
+    """Yields the entries that need trust: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
     is_refused = {
         "mcp_servers": bool(table.get("mcp_servers")),
@@ -181,7 +181,7 @@ def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str,
 
 
 def _leads_out(places: list[Path], path: Path) -> bool:
-    """True if the place that would be used lies outside the project; nothing there is read."""
+    """True if the place to be used lies outside the project; nothing is read there."""
     return is_outside(path, next(filter(os.path.lexists, places), places[0]))
 
 
@@ -192,7 +192,7 @@ REFUSED_ENTRIES: Mapping[str, Callable[[str, Any], bool]] = {
     "params": lambda key, value: key not in COMMON_PARAMS or isinstance(value, (dict, list)),
     "limits": lambda key, n: key in LIMITS and isinstance(n, int) and not 0 < n <= LIMITS[key],
 }
-"""Table of an agent file → true for what it may not have in it: (key, value)."""
+"""Table of an agent file → (key, value) -> true for an entry that needs trust."""
 
 
 def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
@@ -234,8 +234,8 @@ def _holds_home(folder: Path) -> bool:
 def _is_git_root(folder: Path) -> bool:
     """True for a repository, a worktree and a submodule; an empty `.git` is none.
 
-    While a command runs, an empty one keeps it from making a repository. Nor is that of another
-    user, who may have made it above the folders of others, as in `/tmp`.
+    An empty one is a placeholder that keeps a running command from creating a repository. A
+    repository of another user does not count either, as anyone may create one in `/tmp`.
     """
     git = folder / ".git"
     is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)

@@ -43,7 +43,8 @@ BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
     r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?|\d*[<>].*", re.DOTALL
 )  # fmt: skip
-"""Words before a program: of the shell, wrappers with options, assignments, redirections."""
+"""Words that may precede a program: of the shell, wrappers with options, assignments,
+redirections."""
 
 EVERYTHING = {".", "./", "*", "./*", ".*", "./.*"}
 SELECTS = re.compile("-(i?name|path|regex|size|mtime|newer|empty)")
@@ -93,7 +94,7 @@ def refusal(command: str, workdir: Path) -> str:
 
 
 def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
-    """Yields the places outside the workdir that a command names."""
+    """Yields the places outside the workdir that occur in a command."""
     yield from (found[0] for found in ELSEWHERE.finditer(command))
     yield from {"/", "/*", "~"} & {*words}
     for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):

@@ -39,22 +39,24 @@ from axe_nb.tools.python_tool import check, make_tool, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_DIFF, MAX_COMPARED = 4096, 2000
-"""Bytes of a diff in a result; lines of the longer text up to which it is the shortest one."""
+"""Maximum bytes of a diff in a result; maximum lines of a text for which the shortest diff is
+sought."""
 
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Makes reading, changing and writing one step: concurrent edits would undo one another."""
+"""Lock that makes reading, changing and writing one step: concurrent edits would undo one
+another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change that a call makes to a file."""
+    """A change that a call makes to a file."""
 
     path: str
-    """Relative to the workdir."""
+    """Path relative to the workdir."""
     old: str | None
-    """None if the file did not exist, was not text, or may not be read."""
+    """The old text; None if the file did not exist, was not text, or may not be read."""
     new: str
     exists: bool = False
     """True if there is a file whose content is not compared."""

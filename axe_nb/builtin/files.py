@@ -15,7 +15,7 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
-"""Bytes. Larger files are not read, searched or edited."""
+"""Maximum bytes of a file that is read, searched or edited."""
 
 PEEK = 8192
 """Bytes at the start of a file that are checked to detect binary content."""
@@ -24,7 +24,7 @@ MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
 """Lines per call; characters shown of a line; bytes reserved for the note about omitted lines."""
 
 MAX_ENTRIES, MAX_SCANNED = 500, 10_000
-"""Names that a listing shows, the first of those that are looked at."""
+"""Maximum names in a listing; maximum entries of a folder that are looked at."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:

@@ -1,4 +1,4 @@
-"""Files of the workdir for tools: found whatever the spelling of a path, checked, and opened.
+"""Access to files of the workdir for tools: finds them by any spelling, checks and opens them.
 
 A path is checked twice: as it is written, and after resolving links. Then it is opened folder by
 folder, each by the descriptor of its parent and never through a link. On systems without such calls
@@ -38,8 +38,8 @@ from axe_nb.tools.tool import (
 STAY = "Use a relative path inside the workdir"
 
 MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100
-"""Characters of a path; its folders that are compared with the workdir; names of one file, which
-links in the workdir can multiply."""
+"""Maximum characters of a path; folders of it compared with the workdir; names of one file,
+which links in the workdir can multiply."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
 """Names that are devices on Windows."""
@@ -54,7 +54,7 @@ class Spot:
     folder: int | None
     """Descriptor of its folder; None if the system has no such calls."""
     names: Names
-    """The names that it is reached by; each can protect it."""
+    """All names of the file; each of them can protect it."""
 
     @property
     def path(self) -> str:
@@ -68,7 +68,7 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a model's path in the workdir, a real path; it need not exist.
+    """Returns the names of a model's path in the workdir, a real path; the path need not exist.
 
     Raises ToolError if the path is not valid, or leads out of the workdir; or a link has taken the
     place of the workdir or of a folder above it.
@@ -183,7 +183,7 @@ def missing(spot: Spot) -> str:
 
 @contextmanager
 def errors_for_model(path: str) -> Iterator[None]:
-    """Turns system errors raised inside into tool errors."""
+    """Turns operating system errors in the block into tool errors."""
     try:
         yield
     except OSError as error:
@@ -235,7 +235,7 @@ def may_read(names: Names) -> bool:
 
 
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
-    """Returns the first reason for a name of a file, with the name if a link says it."""
+    """Returns the first reason among the names of a file, with the name if it is that of a link."""
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):

@@ -33,16 +33,16 @@ MAX_SECONDS = 10.0
 TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
 
 MAX_VISITED, MAX_DEPTH = 100_000, 64
-"""Files and nested folders that a search looks at."""
+"""Maximum files that a search visits; maximum depth of folders."""
 
 MAX_FOUND, MAX_MATCHES = 500, 200
-"""Files that find_files lists; matching lines that grep shows."""
+"""Maximum files that find_files lists; maximum matching lines that grep shows."""
 
 MAX_CONTEXT, MAX_LINE = 20, 300
-"""Lines that grep shows before and after a match; characters of a line, and of a bad pattern."""
+"""Maximum lines that grep shows around a match; characters of a line, or of an invalid pattern."""
 
 GLANCE = 0.05
-"""Timeout of the first look at a whole file, which takes a fifth of the time of all its lines."""
+"""Timeout for matching a whole file at once, which takes a fifth of the time of line by line."""
 
 BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
 """Syntax that may keep an expression from matching a text although it matches one of its lines."""
@@ -50,7 +50,7 @@ BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 )
-"""Folders of generated files, searched only if the path names them."""
+"""Folders of generated files, searched only if the path includes them."""
 
 
 @dataclass

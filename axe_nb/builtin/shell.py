@@ -49,7 +49,7 @@ OFFLINE = {
     "PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "CARGO_NET_RETRY": "0",
 }  # fmt: skip
-"""Variables that keep programs from looking for a network again, or unasked."""
+"""Variables that keep programs from retrying or using the network on their own."""
 
 LIMITS = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
@@ -61,10 +61,10 @@ LIMITS = re.compile(
 """Messages of programs that find no network, or may not write a protected file."""
 
 QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
-"""Commands that may find no network without a message."""
+"""Commands that may fail silently if there is no network."""
 
 DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
-"""Messages of programs that level `files` refuses what other levels allow."""
+"""Messages of programs that need something which only level `files` refuses."""
 
 WITH_GIT = f"""
 [ -e ~/.gitconfig ] || {{
@@ -81,7 +81,7 @@ Git leaves placeholders alone, and files with keys, on which a device is mounted
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-"""Characters in a value of Git's settings."""
+"""Escapes for characters in a value of Git's settings."""
 
 MEANINGS = {
     126: ": permission to run it was denied",
@@ -107,7 +107,7 @@ PLAIN = frozenset({
     "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
     "shellcheck", "sphinx-build", "tsc", "vitest",
 })  # fmt: skip
-"""Programs whose name says what they do; of shells, wrappers and interpreters it says little."""
+"""Programs whose name tells what they do, unlike shells, wrappers and interpreters."""
 
 
 class Output:
@@ -204,10 +204,10 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the commands of the first agent; the first call tries it out.
+    """Returns the sandbox for the commands of the first agent; the first command tries it out.
 
-    None of the agents, those above it, has less than it asks for. Raises ConfigError if the sandbox
-    that one names does not work here, or not in this workdir.
+    The other agents are those above it; the sandbox is as strict as each of them demands. Raises
+    ConfigError if a sandbox that one of them sets does not work here, or not in this workdir.
     """
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
@@ -217,7 +217,7 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Names the sandbox of a call; without one, the call needs approval in every mode (D-82)."""
+    """The guard of run_command: without a sandbox, a call needs approval in every mode (D-82)."""
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
     except ConfigError as error:

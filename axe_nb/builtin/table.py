@@ -1,4 +1,4 @@
-"""The built-in tools, and the two that run nothing here: `ask_user` and `web_search`.
+"""The built-in tools, including two that run elsewhere: `ask_user` and `web_search`.
 
 Source: D-19, D-20, D-48, D-50, D-76, O-19.
 """
@@ -29,9 +29,9 @@ async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def make_server_tool(name: str, description: str) -> Tool:
-    """Returns a tool that the model's server runs within a reply; it may reach any host there is.
+    """Returns a tool that the model's server runs within a reply; it may reach any host.
 
-    What is here is what a model is offered, and the permission for it.
+    The tool holds only the description for the model, and its permission.
     """
 
     async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
 
 MAX_URL, MAX_REDIRECTS, MAX_TRIED = 2000, 5, 3
-"""Characters of a URL; redirects; addresses of a host to try."""
+"""Maximum characters of a URL; redirects; addresses of a host to try."""
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
@@ -53,7 +53,7 @@ CHARSET = re.compile(
     r"charset=[\"']?(utf-16(?:[lb]e)?|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]"
     r"|shift_jis|euc-(?:jp|kr)|gbk|gb2312|gb18030|big5)\b"
 )
-"""Charsets beside UTF-8. Python has more, and some of them do more than decode."""
+"""Accepted charsets beside UTF-8; some of Python's others do more than decode."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -81,7 +81,7 @@ def refusal_reason(address: Address) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """True if a socket can bind it: it is this machine's, which may be a public one."""
+    """True if an address belongs to this machine, public or not: a socket can bind it."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as own:
@@ -194,7 +194,7 @@ class Fetcher:
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
-    """Parses a URL, which a redirect gives relative to `base`, and checks its form."""
+    """Parses a URL, relative to `base` in a redirect, and checks its form."""
     import httpx
 
     text = given.strip()
@@ -225,7 +225,7 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
 
 
 def host_of(url: httpx.URL) -> str:
-    """Returns the host of a URL as `allowed_hosts` is compared with it."""
+    """Returns the host of a URL in the form that `allowed_hosts` is compared with."""
     return fold_host(url.raw_host.decode("ascii"))
 
 

@@ -24,14 +24,15 @@ class LiveAnswer:
     def __init__(self, root: Node) -> None:
         self._root = root
         self.blocks: list[str] = []
-        """HTML of the answer's blocks, and of what stands for the rest of a long one."""
+        """HTML of the answer's blocks, and of the placeholder for the omitted part of a long
+        one."""
         self._seen: tuple[object, ...] = ()
-        """The turn, its attempt and the size of its text when last read."""
+        """Turn, attempt and size of the text at the last update."""
         self._next_at = 0.0
 
     @property
     def is_earlier(self) -> bool:
-        """True if it was said before the calls that go on now."""
+        """True if the text precedes calls that are still running."""
         turn = _find_turn(self._root)
         return self._root.result is None and turn is not None and not turn.is_last
 

@@ -1,4 +1,4 @@
-"""The display of runs in the cells of a notebook: live, and at the end as a static twin, once."""
+"""The display of runs in notebook cells: live while they run, and at the end as a static twin."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _brief: list[RunResult] = []
 """Results that this cell has not displayed; as the cell's value, only their answer is shown."""
 
 _static: list[RunView] = []
-"""Runs of this cell that are shown at their end, in the order of their beginning: each waits for
-those before it, so that a cell has the same outputs each time."""
+"""Runs of this cell that are displayed when they end, in starting order: each waits for the
+earlier ones, so that a cell has the same outputs each time."""
 
 _ordering = threading.RLock()
 
@@ -39,8 +39,8 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """How runs are shown here: as a live tree, as a static twin at the end, or by answers alone.
 
-    The user's word counts first (`%config AxeMagics.display`, AXE_NB_DISPLAY), then the kernel's
-    ability to ask for input.
+    The user's setting takes precedence (`%config AxeMagics.display`, AXE_NB_DISPLAY), then the
+    kernel's ability to ask for input.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
@@ -101,7 +101,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """One run in a cell: its tree while it goes on, if it is live, and at the end its twin."""
+    """One run in a cell: its live tree while it runs, and its static twin at the end."""
 
     def __init__(
         self,
@@ -132,19 +132,19 @@ class RunView:
             _static.append(self)
 
     def event(self, event: Event) -> None:
-        """Takes each event; the first one displays the tree if it is live."""
+        """Shows an event; the first one displays the tree if it is live."""
         with self._lock:
             if self._tree:
                 self._tree.apply(event)
 
     def tick(self) -> None:
-        """Sends the changes, if the last update is long enough ago."""
+        """Sends the changes if an update is due."""
         with self._lock:
             if self._tree:
                 self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Takes the end; after that nothing more is shown of the run."""
+        """Ends the view; nothing more of the run is shown afterwards."""
         self._result, self._is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
@@ -172,12 +172,12 @@ def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False)
 
 
 def remember(thing: object) -> None:
-    """Notes that this cell has displayed it."""
+    """Marks an object as displayed by this cell."""
     _shown.append(thing)
 
 
 def is_shown(thing: object) -> bool:
-    """True if this cell has displayed it."""
+    """True if this cell has displayed the object."""
     return any(thing is shown for shown in _shown)
 
 
@@ -189,7 +189,7 @@ def show_again(result: RunResult) -> None:
 
 
 def find_name(thing: object) -> str:
-    """The name of a user variable that holds it, for pointers into it; empty if there is none."""
+    """The user variable that holds an object, for references to its parts; empty if none does."""
     shell = get_ipython()
     variables = shell.user_ns if shell else {}
     named = (name for name, value in variables.items() if value is thing and name[0] != "_")
@@ -222,7 +222,7 @@ def show_handle(handle: RunHandle) -> None:
 
 
 def install(shell: InteractiveShell) -> None:
-    """Teaches IPython to show a RunResult as its twin; twice is harmless."""
+    """Makes IPython show a RunResult as its static twin; may be called twice."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type_by_name("axe_nb.results", "RunResult", show_again)

@@ -1,4 +1,4 @@
-"""One widget that is fed with fragments of HTML, at most ten times a second, and its place."""
+"""A widget that receives fragments of HTML, at most ten times a second, and its place."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from axe_nb.views.appearance import css_rules
 STATIC = Path(__file__).parent / "static"
 
 AGAIN, RATE = 1.5, 60_000
-"""Seconds between two snapshots, and bytes a second that they may take: a large one is sent more
-rarely."""
+"""Minimum seconds between two snapshots; maximum bytes per second that they take, so that large
+ones are sent more rarely."""
 
 EARLY, SMALL = 0.5, 20_000
-"""Seconds between two of the snapshots that show a tree to a page which is just beginning to
-listen; those of fewer bytes are sent with each update."""
+"""Seconds between snapshots for a page that is only beginning to listen; snapshots of fewer
+bytes than this are sent with each update."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
@@ -50,7 +50,7 @@ class Feed:
         stop: Callable[[], None] | None = None,
         is_early: bool = False,
     ) -> None:
-        """Shows it as it is.
+        """Displays the current state.
 
         Args:
             now: seconds, by a clock that does not go back.
@@ -130,7 +130,7 @@ class Feed:
 
 
 _retired: Any = None
-"""The widget whose work ended last."""
+"""The most recently closed widget."""
 
 
 def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
@@ -154,7 +154,7 @@ def _make_mark() -> str:
 
 @cache
 def _load_widget_class() -> type[Any]:
-    """Makes the class; its libraries take longer to import than a run to begin."""
+    """Makes the widget class on first use, as its libraries are slow to import."""
     import anywidget
     import traitlets
 

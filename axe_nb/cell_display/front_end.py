@@ -1,7 +1,6 @@
-"""The front end at hand: how a run is shown, and who can be asked.
+"""The current front end: how runs are displayed, and who can be prompted.
 
-Another front end is a room of its own with a `View`, and one more case here.
-Source: D-48.
+Another front end is a package of its own with a `View`, and one more case here. Source: D-48.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns what shows a thing while it is made: its table in a notebook, else a line."""
+    """Returns the display of an object while it fills: a table in a notebook, else a line."""
     if not display or is_inside() or not is_notebook():
         return make_line(display)
     from axe_nb.cell_display.table import find_table
@@ -56,7 +55,7 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the user's variable that holds a thing, or will hold the value of the function."""
+    """Returns the variable that holds an object, or that the function's value is assigned to."""
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target

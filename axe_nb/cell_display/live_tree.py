@@ -1,8 +1,8 @@
-"""The tree of a cell while its run goes on: its rows in the browser, drawn once a frame.
+"""The tree of a cell during its run: its rows in the browser, drawn once per frame.
 
 A row is that of the saved tree, with a clock and a bar in seconds. The bar has segments for the
-model, tools, and waits before retries or for the person; where it is still growing, it ends at the
-time `--now` of its row. `static/live.js` puts the fragments of HTML in place.
+model, tools, and waits before retries or for the person; a growing bar ends at the time `--now` of
+its row. `static/live.js` puts the fragments of HTML in place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERY = 0.1
 """Seconds between two updates."""
 
 BEAT = 2.0
-"""Seconds without updates after which the browser is told that the run is still going."""
+"""Seconds without updates after which the browser receives a sign of life."""
 
 TELL = 1.0
 """Seconds between updates of the lines shown when the page is reloaded."""
@@ -51,11 +51,11 @@ MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
 
 SHORTEST, LEAP = 4.0, 1.5
-"""Seconds that the bars span at first, and the factor by which they span more: by leaps, so that
-bars stand still in between."""
+"""Initial span of the bars in seconds, and the factor by which it grows: in leaps, so that bars
+stand still in between."""
 
 TICKS, WIDEST = 4, 22
-"""Parts of the axis, of which fewer are named where names are long; characters that are as wide."""
+"""Parts of the axis, fewer if their labels are long; characters that fit on the axis."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """Use of the time, start and end in seconds; None = it has not ended."""
@@ -115,7 +115,7 @@ class LiveTree:
             self._newest = row.key
 
     def tick(self) -> None:
-        """Sends the changes, if the last update is long enough ago."""
+        """Sends the changes if an update is due."""
         now = self._now
         self._note(self._transcript.tick(now))
         # what begins to be written is shown at once, and the next update comes the later for it
@@ -148,7 +148,7 @@ class LiveTree:
         return True
 
     def _send(self, feed: Feed, now: float) -> None:
-        """Sends what has changed of the rows and of the answer."""
+        """Sends the changed rows, and the changes of the answer."""
         is_last = not self._newest
         rows, blocks = self._draw(), self._answer.blocks
         self._answer.update(now, is_over=is_last)
@@ -161,7 +161,7 @@ class LiveTree:
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
-        """The news of all but the rows, beginning from these blocks of the answer."""
+        """The update of everything but the rows; `blocks` are the answer's blocks sent before."""
         now = self._now
         news = {
             "now": round(now, 2),
@@ -176,7 +176,7 @@ class LiveTree:
         return news
 
     def _draw(self) -> list[dict[str, Any]]:
-        """Draws the rows that have changed, and returns the fields of each that have."""
+        """Draws the changed rows; returns the fields that differ, for each row."""
         changed, self._changed = self._changed, {}
         news = []
         for key, thing in _add_above(changed).items():
@@ -189,7 +189,7 @@ class LiveTree:
 
 
 def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
-    """Returns the rows with those above them, which sum up what is below."""
+    """Adds the rows above, which sum up the rows below them."""
     found = dict(changed)
     for thing in changed.values():
         above = parent_row(thing)
@@ -272,7 +272,7 @@ def _find_times(thing: TreeNode) -> Times:
 
 
 def _draw_clock(times: Times) -> str:
-    """The element of a row's seconds, which the page writes; a row that has not begun has none."""
+    """The element for a row's seconds, filled in by the page; empty if the row has not begun."""
     if times.started is None:
         return "<time></time>"
     end = "" if times.ended is None else f" data-to={times.ended:.2f}"
@@ -338,7 +338,7 @@ def _segment(kind: str, start: float | None, end: float | None) -> Iterator[Segm
 
 
 def _join(segments: list[Segment]) -> list[Segment]:
-    """Segments of one kind that overlap, as one: calls at once."""
+    """Merges overlapping segments of one kind, such as parallel calls."""
     joined: list[Segment] = []
     for kind, start, end in segments:
         last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""A table or a line in the output of a cell: live while it fills, then as it is saved."""
+"""A table or a line in the output of a cell: live while it fills, then static."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axe_nb.cell_display.feed import Feed, News, pack_parts
 from axe_nb.session.drive import Line, NoLine
 
 SHARE = 20
-"""A table is redrawn after this many times the time that drawing it took."""
+"""Minimum time between redraws of a table, as a multiple of the time that drawing it took."""
 
 
 class Table:
@@ -115,6 +115,6 @@ def find_table(
 
 
 def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:
-    """Displays what is a cell's value, unless the cell has just shown it."""
+    """Displays an object that is a cell's value, unless the cell has just shown it."""
     if not is_shown(thing):
         display(draw(), raw=True)  # type: ignore[no-untyped-call]

@@ -32,7 +32,7 @@ from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 
 LATEST = 20
-"""Runs that `history` lists."""
+"""Number of runs that `history` lists."""
 
 
 def _list(chosen: argparse.Namespace) -> str:
@@ -70,7 +70,7 @@ def _show_history(chosen: argparse.Namespace) -> str:
 TEXTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
     "list": _list, "show": _show, "history": _show_history,
 }  # fmt: skip
-"""Name of a command → what makes the text that it prints. Raises ConfigError."""
+"""Command → function that returns the text to print. Raises ConfigError."""
 
 
 def format_agent(agent: Agent) -> list[str]:
@@ -101,7 +101,7 @@ def trust(
     write: Callable[[str], object],
     ask: Callable[[str], str] | None,
 ) -> bool:
-    """Shows what the agents of a project may not have without trust, and asks for it.
+    """Shows the entries of a project's agents that need trust, and asks the user for it.
 
     Returns True if the project is trusted now. Raises ConfigError: there is no such folder.
 

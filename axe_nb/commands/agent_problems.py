@@ -97,7 +97,7 @@ def _check_price(model: str) -> None:
 
 
 def _check_model(agent: Agent, check: Callable[[Agent, Provider], None]) -> None:
-    """Checks what the agent asks of its model's server; an unknown server has a row of its own."""
+    """Checks the agent's demands on its model's server; an unknown server has a row of its own."""
     name, model = parse_model(agent.model)
     try:
         provider = make(name, Config.load(), model=model, needs="provider")

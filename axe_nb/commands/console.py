@@ -35,7 +35,7 @@ Write: TypeAlias = Callable[[str], object]
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
-    """The run requested by an option line."""
+    """Makes the run request of an option line."""
     overrides, earlier = options.overrides, None
     if options.goes_on:
         earlier = session.conversation(options.agent, overrides.agents_dir)
@@ -119,7 +119,6 @@ class TerminalLine:
         self._write(text, "\n")
 
     def clear(self) -> None:
-        """Clears the line."""
         if self._width:
             self._write("", "\r")
             self._width = 0
@@ -133,7 +132,7 @@ class TerminalLine:
 
 
 class StatusLine:
-    """A line on a terminal, rewritten in place: agents at work, counts, time, what it waits for."""
+    """A status line on a terminal, rewritten in place: agents at work, counts, time, waits."""
 
     is_live = False
 
@@ -177,7 +176,6 @@ class StatusLine:
         self.clear()
 
     def clear(self) -> None:
-        """Clears the line."""
         if self._line is not None:
             self._line.clear()
 
@@ -195,7 +193,7 @@ def is_expected(error: AxeError | None, raises: str | None) -> bool:
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError unless the run ended as its options expect; `name` is its variable."""
+    """Raises AxeError unless the run ended as expected; `name` is the variable of its result."""
     _check_status(result, options.raises)
     if (expected := options.overrides.expect) is not None:
         from axe_nb.expectations.check import check  # most runs have none

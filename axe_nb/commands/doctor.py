@@ -49,7 +49,7 @@ PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"
 """Packages whose versions are shown; not every environment has those of the notebook."""
 
 DOES_NOT_LIST = (404, 405, 501)
-"""Statuses of servers that do not list their models; 404 is also that of a wrong path."""
+"""Statuses of servers that do not list their models; 404 may also mean a wrong path."""
 
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
@@ -66,7 +66,7 @@ class Finding:
     what: str
     message: str
     next_step: str = ""
-    """Empty if there is nothing to do."""
+    """The next step; empty if there is nothing to do."""
 
     def __str__(self) -> str:
         first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
@@ -74,7 +74,7 @@ class Finding:
 
 
 def make_failed_finding(what: str, error: AxeError) -> Finding:
-    """Returns the finding of an error."""
+    """Makes the finding of an error."""
     place = f" ({error.place})" if error.place else ""
     return Finding("wrong", what, f"{error}{place}", error.hint)
 
@@ -201,7 +201,7 @@ def _check_agents(
 
 
 def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
-    """Returns the models that their vendors end soon."""
+    """Returns findings about models that their vendors will soon retire."""
     findings = []
     for provider, models in used.items():
         for model, agents in models.items():
@@ -276,7 +276,7 @@ def _format_agents(models: Models) -> str:
 
 
 def _list_reach(agent: Agent) -> Iterator[str]:
-    """Yields the caps that an agent lifts, and what it and its sub-agents reach or ask."""
+    """Yields the limits that an agent lifts, and the hosts and prompts that it opens up."""
     lifted = [
         f"limits.{key.name} = 0"
         for key in toml_fields(type(DEFAULT_LIMITS))

@@ -49,7 +49,7 @@ class Option:
     """Its name in Python, and in `Overrides` or `Options`."""
     help: str
     metavar: str = ""
-    """Placeholder for its value; empty if it takes none."""
+    """Placeholder for its value; empty if it has no value."""
     faces: tuple[Face, ...] = FACES
     choices: tuple[str, ...] = ()
     read: Callable[[str], Any] = str
@@ -62,7 +62,7 @@ class Option:
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
-    """For a flag: the value that it stands for."""
+    """Value that a flag sets."""
     offers: Offer = ""
     group: str = "Options"
     """Heading of its group on help pages."""
@@ -82,7 +82,7 @@ class Option:
 
 
 def reads(wanted: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
-    """Makes the reader of a value of what raises ValueError; its message has the value in words."""
+    """Wraps a parser that raises ValueError; its error message says in words what is expected."""
 
     def mark(convert: Callable[[str], Any]) -> Callable[[str], Any]:
         def read(text: str) -> Any:

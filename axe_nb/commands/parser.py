@@ -24,13 +24,13 @@ from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Beginning of a word that is the value of a variable: data, whatever it looks like."""
+"""Prefix of a word that is the value of a variable: data, whatever it looks like."""
 
 NOT_WITH_FROM = {"goes_on": "-c", "dry_run": "--dry-run"}
-"""Keyword → flag that makes no sense for a fork: it has its conversation, and its request."""
+"""Keyword → flag that is refused for a fork, which has its own conversation and request."""
 
 _PAIR = re.compile(r"[^\W\d][\w.-]*=(?!=)(.*)", re.DOTALL)
-"""KEY=VALUE; neither data nor a text with an equals sign further on, such as an address."""
+"""Matches KEY=VALUE; neither data nor a text with a later equals sign, such as an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Options:
     """The parsed options of one run; each field is a keyword of the table."""
 
     agent: str | None = None
-    """None = a model is asked without an agent. An empty name is that of no agent: an error."""
+    """None = a model is asked without an agent. An empty name is an error."""
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
@@ -59,7 +59,7 @@ class UsageError(ConfigError):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Argparse's own, which would indent commands, but not count it: long ones had a line alone."""
+    """Argparse's formatter, without the indent that puts long commands on a line of their own."""
 
     def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action]:
         yield from getattr(action, "_get_subactions", list)()
@@ -69,10 +69,10 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
     page = ""
-    """The line that shows its help, where it has no `--help`."""
+    """Command line that shows its help, if it has no `--help`."""
 
     def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
-        """Makes a parser without options, for what begins with `program`."""
+        """Creates a parser without options, whose usage begins with `program`."""
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
         examples = textwrap.indent(EXAMPLES.get(program, ""), "  ")
         super().__init__(
@@ -191,7 +191,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
-    """Returns the next step after a word that names no command."""
+    """Returns the hint for a word that is not a command."""
     other: Face = "line" if face == "command" else "command"
     first = dict.fromkeys(name.split()[0] for name in known)
     meant = [name for name in known if name.partition(" ")[2] == word]
@@ -242,7 +242,7 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 
 
 def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> list[str]:
-    """Writes `--param A=1 B=2` as `--param A=1 --param B=2`.
+    """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
     An option that takes several values would swallow the name of the agent after them. A value with
     spaces needs a flag of its own wherever it may be the prompt.

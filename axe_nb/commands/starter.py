@@ -36,7 +36,7 @@ TEMPLATES = Path(__file__).parent / "first"
 
 
 def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> int:
-    """Writes what is not there yet, and opens JupyterLab; returns the exit code.
+    """Creates the files that do not exist yet, and opens JupyterLab; returns the exit code.
 
     Raises ConfigError: the name is not a plain one, or a file cannot be written.
 
@@ -72,7 +72,7 @@ def _make_files(notebook: str) -> Mapping[Path, str]:
 
 
 def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
-    """Opens a notebook in the JupyterLab of this environment, or says how to."""
+    """Opens a notebook in the JupyterLab of this environment, or explains how to."""
     if not all(map(find_spec, ("jupyterlab", "ipykernel"))):
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")

@@ -48,7 +48,7 @@ class Command:
     options: tuple[Option, ...] = ()
     """Options of all interfaces; `Option.faces` limits each."""
     is_verbatim: bool = False
-    """If true, all that follows its words is its one argument, as it is written."""
+    """If true, everything after its words is its only argument, exactly as typed."""
 
     def program(self, face: Face) -> str:
         """Returns the start of its usage line: `%axe show`, `axe-nb agents show`."""
@@ -91,7 +91,7 @@ OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
-"""Options of a run that all runs of a grid have, or the grid as a whole."""
+"""Options of a run that a grid accepts, for each of its runs or as a whole."""
 
 
 @reads("US dollars or KEY=NUMBER, as in 0.40 or max_requests=100")
@@ -364,7 +364,8 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
         "give the same outputs; if not, the notebook is left unchanged and the exit code is 1.",
     ),
 }
-"""Beginning of a usage line → the paragraphs below it; others have the sentence of the table."""
+"""Start of a usage line → the paragraphs of its page; other pages have the sentence of the
+table."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\

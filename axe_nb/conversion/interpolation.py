@@ -156,7 +156,7 @@ def _evaluate(
 
 
 def _write_parts(parts: Sequence[object], pictures: list[Picture]) -> str:
-    """Returns the marks of pictures, each on a line of its own, with what is between them."""
+    """Returns the marks of pictures, each on a line of its own, and the text between them."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Picture):

@@ -30,7 +30,7 @@ MAX_NESTING = 60
 """Levels of a schema."""
 
 MAX_SECONDS = 1.0
-"""Longest check of one answer; a schema can be made so that it never ends."""
+"""Maximum seconds for checking one answer, as a schema can make a check endless."""
 
 MAX_PATTERN_SECONDS = 0.2
 """Longest search for one pattern in one text."""
@@ -39,7 +39,7 @@ UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedPro
 """Keywords whose time cannot be limited from outside."""
 
 DEFINITIONS = ("$defs", "definitions")
-"""Keys at the top whose schemas `$ref` may name."""
+"""Top-level keys whose schemas `$ref` may refer to."""
 
 SCHEMAS = (
     "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -54,7 +54,7 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value has a schema for each name."""
 
 AT_ROOT = ("$schema", "$id")
-"""Keywords that say where a schema comes from; only at its root, where they are left out."""
+"""Keywords that tell where a schema comes from; removed from its root, refused elsewhere."""
 
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
@@ -62,7 +62,7 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 
 
 class TooSlow(Exception):
-    """A check took longer than it may."""
+    """A check exceeded its time limit."""
 
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -140,7 +140,7 @@ def _make_error(where: str, problem: str) -> ConfigError:
 
 
 def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what cannot be used, wherever it is in the schema."""
+    """Yields the unusable parts of a schema, at any depth."""
     targets: set[tuple[str, ...]] = {
         ("#", key, name)
         for key in DEFINITIONS
@@ -207,7 +207,7 @@ def _format_path(path: Iterable[str | int]) -> str:
 
 
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
-    """Makes a validator that loads nothing and looks at the time in each keyword.
+    """Makes a validator that loads nothing and checks the deadline at each keyword.
 
     It descends into data by way of keywords only, so that no check goes on for long after that.
     """
@@ -274,7 +274,7 @@ def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterat
 
 
 def _unify(item: Any) -> Any:
-    """Returns data whose text equal values have in common: 1 and 1.0 do, 1 and true do not."""
+    """Returns data with equal texts for equal values: 1 and 1.0 are equal, 1 and true are not."""
     match item:
         case float() if item.is_integer():
             return int(item)
@@ -301,16 +301,15 @@ _OWN: Mapping[str, Keyword] = {
 
 
 IRIS = "rfc3987_syntax"
-"""Package for the format `iri`, which comes with JupyterLab and makes 39 parsers as it is imported.
-"""
+"""Package for the format `iri`, installed with JupyterLab; importing it builds 39 parsers."""
 
 _importing = threading.Lock()
 
 
 def load_jsonschema() -> None:
-    """Imports jsonschema, but the package for `iri` only when an address is first checked by it.
+    """Imports jsonschema, but defers the package for `iri` until an address is checked by it.
 
-    We check no formats; for others who use jsonschema in this process, they work as ever.
+    axe_nb checks no formats; for other users of jsonschema in this process, they work as usual.
     """
 
     def is_valid(term: str, value: str) -> bool:

@@ -33,10 +33,10 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
 """Type that is a JSON array → function that makes one from a list."""
 
 MAX_MISTAKES = 8
-"""Mistakes in one answer that are told."""
+"""Maximum number of mistakes reported for one answer."""
 
 MAX_TOLD = 400
-"""Characters of one of them."""
+"""Maximum characters of one mistake."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
@@ -60,7 +60,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Returns the value as this type, read strictly or leniently.
+        """Converts a value to this type, strictly or leniently.
 
         If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
         text (D-11).
@@ -84,7 +84,7 @@ class Parameter:
     description: str = ""
     required: bool = True
     default: object = None
-    """Shown to the model; None if there is none."""
+    """Default value shown to the model; None if there is none."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def is_record(given: Any) -> bool:
 
 
 def _is_typed_dict(kind: Any) -> bool:
-    """As `typing.is_typeddict`, which knows none of typing_extensions."""
+    """Like `typing.is_typeddict`, but also true for those of typing_extensions."""
     return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
@@ -207,7 +207,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """A type of single values; `make` raises an exception for JSON values that do not fit."""
+    """Makes the shape of a single value; `make` raises an exception for values that do not fit."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -268,11 +268,11 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """One of fixed values.
+    """Makes the shape of a choice between fixed values.
 
     Args:
-        options: (what may be given, what it means); a later one wins.
-        shown: those that the model is descriptions of.
+        options: (accepted value, its meaning); a later one wins.
+        shown: the values that are described to the model.
     """
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
@@ -304,7 +304,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
 
 
 def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
-    """A list of one type; with a size, a tuple whose values have types of their own."""
+    """Makes the shape of a list of one type; with a size, of a tuple with a type for each value."""
     wanted = f"a list of {plural(size, 'value')}" if size else "a list"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
@@ -332,7 +332,7 @@ def _make_dict(item: Shape) -> Shape:
 
 
 def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
-    """A dataclass, or a TypedDict, whose keys may be `NotRequired`; with exactly these keys."""
+    """Makes the shape of a dataclass, or of a TypedDict, whose keys may be `NotRequired`."""
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
     wanted = {}

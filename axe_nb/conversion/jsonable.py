@@ -1,7 +1,6 @@
-"""Python values as JSON data without a limit, for records of what was said.
+"""Python values as JSON data without a size limit, for records of conversations.
 
-What a model reads of a value is made by `values`.
-Source: D-61.
+`value_text` makes the text of a value for a model. Source: D-61.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of numpy, pandas and the like as numbers and data of Python's own, and back as a frame."""
+"""Conversion of numpy, pandas and similar values to plain Python data, and of rows to frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axe_nb.text import clean
 
 
 def to_plain(value: Any) -> Any:
-    """Converts what a library has of JSON's own types, and leaves all else as it is.
+    """Converts library values to the JSON types that they stand for; leaves all others unchanged.
 
     For values that must not lose anything, such as parameters.
     """
@@ -23,7 +23,7 @@ def to_plain(value: Any) -> Any:
 
 
 def as_number(value: object) -> object:
-    """Returns the int or float that a value is; anything else, bools included, as it is."""
+    """Converts a number of any library to int or float; leaves other values, bools too, alone."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Integral):
@@ -32,7 +32,7 @@ def as_number(value: object) -> object:
 
 
 def as_count(value: object) -> int | None:
-    """Returns the positive whole number that a value is; None if it is none."""
+    """Returns a value as a positive integer; None if it is not one."""
     number = as_number(value)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
     return number if is_count else None  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Opens any value: finds whether it is a single one, a list, an object or a table. Reads no more.
+"""Classification of any value as a single value, list, object or table; contents are read later.
 
 No library is imported: a value of one exists only if the user has imported it.
 """
@@ -22,20 +22,20 @@ from axe_nb.pictures.picture import find_format
 from axe_nb.text import plural
 
 MOST_BITS = 13_000
-"""Size of the largest integer that is written; Python refuses one of 4,300 digits."""
+"""Maximum bits of an integer that is written; Python refuses one of 4,300 digits."""
 
 BLOCK = 4096
 """Maximum number of values that are read at once from a table or an array."""
 
 
 class Leaf(NamedTuple):
-    """A single value, in a type of JSON."""
+    """A single value of a JSON type."""
 
     value: str | int | float | bool | None
 
 
 class Items(NamedTuple):
-    """A list, of which only as much is read as fits."""
+    """A list, read lazily: only as much as fits."""
 
     values: Iterator[Any]
     size: int
@@ -44,14 +44,14 @@ class Items(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """An object, of which only as much is read as fits; keys of any type."""
+    """An object with keys of any type, read lazily: only as much as fits."""
 
     pairs: Iterator[tuple[Any, Any]]
     size: int
 
 
 class Table(NamedTuple):
-    """Rows and columns, of which only as much is read as fits."""
+    """Rows and columns, read lazily: only as much as fits."""
 
     labels: Sequence[str]
     height: int
@@ -156,7 +156,7 @@ def _open_object(value: Any) -> Opened:
 
 
 def _is(value: object, module: ModuleType, *names: str) -> bool:
-    """True if a value is of one of a module's types."""
+    """True if a value has one of a module's types."""
     kinds = (getattr(module, name, None) for name in names)
     return any(isinstance(kind, type) and issubclass(type(value), kind) for kind in kinds)
 

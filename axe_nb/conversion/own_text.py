@@ -1,4 +1,4 @@
-"""The text of an object that has no data: its own words without memory addresses, or its type."""
+"""The text of an object without data: its `str` or `repr` without memory addresses, or its type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_NAME = 80
 """Maximum characters of a type's name."""
 
 _AT = re.compile(r"(?<!\s)\s+at 0x[0-9a-fA-F]+")
-"""Looks at each blank once: a wide text may have very many."""
+"""Matches a memory address; looks at each blank only once, as a text may have very many."""
 
 _HEXADECIMAL = re.compile(r"\b0[xX][0-9a-fA-F]{6,}")
 
@@ -35,7 +35,7 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """The text that an object has of itself, without addresses; else its description.
+    """Returns the object's own text without addresses; its description if it has none.
 
     Raises Exception: whatever the object's own method raises.
     """

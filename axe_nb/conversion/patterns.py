@@ -79,7 +79,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def count_copies(pattern: str) -> int:
-    """Upper bound of how many copies of a part of the pattern the compiled form has.
+    """Upper bound for the number of copies of any part of the pattern in the compiled form.
 
     Each repeat makes one copy more than its count, and `+` is `{1,}`. Only nested repeats multiply;
     if the syntax leaves room for doubt, all of them are taken as nested.
@@ -122,5 +122,5 @@ def _count_nested(pattern: str) -> int | None:
 
 
 def _copies(counts: str) -> int:
-    """The copies that a repeat such as `+` or `{n,m}` makes."""
+    """Returns the number of copies that a repeat such as `+` or `{n,m}` makes."""
     return 2 if counts == "+" else 1 + max([0, *map(int, filter(None, counts.split(",")))])

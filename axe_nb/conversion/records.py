@@ -35,10 +35,10 @@ from axe_nb.text import cut_chars, quote
 T = TypeVar("T")
 
 PARTS = "by_digest"
-"""Key of the parts, digest → value, beside the data that refers to them."""
+"""Key of the parts, digest → value, next to the data that refers to them."""
 
 PART = "digest"
-"""Only key of what refers to a part."""
+"""Only key of a reference to a part."""
 
 IS_PART = "is_part"
 """Key of the metadata of a field whose long values are parts."""
@@ -56,24 +56,25 @@ ERRORS: Mapping[str, type[AxeError]] = {
     kind.__name__: kind
     for kind in (AxeError, CassetteMiss, ConfigError, ExpectationError, ProviderError, RunError)
 }
-"""The exceptions that can be kept; a subclass is kept as the nearest of them."""
+"""Exceptions that can be saved; a subclass is saved as the nearest of them."""
 
 
 class Parts:
-    """The parts of one file."""
+    """Shared values of one file: each is written once, and referred to by its digest."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        """Digest → value, of all that were written or read."""
+        """Digest → value of every part that was written or read."""
         self._new: dict[str, Any] = {}
-        """Those of the value that is written now."""
+        """Parts that were added by the value being written."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
-        """Identity of an object → the object, its digest and value: most are written again."""
+        """Identity of an object → the object, its digest and value: most objects are written
+        repeatedly."""
         self._made: dict[tuple[str, Form], Any] = {}
-        """Digest and form → what was made of the value."""
+        """Digest and form → the object that was read."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
-        """Returns what refers to a value; a short value itself.
+        """Returns a reference to a value; a short value is returned itself.
 
         Args:
             value: the value.
@@ -90,13 +91,13 @@ class Parts:
         return self.refer(*known[1:])
 
     def refer(self, digest: str, value: Any) -> dict[str, str]:
-        """Returns what refers to a value with a digest."""
+        """Returns a reference to the value with a digest."""
         if digest not in self.values:
             self._new[digest] = value
         return {PART: digest}
 
     def read(self, value: Any, at: str, form: Form) -> Any:
-        """Returns what a form makes of a value, which may refer to a part.
+        """Reads a value by its form; it may be a reference to a part.
 
         Raises ConfigError if the part is missing, or wrong.
         """
@@ -110,21 +111,21 @@ class Parts:
         return self._made[digest, form]
 
     def begin(self) -> None:
-        """Begins a value, after one that may have failed."""
+        """Starts a new value, also after one that failed."""
         self._new = {}
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts that the value is the first to refer to."""
+        """Returns the parts that the current value is the first to use."""
         self.values.update(self._new)
         return self._new
 
     def forget(self, data: Mapping[str, Any]) -> None:
-        """Forgets the parts of data that could not be kept, so that later data brings them."""
+        """Forgets the parts of data that could not be saved, so that later data includes them."""
         for digest in data.get(PARTS, ()):
             del self.values[digest]
 
     def add(self, values: Any) -> None:
-        """Adds parts that were read. Raises ConfigError if they are none."""
+        """Adds parts that were read. Raises ConfigError if they are invalid."""
         if not isinstance(values, dict):
             raise make_error(PARTS, "an object", values)
         self.values.update(values)
@@ -147,7 +148,7 @@ class Writer(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A type as JSON."""
+    """The JSON form of a type."""
 
     write: Callable[[Any, Writer], Any]
     read: Callable[[Any, str, Parts], Any]
@@ -260,7 +261,7 @@ def _read_bytes(value: Any, at: str, _: Parts) -> bytes:
 
 
 def _write_pieces(value: Iterable[bytes], to: Writer) -> list[str]:
-    """Returns the pieces of one body, as a single one if it holds a secret, which they may cut."""
+    """Returns the pieces of one body; a single piece if a secret in it may be split between two."""
     plain = Writer(None, to.parts)
     pieces = list(value)
     whole = b"".join(pieces)
@@ -270,7 +271,7 @@ def _write_pieces(value: Iterable[bytes], to: Writer) -> list[str]:
 
 
 def _write_picture(picture: Picture, to: Writer) -> dict[str, str]:
-    """Returns what refers to a picture; no filter changes its bytes."""
+    """Returns a reference to a picture; no filter changes its bytes."""
     return to.parts.refer(picture.digest[:DIGITS], picture.base64)
 
 
@@ -283,7 +284,7 @@ def _read_picture(text: Any, at: str, _: Parts) -> Picture:
 
 
 PICTURE = Form(lambda picture, to: picture.base64, _read_picture)
-"""A picture by its bytes."""
+"""The JSON form of a picture: its bytes in Base64."""
 
 ANY = _make_scalar("any value", lambda _: True, lambda value, to: to.any(value), jsonable)
 
@@ -372,7 +373,7 @@ def _make_part(form: Form) -> Form:
 
 @cache
 def _list_fields(kind: type) -> tuple[Field, ...]:
-    """Returns the fields of a dataclass, without those that no one can set."""
+    """Returns the fields of a dataclass that its constructor accepts."""
     hints = typing.get_type_hints(kind)
     found = []
     for field in dataclasses.fields(kind):
@@ -417,7 +418,7 @@ def _make_record(kind: type) -> Form:
 
 
 def _list_arguments(kind: Any) -> tuple[Field, ...]:
-    """Returns what the constructor takes, and the place, which is set later."""
+    """Returns the arguments of the constructor, and `place`, which is set later."""
     hints = typing.get_type_hints(kind.__init__)
     defaults = kind.__init__.__kwdefaults__ or {}
     arguments = [

@@ -1,4 +1,4 @@
-"""TOML text as tables, its line numbers for errors, hints for common mistakes, changes of values.
+"""TOML text: parsing, line numbers and hints for errors, and changes of values.
 
 Source: D-27, D-41, D-70.
 """
@@ -140,7 +140,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the text with the values in which two tables differ; the rest stays as it is.
+    """Returns the text with changed values where two tables differ; the rest is unchanged.
 
     Args:
         text: valid TOML.

@@ -30,20 +30,20 @@ LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""
 
 LONGEST_VALUE = 200_000
-"""Maximum characters of a text in a prompt; a note tells how much is left out."""
+"""Maximum characters of a text in a prompt; a note tells the number left out."""
 
 LONGEST_CELL = 1000
-"""Maximum bytes of a cell in a table that does not fit whole, of a key, and of what decides on the
-place of a member of a set."""
+"""Maximum bytes of a cell in a table that is cut, of a key, and of the text by which members of
+a set are sorted."""
 
 MAX_DEPTH = 100
-"""Maximum nesting; what lies deeper is left out."""
+"""Maximum nesting; deeper values are left out."""
 
 MOST_NAMED = 3
-"""Maximum number of left-out entries that a note names."""
+"""Maximum number of left-out entries that a note lists."""
 
 NOTE = 300
-"""Bytes kept free for what is said about that which is left out."""
+"""Bytes reserved for the note about omitted data."""
 
 _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 
@@ -175,7 +175,7 @@ def _sort(items: Items) -> Iterator[Any]:
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:
-    """The name of an entry; names of different keys with the same text have their types."""
+    """Makes the name of an entry; different keys with the same text also show their types."""
     data = key if isinstance(key, str) else to_data(key, LONGEST_CELL)
     name = data if isinstance(data, str) else encode(data)
     while name in others:
@@ -225,7 +225,7 @@ def write_json(value: object, limit: int = LONGEST_DATA) -> str:
 
 
 def _refuse_bytes(value: object) -> None:
-    """Refuses what is never written as text. Raises NoText if the value is bytes or a picture."""
+    """Raises NoText if the value is bytes or a picture, which are never written as text."""
     if picture := find_picture(value):
         raise NoText(f"is a picture ({picture}), which cannot be sent as text")
     if isinstance(value, bytes | bytearray | memoryview):
@@ -272,7 +272,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _count_fitting(cells: Sequence[str], room: int) -> int:
-    """Returns the number of first cells, at least one, that fit into so many bytes."""
+    """Returns the number of leading cells, at least one, that fit into `room` bytes."""
     for count, cell in enumerate(cells):
         room -= count_bytes(cell) + 1
         if room < 0:
@@ -323,7 +323,7 @@ class Written:
 
     text: str
     is_block: bool
-    """True for data of several lines, which stands on lines of its own."""
+    """True for data of several lines, which is set off on lines of its own."""
 
 
 def write_value(value: object) -> Written:

@@ -56,7 +56,7 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Returns the child's text, or an error in the words of its design; never raises (A-7.1)."""
+    """Returns the child's text, or the error text of the design; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
     if problem := _check_call(ctx, agent, task):
         return ToolOutput(f"call_agent error: {problem}", is_error=True)

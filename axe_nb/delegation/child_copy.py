@@ -18,7 +18,7 @@ from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import ToolContext, ToolError
 
 _BUILT_IN = Registry((builtin.SOURCE,))
-"""Resolves the toolsets and aliases that a model may name."""
+"""Resolves the toolsets and aliases that a model may use."""
 
 NAME_SIZE = 60
 """Characters of a child's name, which may come from a model."""

@@ -305,24 +305,24 @@ def _merge_limits(limits: Limits | None, default: Limits) -> Limits:
 
 
 REPORTING = ("spawn_agent", "delegate_task")
-"""The tools whose results have such seconds."""
+"""Tools whose results report durations in seconds."""
 
 CLOCK = re.compile(r"\b\d+\.\d+s\b")
 
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
-"""Matches what a report says of one run."""
+"""Matches the tool calls and the duration of one run in a report."""
 
 _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 """Matches the head of a subtask in a report of delegate_task."""
 
 
 def without_seconds(result: ToolResult) -> str:
-    """Returns the text of a result without what differs between equal runs."""
+    """Returns the text of a result without the durations, which differ between equal runs."""
     return CLOCK.sub("…s", result.content) if result.name in REPORTING else result.content
 
 
 def find_reports(tool: str, text: str) -> list[str]:
-    """Returns what a tool's result reports of runs, before the words of these."""
+    """Returns the run reports in a tool's result, without the texts of the runs."""
     heads = _SUBTASK.findall(text) if tool == "delegate_task" else []
     if tool == "spawn_agent":
         heads = [text.partition("\n\n")[0]]

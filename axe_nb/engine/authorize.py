@@ -21,15 +21,15 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
 
 NO_NEEDS = Guard(covers="this tool")
-"""The needs of the calls of a tool without a guard."""
+"""The guard of calls to a tool that has none of its own."""
 
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
 DENIED = "denied by the user"
-"""Notes of calls that the person was asked about."""
+"""Notes on calls that the person was asked to approve."""
 
 
 class Authorizer:
-    """Makes sure that the calls of a run may run, and asks its questions one at a time."""
+    """Authorizes the calls of a run, and asks the person one question at a time."""
 
     def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
         self.next = next
@@ -38,7 +38,7 @@ class Authorizer:
         self._covered: set[tuple[str, str]] = set()
         """(tool, later calls) that the person always allows."""
         self.unasked: dict[str, str] = {}
-        """Tool → why its calls were denied, of those that a person could have allowed."""
+        """Tool → the reason its calls were denied, if a person could have allowed them."""
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
@@ -77,7 +77,7 @@ class Authorizer:
         return host in env.hosts or host in env.recorded_hosts
 
     async def ask_question(self, call_id: str, question: str) -> str:
-        """Returns the person's answer to a question of the model, asked by a call."""
+        """Returns the person's answer to a question that the model asked by a call."""
         scope = self._scope
         request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
         return (await scope.ask(request)).text
@@ -93,7 +93,7 @@ class Authorizer:
         return await in_thread(call.tool.guard, call.arguments, site) or NO_NEEDS  # reads files
 
     def _needs_approval(self, call: PendingCall) -> bool:
-        """True if the person has to be asked for a call."""
+        """True if a call needs the person's approval."""
         policy, tool, guard = self._scope.policy, call.tool, call.guard
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(call):

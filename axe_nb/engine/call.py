@@ -42,7 +42,7 @@ class Caller:
 
 
 _caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
-"""Unset = no code of a run; None = code of a run, such as its model, but of none of its tools."""
+"""The current caller; unset = outside of runs, None = code of a run that is not in a tool."""
 
 
 def _leave_run() -> None:
@@ -91,7 +91,7 @@ GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
 
 LOOK_EVERY = 1.0
-"""Seconds after which a thread that waits for a child looks whether there still is a loop."""
+"""Seconds after which a thread waiting for a child checks that the loop still exists."""
 
 ENDED = "this call has ended and can no longer start a sub-agent"
 
@@ -108,9 +108,9 @@ class PendingCall:
 
     call: ToolCall
     number: int = 0
-    """Among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
+    """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
     turn: int = 0
-    """The turn that made it."""
+    """Number of the turn that made the call."""
     index: int = 0
     """Position in its turn, from 0."""
     count: int = 0
@@ -118,23 +118,24 @@ class PendingCall:
     ahead: float = 0.0
     """Virtual seconds elapsed."""
     arguments: Mapping[str, Any] = field(init=False)
-    """Those to run with."""
+    """The arguments that the tool runs with."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
-    """Its slot of the calls in progress, closed when it starts a child: that may need one too."""
+    """Its slot among the calls in progress; released when it starts a child, which may need one
+    too."""
     keys: set[str] = field(default_factory=set)
     """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
-    """The needs of the call with these arguments."""
+    """The guard of the call with its current arguments."""
     is_edited: bool = False
     """True if the person has changed the arguments."""
     edited: Mapping[str, Any] | None = None
     """The arguments that ran instead of the model's; None = its own, or it was not authorised."""
     note: str = ""
-    """The person's yes, for people."""
+    """Note on the person's approval, for display."""
     is_skipped: bool = False
     has_begun: bool = False
-    """True once its tool is run."""
+    """True once its tool has started."""
 
     def __post_init__(self) -> None:
         self.arguments = self.call.arguments
@@ -246,7 +247,7 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
-    """Returns the answer of a tool, or raises what it raises.
+    """Runs a tool and returns its answer; its exceptions are passed on.
 
     If the call is cancelled, a tool that ignores this is abandoned.
     """

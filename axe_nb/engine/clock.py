@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from axe_nb.text import format_seconds
 
 NO_TIMEOUT: AbstractAsyncContextManager[object] = nullcontext()
-"""The timeout context of a run without a timeout of its own, or of none above."""
+"""The timeout context of a run without a timeout, its own or from above."""
 
 
 class TimeIsUp(TimeoutError):
@@ -27,7 +27,7 @@ class Deadline:
     at: float
     """Time on the event loop's clock in seconds, virtual time included."""
     setting: float
-    """The setting that it comes from, in seconds, which the timeout message names (D-10)."""
+    """The `timeout` setting in seconds, for the timeout message (D-10)."""
     timeout: asyncio.Timeout
     """Timeout context of its run; cancels that run and its descendants."""
     run: str
@@ -35,7 +35,7 @@ class Deadline:
     above: Deadline | None
     """The deadline that caps this one."""
     ahead: float
-    """Virtual seconds that the timer knows of."""
+    """Virtual seconds that the timer accounts for."""
     pauses: int = field(default=0, init=False)
     """Number of questions to the user in progress; no time passes while there are any."""
     _paused_at: float = field(default=0.0, init=False)
@@ -96,7 +96,7 @@ class Clock:
         self.ahead = ahead
         """Virtual seconds taken so far by script models on the virtual clock."""
         self.started = self.now()
-        """As `now` was then."""
+        """Value of `now` at the start."""
         self.deadline = above
         """The nearest deadline; None = no limit."""
         self.timeout = NO_TIMEOUT

@@ -32,7 +32,7 @@ from axe_nb.results import FinalRequest, Turn
 from axe_nb.text import count_bytes
 
 BYTES_OF_TOKEN = 4
-"""UTF-8 bytes of a token, in the middle (D-18)."""
+"""Average UTF-8 bytes per token (D-18)."""
 
 
 class Conversation:
@@ -47,13 +47,13 @@ class Conversation:
         self._send = connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
-        """None = no call yet in this run."""
+        """Ids of the calls; None = no call yet in this run."""
         self._last_text = ""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         """The tools that may be offered."""
         self.log: list[Turn] = []
-        """The turns that are over."""
+        """The finished turns."""
         self.last: Turn | None = None
         """The latest answered turn, without the results of its calls while they run."""
         self.response = Response("")
@@ -217,7 +217,7 @@ class Conversation:
 
 
 def connect_model(plan: Plan, partial: Partial) -> Send:
-    """Returns the first of the links to the model of a run: only those that it needs."""
+    """Makes the links to the model of a run that the run needs, and returns the first."""
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))

@@ -1,4 +1,4 @@
-"""Tool calls: those of a reply are run beside one another, with exactly one result each.
+"""Tool calls: the calls of a reply run concurrently, each with exactly one result.
 
 A call passes through links, each with one concern (`RunCall`): `Authorizer` asks policy, guard and
 person, `Dispatch.run_tool` runs the tool; `replays.py` has those that may answer first.
@@ -37,21 +37,21 @@ from axe_nb.tools.tool import (
 )
 
 MAX_EDIT = 4096
-"""Bytes shown to the model of arguments that the person edited."""
+"""Maximum bytes of arguments edited by the person that the model is shown."""
 
 USED_UP = "the budget of tool calls is used up"
 
 LATER = "make the other calls in later replies"
-"""Ends of the reasons why a call of a reply was not made."""
+"""End of the reason that a call of a reply was not made."""
 
 
 def is_refused(result: ToolResult) -> bool:
-    """True if a call was one too many: it was not made, and so has no number."""
+    """True if a call exceeded the limit: it was not made, and has no number."""
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
 class Dispatch:
-    """The tool calls of one run, and what they share."""
+    """Runs the tool calls of one run, and holds their shared state."""
 
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self.scope = plan.scope
@@ -63,15 +63,15 @@ class Dispatch:
         """Number of calls executed so far."""
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
         self.next: RunCall = self.authorizer.run
-        """The first link of a call that a fork does not have."""
+        """The first link for calls that have no result in a forked run."""
         self.take_kept: Callable[[PendingCall], Awaitable[ToolResult | None]] | None = None
-        """Takes the result of a call from the run that is forked; None = it is not there."""
+        """Takes the result of a call from the forked run; None = it has none."""
         self._toolset = plan.toolset
         self._start_child = start_child
         self._cap = plan.scope.meter.cap_reply()
 
     def describe_denials(self) -> list[str]:
-        """Returns a warning for each tool that was denied as no one could be asked."""
+        """Returns a warning for each tool that was denied because no one could be prompted."""
         return [f"{name} was denied: {why}" for name, why in self.authorizer.unasked.items()]
 
     async def permit_server_tool(self, tool: Tool) -> str:
@@ -134,7 +134,7 @@ class Dispatch:
         return calls[:most]
 
     async def _run(self, call: PendingCall) -> ToolResult:
-        """Returns the result of a call, an error result if it fails (A-13.1); tells the views."""
+        """Returns the result of a call, or an error result if it fails (A-13.1); emits events."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
         scope.env.halt.check()

@@ -29,7 +29,7 @@ from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.text import format_dollars, format_seconds
 
 EVERY = 0.03
-"""Least seconds between two deltas of the same kind; the first one is passed on at once."""
+"""Minimum seconds between two deltas of the same kind; the first one is passed on at once."""
 
 
 class Partial:
@@ -42,14 +42,14 @@ class Partial:
         self.exchanges: list[Exchange] = []
         """The requests so far, and their outcomes."""
         self.deltas: list[Delta] = []
-        """Those of the reply that is streamed now, or was cut, whether passed on or not."""
+        """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
         self.failed = ""
         """The text that came with the failure of the latest request."""
         self._run = run
         self._emit = emit
         self._is_streamed = is_streamed
         self._place = 0, 0
-        """Turn and attempt."""
+        """Turn and attempt of the current reply."""
         self._passed_on = 0
         """Number of deltas that were passed on."""
         self._timer: asyncio.TimerHandle | None = None
@@ -62,7 +62,7 @@ class Partial:
         return self.failed or "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Begins an attempt anew; returns what takes its pieces, None if it is not streamed."""
+        """Begins a new attempt; returns the receiver of its pieces, None if it is not streamed."""
         self.clear()
         self._place, self._next_at = (turn_of(request.place), request.attempt), 0.0
         return self._add if self._is_streamed else None
@@ -80,7 +80,7 @@ class Partial:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
-        """Passes on what waits."""
+        """Passes on the waiting deltas."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -91,7 +91,7 @@ class Partial:
             self._emit(TextDelta(self._run, *self._place, text, first.kind, first.call, first.name))
 
     def clear(self) -> None:
-        """Forgets the text: the reply is complete, or nothing of it has arrived yet."""
+        """Forgets the text, as the reply is complete or has not begun to arrive."""
         self.deltas, self.failed, self._passed_on = [], "", 0
 
 
@@ -106,19 +106,19 @@ RETRY_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
 
 MAX_RETRY_WAIT = 30.0
-"""Longest wait before a retry in seconds, unless the server asks for more."""
+"""Maximum seconds to wait before a retry, unless the server requests more."""
 
 JITTER = 0.25
-"""Part of a wait that is added to it at most, at random: requests that failed together do not all
-return together."""
+"""Maximum random addition to a wait, as a part of it, so that requests that failed together do
+not all return together."""
 
 MAX_JITTER = 3.0
-"""Seconds that are added at most."""
+"""Maximum random addition in seconds."""
 
 
 @dataclass(slots=True)
 class Retries:
-    """Sends a request that failed for now again, as `[retry]` says."""
+    """Sends a request again after a temporary failure, as `[retry]` says."""
 
     scope: RunScope
     is_virtual: bool
@@ -143,7 +143,7 @@ class Retries:
         raise AssertionError("it is sent until it is answered, or was the last attempt")
 
     async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
-        """Waits before an attempt, at least as long as the server asks for."""
+        """Waits before an attempt, at least as long as the server requests."""
         clock = self.scope.clock
         seconds, left = compute_wait(error, attempt), clock.left
         if left is not None and seconds >= left:
@@ -162,7 +162,7 @@ class Retries:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds before an attempt, from 2: what the server asks for, else our own."""
+    """Returns the seconds before an attempt, from 2: as the server requests, or our default."""
     return error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
 
 
@@ -199,7 +199,7 @@ def _change(error: ProviderError, more: str, hint: str) -> ProviderError:
 
 
 CHARACTERS = 4
-"""Characters of a token, where nothing better is known."""
+"""Characters per token, if nothing better is known."""
 
 
 @dataclass(slots=True)
@@ -231,10 +231,10 @@ class Attempts:
                 )  # fmt: skip
 
     async def _hold(self, request: Request) -> float:
-        """Holds what a request costs at least, within the budget of the session; returns that.
+        """Reserves the minimum cost of a request within the session's budget; returns that cost.
 
-        It is the price of the reply before it, of the first one that of its prompt. The person is
-        asked before the budget would be exceeded; without a yes, the tree ends.
+        That is the price of the previous reply; for the first request, that of its prompt. The
+        person is asked before the budget would be exceeded; without approval, the tree ends.
         """
         scope, budget = self.scope, self.scope.env.budget
         if not budget.amount:
@@ -269,7 +269,7 @@ class Attempts:
         recorded: Exchange | None = None,
         hang: Callable[[], Awaitable[None]] | None = None,
     ) -> Response:
-        """Asks the provider, and keeps the exchange, whatever becomes of it.
+        """Sends a request to the provider, and records the exchange, whatever its outcome.
 
         Args:
             request: the request.

@@ -54,9 +54,9 @@ class Run:
         self.dispatch = Dispatch(plan, self.start_child)
         self._connect_calls()
         self._children: dict[CallOrder, Run | RunResult] = {}
-        """A result is that of a child that a fork has taken from the run that it forks."""
+        """Started children; a RunResult is a child taken over from the forked run."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
-        """For children."""
+        """Slots for children."""
         self.warnings = list(plan.warnings)
         self.data: Any = None
         """The answer as data."""
@@ -199,7 +199,7 @@ class Run:
             self.warnings.append(reason)
 
     async def _take_data(self, output: Output) -> None:
-        """Takes the last answer as data; asks again, once, if it does not fit (D-65).
+        """Takes the last answer as data; requests a correction, once, if it does not fit (D-65).
 
         Raises RunError if it is not whole, still does not fit, or may not be asked for again.
         """
@@ -279,7 +279,7 @@ class Run:
             self.scope.clock.ahead = max(self.scope.clock.ahead, call.ahead)
 
     def adopt(self, child: RunResult) -> None:
-        """Takes a child of the run that this one forks, as it is, with all below it."""
+        """Takes over a finished child of the forked run, with everything below it."""
         self._children[order_child(child.id)] = child
         for event in events_of(child, self.scope.id, self.scope.depth + 1):
             self.scope.env.emit(event)

@@ -71,7 +71,7 @@ class Keyless:
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
         self._provider = provider
         self.problem = problem
-        """The error of a request that would have to be sent."""
+        """The error for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; raises ConfigError if the request would have to be sent."""
@@ -105,9 +105,10 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns (provider, model) → the provider, one per API, which also rejects missing scripts.
+    """Returns a function that makes providers, one per API, and also rejects missing scripts.
 
-    Arguments are those of `make`, and `sent`: scripts that came with a job from another process.
+    It takes provider and model. Arguments are those of `make`, and `sent`: scripts that came with a
+    job from another process.
     """
     made: dict[tuple[str, str], Provider] = {}
     if sent:

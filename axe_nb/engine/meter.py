@@ -1,4 +1,4 @@
-"""The caps of `[limits]`, the budget of a session and slots: bounds of what a tree of runs spends.
+"""Limits on what a tree of runs may spend: the caps of `[limits]`, a session's budget, slots.
 
 Source: D-51, D-64.
 """
@@ -44,7 +44,7 @@ class UsageMeter:
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Number of such runs below: a model could start children without end before one asks."""
+    """Number of such runs below, counted so that a model cannot start children without end."""
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
@@ -86,7 +86,7 @@ class UsageMeter:
         return UsageMeter(agent, limits, self, path, is_expected=True)
 
     def settle(self) -> None:
-        """Counts the run no longer as one whose first request is to come."""
+        """Stops counting the run as one that has yet to send its first request."""
         if self.is_expected and self.above is not None:
             self.is_expected = False
             for meter in self.above._walk_up():
@@ -178,11 +178,11 @@ class Budget:
     """US dollars; 0 = no budget."""
     spent: float = 0.0
     held: float = 0.0
-    """The price of the requests in progress, as far as it can be told."""
+    """Estimated price of the requests in progress."""
     unpriced: dict[str, int] = field(default_factory=dict)
     """provider/model → number of replies whose price is unknown."""
     step: float = 0.0
-    """The dollars that a yes adds to the amount."""
+    """US dollars that each approval adds to the amount."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     """Held while counts change: the loops of several threads may run a session's runs."""
 
@@ -208,7 +208,7 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, dollars: float | None, *, is_counted: bool) -> None:
-        """Counts a request instead of what was held for it.
+        """Replaces the amount held for a request by its actual price.
 
         Its price is None if that is unknown, or it was not answered; it counts if it was.
         """
@@ -234,7 +234,7 @@ class Budget:
 
 
 class SlotPool:
-    """So many slots, 0 = no limit; each takes one of those above too."""
+    """A limited number of slots, 0 = no limit; each also takes a slot of the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most or sys.maxsize)

@@ -111,7 +111,7 @@ class PermissionPolicy:
 
     @property
     def may_ask(self) -> bool:
-        """True if the user may be asked, which every agent above has to allow (D-56)."""
+        """True if the user may be asked; every agent above has to allow it too (D-56)."""
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
@@ -191,7 +191,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True for a tool that an agent without trust may not have, and the person has not given it."""
+    """True for a tool that needs trust, if the agent has none and the person has not allowed it."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)

@@ -1,7 +1,6 @@
 """Questions to the person, and their decisions: about approvals, and at the pauses of a run.
 
-Both take one way: `RunScope.ask` puts them, cassettes keep the answers.
-Source: D-48, D-50, D-56, D-66.
+Both go through `RunScope.ask`; cassettes keep the answers. Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations
@@ -38,12 +37,13 @@ class Decision:
 
     choice: Choice
     text: str = ""
-    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given. For
-    `result`: that of a call."""
+    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given.
+    For `result`: the result of the call."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """For `edit`: the arguments to run instead."""
     reply: Response | None = None
-    """For a `Step` before or after a request, with `result` or `edit`: the reply to go on with."""
+    """For a `Step` before or after a request, with `result` or `edit`: the reply to continue
+    with."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
 
@@ -64,15 +64,16 @@ class ApprovalRequest:
     always: str = "this tool"
     """The later calls that `always` covers; empty = it covers none."""
     reason: str = ""
-    """The reason to ask, if it is not the mode, and notes about the call; one a line."""
+    """The reason to ask, unless it is the mode, and notes about the call, one a line."""
     workdir: str = ""
     """The real workdir of the call."""
     host: str = ""
     """The host that approval allows for the session; empty = the call reaches none (D-50)."""
     raises: str = ""
-    """The budget that a yes sets, such as `$0.80`; empty = the question is about something else."""
+    """The budget that approval sets, such as `$0.80`; empty = the question is about something
+    else."""
     call_id: str = ""
-    """Id of the call that it is about."""
+    """Id of the call in question."""
     schema: Mapping[str, Any] = field(default_factory=dict)
     """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
 
@@ -93,7 +94,7 @@ class Step:
     run: str
     """Place of the run in the tree: `0` is the root, `0.2` the child of its second call."""
     turn: int
-    """From 1."""
+    """Number of the turn, from 1."""
     model: str
     """provider/model."""
     tool: str = ""
@@ -113,7 +114,7 @@ class Step:
     protocol: str = ""
     """Protocol of its server; `script` for a model without one."""
     response: Response | None = field(default=None, repr=False)
-    """For a reply: what the model said, secrets included."""
+    """For a reply: the model's response, secrets included."""
 
     @property
     def place(self) -> str:
@@ -192,7 +193,7 @@ class Step:
 
 
 Question: TypeAlias = ApprovalRequest | Step
-"""Both kinds of question to the person: may the call run, and how does the run go on."""
+"""Both kinds of question to the person: approval of a call, and a pause of a run."""
 
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
 """Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
@@ -214,7 +215,7 @@ def _check_reply(value: Any) -> Response:
 
 
 def make_reply(given: Any) -> Response | None:
-    """Returns a reply made of a text, of calls or of a `Response`; None = it is none of these."""
+    """Makes a reply from a text, from calls or from a `Response`; None = it cannot."""
     match given:
         case Response():
             return given
@@ -239,7 +240,7 @@ def make_decided(step: Step, decision: Decision) -> Exchange | None:
 
 
 def make_given(request: Request, turn: int, reply: Response, source: Source = "given") -> Exchange:
-    """Returns the exchange of a turn whose reply a person gives: nothing was sent or paid."""
+    """Makes the exchange of a turn whose reply a person supplies: nothing was sent or paid."""
     return Exchange(
         turn=turn, model=request.model, protocol="script",
         sent=len(request.messages), system=request.system, system_ends=request.system_ends,
@@ -249,7 +250,7 @@ def make_given(request: Request, turn: int, reply: Response, source: Source = "g
 
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
-"""Decides at each pause, in place of a person; may be async."""
+"""Function that decides at each pause, in place of a person; may be async."""
 
 BreakKind = Literal["tool", "agent", "depth", "turn"]
 
@@ -279,7 +280,7 @@ class Breakpoint:
 
     @classmethod
     def parse(cls, text: str) -> Breakpoint:
-        """Returns the place that a text of `--break` means; raises ConfigError."""
+        """Parses a place of `--break`; raises ConfigError."""
         word, _, value = (part.strip() for part in text.partition(":"))
         hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
         kind: BreakKind | None = next((one for one in get_args(BreakKind) if one == word), None)
@@ -301,24 +302,24 @@ class Stepper:
     breaks: tuple[Breakpoint, ...] = ()
     """The places of the pauses; none = before each request and call."""
     function: StepFunction | None = None
-    """Decides; None = the person does."""
+    """Function that decides; None = the person decides."""
     is_over: bool = False
     """True once the tree is to run to its end without further pauses."""
     _reached: set[Breakpoint] = field(default_factory=set)
 
     @property
     def flag(self) -> str:
-        """The option that asks for the pauses."""
+        """The option that turned the pauses on."""
         return "--break" if self.breaks else "--step"
 
     def pauses_at(self, step: Step) -> bool:
-        """True if there is a pause."""
+        """True if the run pauses at a step."""
         met = [one for one in self.breaks if one.matches(step)]
         self._reached.update(met)
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Has the function decide; raises RunStopped if it fails, or returns something else."""
+        """Calls the function to decide; raises RunStopped if it fails or returns something else."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -343,14 +344,14 @@ class Stepper:
         )
 
     def describe_missed(self) -> Iterator[str]:
-        """Yields a warning for each place that the tree never came to."""
+        """Yields a warning for each place that the tree never reached."""
         for one in () if self.is_over else self.breaks:
             if one not in self._reached:
                 yield f"the run never reached --break {one}"
 
 
 def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
-    """Returns what steps through a tree, at the places of `--break` if any; None = nothing does."""
+    """Makes the stepper of a tree, at the places of `--break` if any; None = no pauses."""
     places = tuple(map(Breakpoint.parse, breaks or ()))
     if not step and not places:
         return None

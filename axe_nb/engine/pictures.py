@@ -1,4 +1,4 @@
-"""How large the pictures of a run may be: each of them, and all in one request."""
+"""Size limits for the pictures of a run: of each picture, and of all in one request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput
 
 IN_REQUEST = 4
-"""Times the limit of one picture, for all in one request."""
+"""Size limit for all pictures in one request, as a multiple of that for one picture."""
 
 MAX_COUNT = 500
-"""Pictures in one request; servers take about as many."""
+"""Maximum number of pictures in one request; servers accept about as many."""
 
 OF_PROTOCOL = {"anthropic": 3_900_000}
-"""Protocol → bytes of a picture that its API takes: 5 MiB in base64."""
+"""Protocol → maximum bytes of a picture in its API: 5 MiB in base64."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class PictureRoom:
     """The room that is left for pictures in the requests of one run."""
 
     limit: int
-    """Bytes of one picture, as `limits.max_picture_bytes` says; 0 = no limit."""
+    """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 = no limit."""
     protocol: str
     used: int = 0
     count: int = 0
@@ -39,7 +39,7 @@ class PictureRoom:
         self.count += len(sizes)
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Returns the pictures as they are sent, scaled down if need be, and counts them.
+        """Counts pictures, and returns them as they are sent: scaled down if necessary.
 
         Raises ConfigError if one of them is too large, or all of them are, or they are too many.
         """
@@ -67,7 +67,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with its pictures as they are sent.
+        """Returns a prompt with its pictures, scaled down if necessary.
 
         The marks of `pictures` are in it; those of `files`, (path, picture), are listed below it.
         """
@@ -87,7 +87,7 @@ class PictureRoom:
         return Illustrated("\n".join([text, "", *lines]), (*own, *added))
 
     async def admit_output(self, output: ToolOutput) -> ToolOutput:
-        """Returns the output of a tool as it is sent; an error if its pictures are too large."""
+        """Returns the output of a tool, pictures scaled down; an error if they are too large."""
         if not output.pictures:
             return output
         try:
@@ -99,7 +99,7 @@ class PictureRoom:
 
 
 def _with_marks(text: str, before: Sequence[Picture], after: Sequence[Picture]) -> str:
-    """Returns the text with the marks of the pictures as they are now."""
+    """Returns the text with marks that match the scaled pictures."""
     for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
         if new is not old:
             text = text.replace(old.mark(number), new.mark(number), 1)

@@ -46,7 +46,8 @@ from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool
 
 MAX_CHECKED = 100
-"""Sub-agents that are checked before a run; a search for similar names takes milliseconds."""
+"""Maximum number of sub-agents checked before a run, as a search for similar names takes
+milliseconds."""
 
 
 WRONG_MODEL = 1
@@ -93,7 +94,7 @@ class Plan:
 
     @property
     def asks_at_end(self) -> bool:
-        """True if the form of the answer is asked for in a turn of its own at the end (D-65)."""
+        """True if the answer in its form is requested in a turn of its own at the end (D-65)."""
         return self.toolset.is_needed and getattr(self.provider, "answers_without_tools", False)
 
     @property
@@ -145,7 +146,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
 
 async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """The complete prompt; a picture of a file that the conversation has had is not sent again."""
+    """Returns the complete prompt; a file's picture already in the conversation is not repeated."""
     if job.asked is not None:
         return job.asked
     room = PictureRoom(scope.agent.limits.max_picture_bytes, protocol)
@@ -202,7 +203,7 @@ def check_agent_thinking(agent: Agent, provider: Provider) -> None:
 
 
 def _check_price(scope: RunScope, agent: Agent) -> None:
-    """Checks that the cost of a run with a limit can be counted; a recorded one is known."""
+    """Checks that the cost of a run with a limit can be counted; that of a recorded run can."""
     if scope.meter.caps_cost and not scope.env.cassette and not scope.env.prices.knows(agent.model):
         error = make_price_error(agent.model, "limits.max_cost cannot be enforced")
         error.place = find_place(agent, "model", agent.model)
@@ -224,7 +225,7 @@ async def _brief(scope: RunScope) -> Briefing:
 
 
 async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
-    """Checks that an agent has a sandbox if it needs one; of a root, all that it can reach."""
+    """Checks that an agent has the sandbox it needs; for a root, also all agents in its reach."""
     env, agents = scope.env, scope.policy.agents
     await in_thread(_require_sandbox, env, agents, workdir)
     for below in islice(env.walk_below(agents), 0 if scope.depth else MAX_CHECKED):
@@ -304,10 +305,10 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns the entry of a tool of the model's server, and True if it needs no approval.
+    """Returns whether a tool of the model's server needs no approval, and its entry.
 
-    A search that can be limited to the hosts that the run may reach anyway needs none (D-50), but
-    in plan mode.
+    A search that can be limited to the hosts that the run may reach anyway needs none (D-50),
+    except in plan mode.
     """
     policy, agent = scope.policy, scope.agent
     server = provider.name, getattr(provider, "base_url", "")
@@ -327,7 +328,7 @@ def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, 
 
 
 def check_search(agent: Agent, provider: Provider) -> None:
-    """Raises ConfigError if the agent's `tools` name a search that its server does not have."""
+    """Raises ConfigError if the agent's `tools` include a search that its server does not have."""
     address = getattr(provider, "base_url", "")
     if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
         raise _make_server_error(agent, SEARCH, provider)

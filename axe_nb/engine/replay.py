@@ -1,4 +1,4 @@
-"""Places in a tree of runs, and the interface of a replay, which may have the answers at a place.
+"""Places in a tree of runs, and the interface of replays, which may answer with recorded outcomes.
 
 `0.2/3` is the third turn of run `0.2`, the child of the root's second call. A cassette and a fork
 may answer instead of a model, a tool or the person.
@@ -107,26 +107,26 @@ class KeptTurn:
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """The cap that refused the attempt after them."""
+    """The cap that refused a further attempt."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """Waits until a run and those below it have asked for all that is recorded of them; awaited
-    before the last attempt is cut."""
+    """Waits until a run and those below it have sent all their recorded requests; awaited before
+    the last attempt is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCall:
-    """A call that is not made again."""
+    """A call with a kept result, which is not made again."""
 
     result: ToolResult
     children: tuple[RunResult, ...] = ()
-    """The runs that it had started."""
+    """The child runs that the call had started."""
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
     """The files that the tools of its run used, in all."""
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
-"""The outcome of a turn, of a call (of a fork; of a cassette), of a question, of a place."""
+"""The outcome of a turn, of a call in a fork or a cassette, of a question, or of a place."""
 
 
 class Replay(Protocol):
@@ -144,7 +144,7 @@ class Replay(Protocol):
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """Returns the recorded outcome; None = go on, and ask.
+        """Returns the recorded outcome; None = there is none, and a live one may be requested.
 
         Raises:
             CassetteMiss: none is recorded, and nothing may be asked.
@@ -161,7 +161,7 @@ class Replay(Protocol):
 
 
 class ForkedTree(Replay, Protocol):
-    """The run that a tree forks."""
+    """The replay of the run that a tree forks."""
 
     @property
     def place(self) -> str:

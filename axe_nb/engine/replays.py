@@ -1,4 +1,4 @@
-"""The links that may answer first: a fork, the person at a pause, a cassette.
+"""The links that may answer before a model or tool: a fork, the person at a pause, a cassette.
 
 A fork stands above the pauses of a run: its turns are not stepped through. A cassette stands below
 them: it has the decisions of the person, too.
@@ -43,17 +43,17 @@ from axe_nb.tools.tool import ToolOutput
 SKIPPED = "skipped by the user"
 
 GIVEN = "given by the user"
-"""Notes of calls that were not made."""
+"""Note on a call whose result the person gave."""
 
 
 @dataclass(slots=True)
 class ForkReplay:
-    """Replays the answers of the run that is forked: nothing is sent, counted or paid."""
+    """Replays the answers of the forked run: nothing is sent, counted or paid."""
 
     scope: RunScope
     fork: Replay
     cassette: Replay | None
-    """Records what the fork finds, so that a recorded fork finds its root again."""
+    """Records the outcomes found by the fork, so that a recorded fork finds its root again."""
     partial: Partial
     next: Send
 
@@ -116,7 +116,7 @@ class CassetteReplay:
         return await self.attempts.ask(request, player, recorded, hang)
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
-        """Ends an attempt as it was ended by the run's time, or by a person."""
+        """Ends an attempt the way it was ended: by the run's timeout, or by a person."""
         clock, halt, wait = self.scope.clock, self.scope.env.halt, turn.wait_until_quiet
         if cut == "timeout":
             if clock.deadline is None:
@@ -185,12 +185,12 @@ async def _play(
 
 @dataclass(slots=True)
 class ForkCalls:
-    """Takes the outcomes of calls from the run that is forked, with the children of each."""
+    """Takes the outcomes of calls from the forked run, with the children of each call."""
 
     calls: Dispatch
     fork: Replay
     adopt: Callable[[RunResult], None]
-    """Takes a child."""
+    """Takes over a child run."""
 
     async def take(self, call: PendingCall) -> ToolResult | None:
         """Returns the result of a call; None = it has to be made."""
@@ -237,7 +237,7 @@ class CassetteCalls:
 
 
 def make_asked(scope: RunScope, call: PendingCall, tool: str) -> AskedCall:
-    """Returns a call as replays look for it."""
+    """Returns the form of a call that replays search for."""
     return AskedCall(
         run=scope.id, number=call.number, turn=call.turn, index=call.index, count=call.count,
         call_id=call.call.id, tool=tool, arguments=call.arguments,

@@ -54,36 +54,37 @@ class DepthLimit:
 
 
 class Recorder(Protocol):
-    """Keeps one root run with its tree; neither blocks nor raises."""
+    """Records one root run with its tree; neither blocks nor raises."""
 
     def event(self, event: Event) -> None:
         """Takes an event of the tree."""
 
     def problem(self) -> str:
-        """Returns the reason why the run cannot be kept, once, at its end; empty = it is kept."""
+        """Returns the reason that the run was not recorded, once, at its end; empty = it was."""
 
     def finish(self, result: RunResult) -> None:
-        """Takes the result of the root, whatever ended it."""
+        """Records the result of the root, however it ended."""
 
 
 @dataclass(slots=True)
 class Halt:
-    """Set from any thread, at once, when the tree is stopped; cancelling reaches runs later."""
+    """Stop signal of a tree: set at once from any thread; cancellation reaches runs later."""
 
     is_set: bool = False
     """True if no further request may be sent."""
     stop: RunStopped | None = None
-    """Ends every run of the tree: the person stopped it at a prompt, or a step function failed."""
+    """The error that ends every run of the tree, as the person stopped it at a prompt or a step
+    function failed."""
     cancel: Callable[[], None] = lambda: None
     """Cancels the tree; set by its handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs, each as soon as it can; returns the reason, to be raised."""
+        """Ends all runs, each as soon as it can; returns the error to raise."""
         self.is_set, self.stop = True, self.stop or stop
         return self.stop
 
     def check(self) -> None:
-        """Raises RunStopped if the tree may not go on."""
+        """Raises RunStopped if the tree has been stopped."""
         if self.stop is not None:
             raise RunStopped(self.stop.status, str(self.stop))
         if self.is_set:
@@ -99,11 +100,11 @@ class AgentSource:
     provider_for: Callable[[str, str], Provider]
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     knows: Callable[[str], bool] = lambda name: True
-    """False if there is no agent of that name, without a search for the reason."""
+    """Name → False if there is no such agent, without finding out why."""
     brief: Callable[[Agent], Awaitable[Briefing]]
     """Agent → its own context. Raises ConfigError."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
-    """Root → the agents of the tree, to be kept."""
+    """Root → the agents of the tree, to be saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +120,15 @@ class Env:
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
     """Question → its event, for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a question of the tree is open: they come one at a time."""
+    """Held while a question of the tree is open, so that questions come one at a time."""
     stepper: Stepper | None = None
     """Steps through the tree; None = it runs without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
     """Agent → the agent as a child in this tree (`--model-all`)."""
     retries: int | None = None
-    """Retries of each request of the tree that fails for now; None = as its agent says."""
+    """Retries of each request of the tree after a temporary failure; None = as its agent says."""
     default_retries: int = 0
-    """Those of agents that set none."""
+    """Retries for agents that set none."""
     requires_sandbox: bool = False
     """True if no command and no MCP server of the tree may run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
@@ -136,7 +137,8 @@ class Env:
     workdir: str = ""
     """Real workdir of the root, which the workdirs of children lie in; empty = anywhere (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent of the session when the root started, whatever source a nested run has."""
+    """Name → agent of the session when the root started, also for nested runs with other
+    sources."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
@@ -149,19 +151,19 @@ class Env:
     """True if replies are shown as they arrive: someone watches the tree, and its root does not
     forbid it."""
     wants_whole: bool = False
-    """True if the root asks for whole replies."""
+    """True if the root requests whole replies."""
     cassette: Replay | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
     fork: ForkedTree | None = None
     """The run that the tree forks; None = the tree is not a fork."""
     recorder: Recorder | None = None
-    """Keeps the tree in the history; None = it is not kept."""
+    """Records the tree in the history; None = it is not recorded."""
     kept: KeptFiles = field(default_factory=KeptFiles)
     """Keeps the files that tools of the tree change."""
     prices: Prices = field(default_factory=Prices)
     """The prices of models."""
     budget: Budget = field(default_factory=Budget)
-    """Counts what the session spends."""
+    """Counts the session's spending."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
@@ -169,7 +171,7 @@ class Env:
 
     @property
     def replays(self) -> Sequence[Replay]:
-        """All that may answer instead of a model, a tool or the person."""
+        """The replays that may answer instead of a model, a tool or the person."""
         return [one for one in (self.fork, self.cassette) if one is not None]
 
     @property
@@ -178,7 +180,7 @@ class Env:
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if no one decides at the pauses of the tree."""
+        """Raises ConfigError if pauses are set and no one can decide at them."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -190,7 +192,7 @@ class Env:
             )
 
     def finish(self, status: Status) -> list[str]:
-        """Ends what was kept of the tree, with the status of its root; returns the warnings."""
+        """Ends the recordings of the tree, with the status of its root; returns their warnings."""
         told = (
             *(warning for replay in self.replays for warning in replay.finish(status)),
             self.recorder.problem() if self.recorder else "",
@@ -235,7 +237,7 @@ class RunScope:
     began: float = 0.0
     """Seconds since the root began."""
     times: list[Lap] = field(default_factory=list)
-    """The times of its requests, calls and waits that are over."""
+    """Times of its requests, calls and waits that have ended."""
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Turn, and number in the turn, of each call that is being made, by id."""
 
@@ -246,7 +248,7 @@ class RunScope:
 
     @property
     def retries(self) -> int:
-        """Retries of each request of the run that fails for now."""
+        """Retries of each request of the run after a temporary failure."""
         if self.env.retries is not None:
             return self.env.retries
         own = self.agent.retry.max_retries
@@ -255,7 +257,7 @@ class RunScope:
     def admit(self, place: str) -> None:
         """Raises RunStopped if a cap refuses a turn, or with turn 0 a child that is to start.
 
-        No cap refuses what is recorded. The one that refused it then does so again.
+        A recorded turn is always admitted, unless a cap refused it when it was recorded.
         """
         replays = self.env.replays
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
@@ -268,23 +270,24 @@ class RunScope:
             raise
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
-        """Has `note` know the calls of a turn."""
+        """Registers the calls of a turn for `note`."""
         self.calls.clear()
         self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
 
     def note(self, kind: LapKind, began: float, turn: int = 0, call: str = "") -> None:
-        """Notes the time of what ends now: a request of a turn, or a call by its id."""
+        """Records the time of a request of a turn, or of a call by its id, which ends now."""
         turn, number = self.calls.get(call, (turn, 0))
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
     async def ask(
         self, question: Question, is_covered: Callable[[], bool] = lambda: False
     ) -> Decision:
-        """Returns the answer to a question of the run: that of the recording, else of the person.
+        """Returns the answer to a question of the run, from the recording or else from the person.
 
-        It is a yes if `is_covered`: the answer to another question has allowed the same meanwhile.
-        The time of the run and of all above it stands still, also while it waits for its turn.
-        Raises RunStopped if the person stopped the tree, or no one can be asked; CassetteMiss.
+        The answer is yes if `is_covered`: the answer to another question has allowed the same
+        meanwhile. The time of the run and of all above it stands still, also while it waits for its
+        turn. Raises RunStopped if the person stopped the tree, or no one can be asked;
+        CassetteMiss.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)

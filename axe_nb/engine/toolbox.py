@@ -1,4 +1,4 @@
-"""The tools that agents can name, those that an agent has, and the decorator that makes one.
+"""The tools available to all agents, the tools of one agent, and the decorator that makes a tool.
 
 Source: A-9.*, A-N1, D-19, D-20, D-44.
 """
@@ -32,11 +32,11 @@ SESSION = ToolTable()
 """The tools of this process made by `@axe_nb.tool`."""
 
 REGISTRY = Registry((*BUILT_IN.sources, SESSION))
-"""The tools that any agent can name."""
+"""The tools that any agent can refer to by name."""
 
 
 MAX_NAMED = 20
-"""Tools that an error names."""
+"""Maximum number of tools that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)

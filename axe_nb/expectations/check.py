@@ -1,4 +1,4 @@
-"""The check of a finished run against its expectations, and of their names before it begins.
+"""The check of a finished run against expectations, and of the names in them before it begins.
 
 Source: D-67.
 """
@@ -23,7 +23,7 @@ from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, suggestion
 
 MAX_SECONDS = 1.0
-"""Time limit of a pattern in seconds: the texts are those of models."""
+"""Time limit in seconds for matching a pattern, as the texts come from models."""
 
 MAX_SHOWN = 60
 """Characters of a name or a text in messages."""
@@ -41,20 +41,20 @@ class Thing:
     """One run, or one permitted call of a tool, with its place in the tree."""
 
     run: RunResult
-    """The run, or the one that made the call."""
+    """The run itself, or the run that made the call."""
     name: str
     """The agent, or the tool."""
     is_run: bool
     place: str
-    """For people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
+    """Its place, for people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
     pointer: str
-    """Below the root's RunResult: `.children[0].log[0].calls[1]`."""
+    """Path below the root's RunResult: `.children[0].log[0].calls[1]`."""
     way: tuple[Hashable, ...]
     """The runs and calls from the root to it; begins with the way of those above it."""
     group: Hashable
-    """Equal for what parallel calls, or one call, have started."""
+    """Key that is equal for all that one call, or parallel calls, have started."""
     lap: Lap | None
-    """Its time; None if it was not kept."""
+    """Its time span; None if none was recorded."""
     is_forked: bool
     """True if a fork took it over, with its time in the run that it forks."""
 
@@ -103,7 +103,7 @@ def check(
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
     """Rejects a misspelt name before the run, which would be paid for and then not be judged.
 
-    Other unknown names may be of an agent that a tool starts: the finished run tells.
+    Other unknown names may belong to agents that a tool starts, which only the finished run shows.
 
     Args:
         expectations: as in `researcher >= 2, parallel; no write_file`.
@@ -237,7 +237,7 @@ def _count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict
 
 
 def _have_parallel(things: Sequence[Thing]) -> bool:
-    """True if two of them ran at the same time, and neither waited for the other."""
+    """True if two runs or calls overlapped in time, and neither waited for the other."""
     ordered = sorted(things, key=lambda one: one.lap.began if one.lap else 0)
     for number, one in enumerate(ordered):
         for other in ordered[number + 1 :]:
@@ -288,7 +288,7 @@ def _compare_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) ->
 
 
 def _decide_data(clause: Clause, root: Thing) -> Verdict:
-    """Compares a part of the structured output; what is missing compares with nothing."""
+    """Compares a part of the structured output; a missing part fails every comparison."""
     data = root.run.data
     if data is None:
         return Verdict(False, "no data: its output is text", root)

@@ -43,18 +43,18 @@ class Clause:
     """One expectation."""
 
     words: str
-    """As it is written, cut."""
+    """Text of the clause, shortened."""
     is_negated: bool
     name: str
-    """The agent, tool or measure that it is about."""
+    """Name of the agent, tool or measure."""
     kind: Literal["", "agent", "tool"]
-    """Empty = not given."""
+    """Kind of the name, if it is given; else empty."""
     measure: Measure | None
-    """None = an agent or a tool."""
+    """The measure; None = an agent or a tool."""
     path: tuple[str | int, ...]
     """For `data`: the keys and indices of the part."""
     operator: str
-    """Empty = it has to exist, or to be neither zero nor empty."""
+    """The operator; empty = the value has to exist, or to be neither zero nor empty."""
     value: Any
     """The value on the right; for `~` and `!~` a compiled pattern."""
     is_parallel: bool

@@ -1,10 +1,9 @@
-"""Runs the tasks of a map on the workers of an executor, some in one job.
+"""Runs the tasks of a map on the workers of an executor, several in one job.
 
 An executor is what jobs are submitted to: one of `concurrent.futures`, a Dask client, an
 ipyparallel client or view. A job is the bytes of some prompts, and `worker.run_job` runs it there.
-A worker that dies costs its jobs one more try, each alone, so that the one that kills its worker
-costs no other. Then the reason is the result.
-Source: D-59.
+If a worker dies, each of its jobs is tried once more, alone, so that the one that kills its worker
+costs no other. If it dies again, the reason is the result. Source: D-59.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ SMALL = 16_000
 """Bytes; a common part of this size travels with each job."""
 
 LOOK = 3.0
-"""Seconds without an outcome after which the executor is asked whether it is still there."""
+"""Seconds without an outcome after which the executor is checked for being alive."""
 
 PATIENCE = 20.0
 """Seconds that it may take to respond."""
@@ -55,11 +54,11 @@ LEFT_BEHIND = "cancelled; its worker may keep running until its timeout"
 DEATHS = {
     "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
 }  # fmt: skip
-"""Classes of the exceptions that tell of a worker that died."""
+"""Classes of exceptions that are raised when a worker dies."""
 
 
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
-    """Returns what runs a batch."""
+    """Returns the runs of a batch, in this process or on an executor."""
     # threads of this process would only wait for its event loop
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return Runs(batch, concurrency)
@@ -73,12 +72,12 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """An executor, and what differs from one kind to the other."""
+    """An executor, behind one interface for all kinds."""
 
     executor: Executor
     slots: int
     ping: Callable[[], object] = lambda: None
-    """Raises, or never returns, if the executor is gone, which its jobs do not tell; blocks."""
+    """Raises, or never returns, if the executor is gone, which its jobs do not report; blocks."""
 
 
 def _find_workers(executor: object) -> Workers:
@@ -147,7 +146,7 @@ class RemoteRuns(Runs):
         self._is_halted = self._is_gone = False
         self._pinged_at = 0.0
         self._refused = ""
-        """The reason that the executor takes no more jobs; empty = it does."""
+        """The reason that the executor accepts no more jobs; empty = it accepts them."""
 
     async def prepare(self) -> None:
         """Packs the common part, and has a worker check that it can run it."""
@@ -184,7 +183,7 @@ class RemoteRuns(Runs):
             raise ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks in one job, which is left behind where it runs if the map is stopped."""
+        """Runs tasks in one job; if the map is stopped, the job is left running."""
         batch = self._batch
         left = {task.index: task for task in tasks if not batch.settle(task)}
         if why := batch.find_end():
@@ -203,7 +202,7 @@ class RemoteRuns(Runs):
     async def _run(
         self, tasks: Sequence[Task], left: dict[int, Task], *, is_last: bool = False
     ) -> bool:
-        """Runs tasks, which leave the table when they have a result; False = their worker died."""
+        """Runs tasks, and removes those with a result from `left`; False = their worker died."""
         if self._refused:
             return True
         executor = self._executor
@@ -240,7 +239,7 @@ class RemoteRuns(Runs):
     async def _submit(
         self, executor: Executor, tasks: Sequence[Task], left: dict[int, Task]
     ) -> None:
-        """Runs tasks in one job, and passes their results on; _Gone = it takes no jobs any more."""
+        """Runs tasks in one job and passes on their results; raises _Gone if it is refused."""
         for with_parcel in (len(self._parcel) <= SMALL, True):
             job = self._make_job(tasks, with_parcel=with_parcel)
             future = await in_thread(self._start, executor, job)
@@ -281,7 +280,7 @@ class RemoteRuns(Runs):
         return future
 
     async def _wait(self, future: Future[Any]) -> Any:
-        """Returns the outcome of a job; _Gone = there will be none."""
+        """Returns the outcome of a job; raises _Gone if there will be none."""
         waiting = asyncio.wrap_future(future)
         try:
             while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
@@ -296,7 +295,7 @@ class RemoteRuns(Runs):
         return await waiting
 
     async def _has_left(self) -> bool:
-        """True if the executor was closed, or does not respond; it is asked now and then."""
+        """True if the executor was closed, or does not respond; checked now and then."""
         now = time.monotonic()
         if now - self._pinged_at < LOOK or self._is_gone:
             return self._is_gone
@@ -308,7 +307,7 @@ class RemoteRuns(Runs):
         return self._is_gone
 
     def halt(self) -> None:
-        """See `Runs`: jobs that run in other processes go on to their end."""
+        """See `Runs`; jobs in other processes run to their end."""
         self._is_halted = True
         for future in list(self._jobs):
             future.cancel()
@@ -322,7 +321,7 @@ class RemoteRuns(Runs):
 
 
 class _Gone(Exception):
-    """The executor takes no more jobs, or gives up those that it has."""
+    """The executor accepts no more jobs, or drops those that it has."""
 
     def __init__(self, why: str, *, is_death: bool = False) -> None:
         super().__init__(why)

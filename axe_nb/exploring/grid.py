@@ -1,4 +1,4 @@
-"""The grid that a user has: its runs, as a table, a frame, a figure, a file."""
+"""The grid returned to users: its runs as a table, a data frame, a figure or a file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
     "cost", "seconds",
 )  # fmt: skip
-"""Of the data frame, after those of the inputs."""
+"""Columns of the data frame that follow those of the inputs."""
 
 VERDICT = ("passed", "score", "reason", "problem")
-"""Fields of a run that its line in a file has as they are."""
+"""Fields of a run that are written to its line in a file unchanged."""
 
 
 class Grid(Squares):
@@ -95,7 +95,7 @@ class Grid(Squares):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Returns the grid from a file that `save` wrote; executes nothing.
+        """Loads a grid from a file that `save` wrote; executes nothing.
 
         Raises:
             ConfigError: it cannot be read, or is not a grid.

@@ -1,4 +1,4 @@
-"""A grid as people see it: which variant is better, its figures and squares; a figure of it. Pure.
+"""The display of a grid: which variant is better, its figures and squares; a figure of it. Pure.
 
 The same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
 """
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_TREES = 150_000
-"""Bytes of HTML that the trees of all runs take; the rest are named by their expression."""
+"""Maximum bytes of HTML for the trees of all runs; the other runs are shown as expressions."""
 
 MAX_ANSWERS = 150_000
-"""Bytes of HTML that the names and answers of runs take; further inputs do not open."""
+"""Maximum bytes of HTML for the names and answers of runs; further inputs do not open."""
 
 MAX_INPUTS = 200
 
@@ -52,13 +52,13 @@ TICK = 1
 """Percent of the bar on each side of the share."""
 
 AGAIN = 20
-"""Inputs between two lines of the numbers of the variants."""
+"""Number of inputs after which the numbers of the variants are repeated."""
 
 NAME = "g"
 """Expression of a grid whose variable is not known."""
 
 MAX_ROWS = 60
-"""Inputs that the heat map of a figure names; more are drawn without names."""
+"""Maximum number of inputs whose names the heat map of a figure shows."""
 
 HEADS = (
     "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree", "score",
@@ -81,7 +81,7 @@ def show_grid(grid: Squares, name: str = NAME, *, note: str = "") -> dict[str, s
 
 
 def list_parts(grid: Squares, note: str) -> list[str]:
-    """Returns the parts of the HTML of a grid that still runs; they change one by one.
+    """Returns the parts of the HTML of a grid in progress; they change one by one.
 
     Args:
         grid: the grid.
@@ -155,7 +155,7 @@ def _describe(grid: Squares) -> str:
 
 
 def _list_problems(grid: Squares) -> Iterator[str]:
-    """Lines for the runs that could not be judged, which no other figure tells."""
+    """Lines about runs that could not be judged, which no other figure shows."""
     for who in ("score", "the judge"):
         found = [run for run in grid.runs if run.problem.startswith(who)]
         if found:
@@ -165,7 +165,7 @@ def _list_problems(grid: Squares) -> Iterator[str]:
 
 
 def _list_hidden(grid: Squares) -> Iterator[str]:
-    """Lines for what the table lacks: runs that did not complete, inputs that are not shown."""
+    """Lines about what the table omits: runs that did not complete, inputs that are not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
@@ -176,7 +176,7 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
 
 
 def _list_figures(summary: Summary, *, is_scored: bool) -> tuple[str, ...]:
-    """The figures of a variant, under `HEADS`; scores only if they say more than what passed."""
+    """The figures of a variant, under `HEADS`; scores only if they add to the passed runs."""
     low, high = summary.interval
     return (
         summary.variant,
@@ -192,7 +192,7 @@ def _list_figures(summary: Summary, *, is_scored: bool) -> tuple[str, ...]:
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """The sign of a square and its colour; its score, if that says more."""
+    """The sign of a square and its colour; its score, if that adds to the sign."""
     if not square:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:
@@ -217,7 +217,8 @@ class _Page:
         return f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
 
     def parts(self) -> list[str]:
-        """The HTML of the head, the figures, each input and the rest: as many for the same grid."""
+        """The HTML of the head, the figures, each input and the rest; the number of parts is fixed.
+        """
         grid = self._grid
         numbers = self._format_numbers()
         inputs = [
@@ -239,7 +240,7 @@ class _Page:
         return f"{said}{size}{problems}"
 
     def _format_numbers(self) -> str:
-        """The numbers of the variants above their squares; to point at one shows its name."""
+        """The numbers of the variants above their squares; hovering over one shows its name."""
         numbers = "".join(
             f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
             for number, name in enumerate(self._grid.variants)
@@ -320,7 +321,7 @@ def _format_figure(at: int, text: str, summary: Summary) -> str:
 
 
 def _format_bar(summary: Summary) -> str:
-    """A share: full up to the lower end of its interval, pale up to the upper one."""
+    """The bar of a share: solid up to the lower end of its interval, pale up to the upper one."""
     low, high = (round(100 * end) for end in summary.interval)
     share, good = round(100 * (summary.share or 0)), COLOURS["good"]
     stops = (
@@ -364,7 +365,7 @@ def draw(grid: Squares) -> Figure:
 
 
 def _draw_cost(axes: Any, grid: Squares, *, is_scored: bool) -> None:
-    """Draws the quality with its interval against what a run costs, from 0 on."""
+    """Draws the quality with its interval against the cost of a run, from 0 on."""
     summaries = [summary for summary in grid.summary if summary.runs]
     has_costs = all(summary.cost is not None for summary in summaries)
     bars, most = [], 0.0

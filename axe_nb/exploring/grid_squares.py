@@ -25,7 +25,7 @@ from axe_nb.text import clean, list_some, one_line, plural, quote, suggestion
 from axe_nb.views.appearance import LOOKS, Look
 
 MAX_NAMED = 5
-"""Labels that an error or a comparison names."""
+"""Maximum number of labels that an error or a comparison lists."""
 
 MAX_TOLD = 100
 """Characters shown of an answer and the reason for its verdict."""
@@ -40,7 +40,7 @@ class GridRun:
     variant: str
     """Label of its variant."""
     repeat: int = 1
-    """From 1."""
+    """Number of the repeat, from 1."""
     result: RunResult
     passed: bool | None
     """True if it completed, met the expectations, and no score was False; None = it is not known,
@@ -48,7 +48,7 @@ class GridRun:
     score: float | None = None
     """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
-    """Why it did not pass, the reason for the score, and `problem`."""
+    """The reason that it did not pass, the reason for the score, and `problem`."""
     problem: str = ""
     """The failure of `score=` or of the judge, which does not count against the run."""
     judgement: RunResult | None = field(default=None, repr=False)
@@ -195,7 +195,8 @@ class Comparison:
     same: int
     """Number of inputs with equal shares."""
     chance: float
-    """The chance of a difference at least this clear between equals: the exact sign test."""
+    """The chance of a difference at least this clear between equal variants: the exact sign
+    test."""
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     interval: Interval | None
@@ -242,7 +243,7 @@ class Squares:
         self.inputs = label_inputs(self.rows)
         """Labels of the inputs."""
         self.choices = tuple(variants)
-        """The variants, as they were asked for."""
+        """The variants, as requested."""
         self.variants = tuple(variant.label for variant in self.choices)
         """Labels of the variants."""
         self.repeats = repeats
@@ -272,7 +273,7 @@ class Squares:
 
     @property
     def has_grades(self) -> bool:
-        """True if scores say more than what passed."""
+        """True if scores add to the information on which runs passed."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property

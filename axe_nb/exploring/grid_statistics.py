@@ -1,4 +1,4 @@
-"""How sure the figures of a grid are: intervals, the sign test, which variant is better. Pure."""
+"""Certainty of the figures of a grid: intervals, the sign test, which variant is better. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Z = 1.959964
 """Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
 FEWEST = 10
-"""Inputs below which an interval of a difference holds the true one less often than it says."""
+"""Minimum number of inputs for the interval of a difference: with fewer, it is too narrow."""
 
 FEWEST_SIGNS = 6
-"""Inputs that differ, below which the sign test never gives a chance under 5 %."""
+"""Minimum number of differing inputs with which the sign test can give a chance under 5 %."""
 
 SURE = 0.05
-"""Chance below which a difference is called one."""
+"""Chance below which a difference counts as real."""
 
 MAX_NAMED = 3
-"""Variants that a sentence names of one kind."""
+"""Maximum number of variants of one kind that a sentence lists."""
 
 
 class Interval(NamedTuple):
@@ -94,7 +94,7 @@ def find_sign_chance(better: int, worse: int) -> float:
 
 
 def describe_chance(better: int, worse: int) -> str:
-    """Returns how often chance alone makes a difference at least so clear, in words."""
+    """Returns the chance of a difference at least so clear between equal variants, in words."""
     chance, count = find_sign_chance(better, worse), better + worse
     share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
     few = f"; {count} that differ are too few to tell" if count < FEWEST_SIGNS else ""

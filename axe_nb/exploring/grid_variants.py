@@ -33,20 +33,21 @@ MAX_LABEL = 40
 """Characters of a label, unless another one begins with the same."""
 
 SUFFIXES = (".csv", ".jsonl")
-"""Those of files of inputs."""
+"""Suffixes of files of inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to ask."""
+    """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Name by what it differs in from the others; a single variant has the name of its agent."""
+    """Name made of its differences from the other variants; a single variant has its agent's
+    name."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     """provider/model; None = that of the agent."""
     params: Mapping[str, Any] | None = None
-    """None = those of the agent."""
+    """Model parameters; None = those of the agent."""
     prompt: str = field(repr=False)
     """Template of the prompt."""
 
@@ -177,7 +178,7 @@ def _read_lines(text: str, name: str) -> list[Any]:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns a short name for each input, no two the same: its first column that tells them apart.
+    """Returns a unique short label for each input: its first column that tells them apart.
 
     Rows that no column tells apart are numbered.
     """

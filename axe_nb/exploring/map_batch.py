@@ -1,4 +1,4 @@
-"""One map or grid: what its runs are asked, in which session and budget, what becomes of results.
+"""One map or grid: its tasks, their session and budget, and the collection of results.
 
 Source: D-2, D-64.
 """
@@ -50,7 +50,7 @@ BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
 NO_CAPS = TreeLimits(max_requests=0, max_calls_per_reply=0, max_in_flight=0)
 
 KEYS = ("max_requests", "max_total_tokens", "max_cost", "max_calls_per_reply", "max_in_flight")
-"""Those of `[limits]` that several runs can share."""
+"""Keys of `[limits]` that can apply to several runs together."""
 
 OWN = ("agents", "conversations", "last", "meter", "in_flight")
 """Fields that a map does not share with the session that it belongs to."""
@@ -67,15 +67,15 @@ class Task:
 
     text: str = ""
     pictures: tuple[Picture, ...] = ()
-    """Those of the prompt, in the order of their marks there."""
+    """Pictures of the prompt, in the order of their marks."""
     problem: ConfigError | None = None
-    """The reason that there is no prompt, which is the result of the run."""
+    """The error that left the task without a prompt; it becomes the result of the run."""
     asking: int = 0
     """Position of its agent and options among those of the map."""
     index: int = 0
     """Position of its prompt, from 0."""
     key: str = ""
-    """Hash of all that is asked, in a resume file; empty = there is none."""
+    """Key in the resume file, a hash of all that is asked; empty = there is no file."""
     is_void: bool = False
     """True if it needs no run, and has no result."""
 
@@ -101,7 +101,7 @@ class MapMeter(UsageMeter):
             self.unpriced = result.agent
 
     def find_end(self) -> str:
-        """Returns why no further run may begin; empty = one may."""
+        """Returns the reason that no further run may begin; empty = one may."""
         try:
             self.check()
         except RunStopped as stop:
@@ -141,7 +141,7 @@ class MapSession(Session):
     """The settings and agents; None until a run was planned."""
 
     def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
-        """Creates the handle of a run; `on_claim` is called when the cassette knows it."""
+        """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
         make_plan = partial(self.plan, traced_in=find_context(), on_claim=on_claim)
         return RunHandle(request, make_plan, self.remember)
 
@@ -158,7 +158,7 @@ class Ended:
     index: int
     result: RunResult
     judgement: RunResult | None = None
-    """The run that judged it; None = there was none."""
+    """The run of the judge; None = there was none."""
 
 
 @dataclass
@@ -172,9 +172,9 @@ class Asking:
     output: Mapping[str, Any] | None = None
     """Form of the answer of an agent that has none of its own; None = text."""
     plan: Plan | None = None
-    """That of a run with a blank prompt, which has shown that the configuration is valid."""
+    """Plan of a run with a blank prompt, which has shown that the configuration is valid."""
     common: bytes = field(default=b"", repr=False)
-    """Hash of what its runs have in common, for the resume file."""
+    """Hash of the settings that its runs have in common, for the resume file."""
 
     async def prepare(self, session: MapSession) -> Plan:
         """Returns the plan of a run with a blank prompt."""
@@ -205,11 +205,11 @@ class Batch:
     receive: Callable[[Ended], None] = lambda ended: None
     """Takes each run that has ended; called on the event loop."""
     stop: Callable[[], None] = lambda: None
-    """Keeps further runs from beginning; called on the event loop."""
+    """Prevents further runs from beginning; called on the event loop."""
     stopped: str = ""
-    """Why further runs did not begin; empty = nothing kept them from it."""
+    """The reason that further runs did not begin; empty = nothing prevented them."""
     results: dict[int, RunResult] = field(default_factory=dict)
-    """Position → result, unless nothing is kept."""
+    """Position → result; empty if results are not kept."""
     file: ResumeFile | None = None
     _to_judge: dict[int, tuple[Task, RunResult, bool]] = field(default_factory=dict, repr=False)
     """Position → completed run, with true if it is from the file, until its judge has ended."""
@@ -304,11 +304,11 @@ class Batch:
         )  # fmt: skip
 
     def find_end(self) -> str:
-        """Returns why no further run may begin; empty = one may."""
+        """Returns the reason that no further run may begin; empty = one may."""
         return self.meter.find_end() if self.meter else ""
 
     def stop_for(self, why: str) -> None:
-        """Keeps further runs from beginning; those in progress go on."""
+        """Prevents further runs from beginning; those in progress continue."""
         if not self.stopped:
             self.stopped = why
             self.tally.notes.append(why)
@@ -320,7 +320,7 @@ class Batch:
         return "with resume=PATH, the same call would continue"
 
     def close(self) -> None:
-        """Closes the file; the tally has the notes about it, and about the budget."""
+        """Closes the file, and adds notes about it and the budget to the tally."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.file is None:
@@ -381,7 +381,7 @@ def write_case(prompt: str, answer: str) -> str:
 
 
 def open_session(meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Returns a session for a map: the agents as they are now; usage, budget and tools shared."""
+    """Returns a session for a map: with the current agents; usage, budget and tools are shared."""
     most = meter.limits.max_in_flight if meter else 0
     in_flight = InFlight(most) if most else None
     session.open_cassette()  # which the environment may name, for both

@@ -43,7 +43,7 @@ from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_in
 from axe_nb.session.runs import RunHandle
 
 ROOM = 4
-"""Tasks begun whose result was not received, for each of those at once."""
+"""Maximum number of started tasks with unread results, per concurrent task."""
 
 OUT_OF_BUDGET = "the budget of this session was reached"
 
@@ -54,10 +54,10 @@ END: Any = object()
 
 
 class Prompts:
-    """Prompts of any iterable, which is asked for the next one when a run can begin."""
+    """Prompts from any iterable, each taken only when its run can begin."""
 
     def __init__(self, prompts: Source) -> None:
-        """Begins to iterate; nothing is taken yet."""
+        """Begins to iterate, without taking a prompt."""
         is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
         is_known = isinstance(prompts, Iterable | AsyncIterable)
         if is_table or isinstance(prompts, str | bytes) or not is_known:
@@ -68,18 +68,18 @@ class Prompts:
                 'or one column of a table, as in frame["question"]',
             )
         self.total = len(prompts) if isinstance(prompts, Sized) else None
-        """Their number, if it is known before they are taken."""
+        """Number of prompts, if it is known before they are taken."""
         self.runs_code = not isinstance(prompts, list | tuple | AsyncIterable)
-        """True if taking one runs code of the user's, which belongs in the caller's thread."""
+        """True if taking a prompt runs the user's code, which belongs in the caller's thread."""
         self._later = aiter(prompts) if isinstance(prompts, AsyncIterable) else None
         self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
 
     def take(self, most: int) -> list[object]:
-        """Returns the next ones of a plain iterable; fewer than `most` only at the end."""
+        """Returns the next prompts of a plain iterable; fewer than `most` only at the end."""
         return list(islice(self._now, most))
 
     async def take_one(self) -> object:
-        """Returns the next one of any iterable; after the last one, `END`."""
+        """Returns the next prompt of any iterable; `END` after the last one."""
         return next(self._now, END) if self._later is None else await anext(self._later, END)
 
 
@@ -87,7 +87,7 @@ class Runs:
     """The runs in progress; those of an executor are a subclass."""
 
     chunk = 1
-    """Tasks that one call of `work` takes."""
+    """Number of tasks for one call of `work`."""
 
     def __init__(self, batch: Batch, concurrency: int) -> None:
         self._batch = batch
@@ -95,7 +95,7 @@ class Runs:
         """Calls of `work` at once."""
         has_cassette = batch.session.cassette is not None
         self._turns = (_Turns(has_cassette), _Turns(has_cassette))
-        """Those of the runs, and of their judges."""
+        """Starting order of the runs, and of their judges."""
         self._handles: dict[Task, RunHandle] = {}
 
     async def prepare(self) -> None:
@@ -167,8 +167,8 @@ class Runs:
 class _Turns:
     """Lets runs begin in the order of their positions, each as soon as the one before has begun.
 
-    A cassette gives equal requests their answers in the order in which they come: so they are the
-    same in any timing (D-59). Without one none waits.
+    A cassette answers equal requests in the order in which they come, which must not depend on
+    timing (D-59). Without a cassette, no run waits.
     """
 
     def __init__(self, is_used: bool) -> None:
@@ -177,14 +177,14 @@ class _Turns:
         self._passed = 0
 
     async def wait(self, index: int) -> None:
-        """Waits until the run before has begun, or ended."""
+        """Waits until the previous run has begun or ended."""
         if index and self._is_used:
             await self._begun[index - 1].wait()
             del self._begun[index - 1]
         self._passed = index
 
     def leave(self, index: int) -> None:
-        """Notes that a run has begun, or will not; twice is harmless."""
+        """Notes that a run has begun or never will; may be called twice."""
         if self._is_used and index >= self._passed:
             self._begun[index].set()
 
@@ -211,16 +211,16 @@ class Driver:
         """Set when a run has ended, or a result was received."""
         self._news = deque[Ended | _Want]()
         self._works = set[asyncio.Task[Any]]()
-        """Those that take prompts, and run them."""
+        """Tasks that take prompts and run them."""
         self._taken = self._running = self._received = 0
         self._is_full = self._is_over = False
         """True while runs wait for room; true if no more prompts are taken."""
         self._error: BaseException | None = None
-        """The end of the map: an exception of the caller's own iterable, or worse."""
+        """The exception that ended the map: one of the caller's own iterable, or worse."""
         self._inbox = deque[Ended | _Want]()
-        """Items that a caller that blocks has not looked at."""
+        """Items that a blocking caller has not looked at."""
         self._takes_here = False
-        """True if prompts are taken in the thread of a caller that blocks, into `_given`."""
+        """True if prompts are taken in the thread of a blocking caller, into `_given`."""
         self._given = deque[object]()
         batch.receive, batch.stop = self._news.append, self._finish
 
@@ -310,7 +310,7 @@ class Driver:
             raise
 
     def list_left(self) -> list[Ended]:
-        """Returns the runs that had ended, but were not yielded when the map was stopped."""
+        """Returns the runs that had ended, but had not been yielded when the map was stopped."""
         return [one for one in (*self._inbox, *self._news) if isinstance(one, Ended)]
 
     def receive(self) -> None:
@@ -331,7 +331,7 @@ class Driver:
             work.cancel()
 
     def _finish(self) -> None:
-        """Takes no more prompts; the runs in progress go on to their end. From any thread."""
+        """Takes no more prompts; runs in progress continue to their end. From any thread."""
         self._is_over = True
         self._wake()
 
@@ -372,7 +372,7 @@ class Driver:
                 self._batch.release(task.index)
 
     def _find_room(self) -> int:
-        """Returns how many tasks may begin now."""
+        """Returns the number of tasks that may begin now."""
         return min(self._most - self._running, ROOM * self._most - (self._taken - self._received))
 
     async def _take_some(self) -> list[Task]:

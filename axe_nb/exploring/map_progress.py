@@ -1,6 +1,6 @@
 """The progress of a map, as one line: counts, rate and forecast.
 
-A line that is kept, in a saved notebook, has neither times nor rates.
+The last line, which a saved notebook keeps, has neither times nor rates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tally:
     total: int | None = None
     done: int = 0
     from_file: int = 0
-    """Those whose results were kept by an earlier map."""
+    """Runs whose results were kept by an earlier map."""
     statuses: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
     dollars: float = 0.0
@@ -49,7 +49,7 @@ class Tally:
         self.dollars += cost or 0.0
 
     def format_live(self) -> str:
-        """Returns the line while the map goes on, with rate and forecast."""
+        """Returns the line for a map in progress, with rate and forecast."""
         parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
         seconds = time.monotonic() - self.began
         rate = (self.done - self.from_file) / seconds if seconds > 0 else 0.0

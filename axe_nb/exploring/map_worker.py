@@ -1,11 +1,10 @@
-"""Runs some prompts of a map in a worker process: what travels there, and what executors call.
+"""Execution of some prompts of a map in a worker process: the job sent there, and its functions.
 
 All that goes in and out is bytes, so that every executor carries it alike; no exception of ours
-leaves a worker, as some executors lose what it says, or die of it. Agents, skills and context files
+leaves a worker, as some executors lose its message, or die of it. Agents, skills and context files
 travel as they were read here, with the functions and rule files that are models, the functions that
-are tools, and the settings. No key does: a worker takes those of its own environment and
-`config.toml`.
-Source: D-53.
+are tools, and the settings. Keys do not: a worker uses those of its own environment and
+`config.toml`. Source: D-53.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from axe_nb.session.snapshot import Key, Snapshot
 from axe_nb.tools.tool import Tool
 
 KEPT = 8
-"""Maps whose common part a worker keeps, those used last."""
+"""Number of most recently used maps whose common part a worker keeps."""
 
 _batches: OrderedDict[str, Batch] = OrderedDict()
 _lock = threading.Lock()
@@ -64,7 +63,7 @@ class Reply:
     """The outcome of a job; one of the fields is set."""
 
     results: Sequence[RunResult | None] = ()
-    """In the order of the tasks; None = the run did not begin."""
+    """Results in the order of the tasks; None = the run did not begin."""
     is_missing: bool = False
     """True if the worker needs the common part."""
     problem: str = ""
@@ -73,7 +72,7 @@ class Reply:
 
 
 def check_worker(job: bytes) -> bytes:
-    """Checks that a worker can run a map; its reply has the problem, if there is one."""
+    """Checks that a worker can run a map; the reply contains the problem, if any."""
     return _answer(job, lambda batch, tasks: Reply())
 
 
@@ -100,7 +99,7 @@ def _answer(packed: bytes, work: Callable[[Batch, Sequence[Task]], Reply]) -> by
 
 
 def dump_by_value(thing: Any) -> bytes:
-    """Pickles a thing, with what a notebook defines by value, where that is possible."""
+    """Pickles an object; what a notebook defines is included by value, where possible."""
     import cloudpickle
 
     try:
@@ -154,7 +153,7 @@ class Parcel:
     lacks: Mapping[str, tuple[str, ...]]
     """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
-    """The session's tools that the agents name."""
+    """The session's tools that the agents use."""
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
 
@@ -249,7 +248,7 @@ def _list_scripts(
 
 
 def _clean(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """The tables of the providers without their secrets, and the names of what was left out."""
+    """Returns the providers' tables without secrets, and the names of the removed settings."""
     tables, lacks = {}, {}
     for name in config.known:
         table = dict(config.providers.get(name, {}))

@@ -2,8 +2,8 @@
 
 The first line is a header (D-61), each other one JSON: the key of the run, its status, its result.
 Several processes and threads may append at once, as each writes whole lines. A line that a killed
-process left half-written, or that cannot be read, counts as not there. Results are read one by
-one, when they are needed.
+process left half-written, or that cannot be read, is ignored. Results are read one by one, when
+they are needed.
 
 The key is a hash of all that a run is asked: the agent with its options, its skill and context
 files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
@@ -45,7 +45,7 @@ SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
-"""Statuses of runs that are asked again."""
+"""Statuses of runs that are repeated."""
 
 OF_THE_REQUEST = (None, 400, 413, 422)
 """HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
@@ -59,7 +59,7 @@ class ResumeFile:
     """The file, and the runs that were in it when it was opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the file, which is made if there is none, and looks through it."""
+        """Opens the file, or creates it, and scans its lines."""
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
@@ -67,7 +67,7 @@ class ResumeFile:
         self._found: dict[bytes, list[int]] = {}
         """Key → where the lines with its results begin, the last one first."""
         self._is_torn = False
-        """True if the last line was not written to its end."""
+        """True if the last line is incomplete."""
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
@@ -101,7 +101,7 @@ class ResumeFile:
         return any(self._found.values())
 
     def take(self, key: str) -> RunResult | None:
-        """Returns the result of a finished run that was not taken yet; None = there is none."""
+        """Takes the result of a finished run; None = the file has none left."""
         with self._lock:
             places = self._found.get(bytes.fromhex(key), [])
             while places:
@@ -113,7 +113,7 @@ class ResumeFile:
         return None
 
     def append(self, key: str, result: RunResult) -> None:
-        """Appends a result without its secrets; a problem is kept, as the run goes on anyway."""
+        """Appends a result without its secrets; `problem` keeps a failure, and the run goes on."""
         try:
             text = json.dumps(to_json(result, find_filter()), separators=(",", ":"))
             line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
@@ -141,7 +141,7 @@ class ResumeFile:
         self._file.seek(max(len(first), len(kind)))
 
     def _note_lines(self) -> None:
-        """Notes where the results of finished runs are; a line without its end is none."""
+        """Finds the results of finished runs; an incomplete line is skipped."""
         at = self._file.tell()
         for line in self._file:
             start = _START.match(line)
@@ -161,10 +161,10 @@ class ResumeFile:
 
 
 def is_final(result: RunResult) -> bool:
-    """True if the run completed, or would fail again; False = it is asked again (D-75).
+    """True if the run completed, or would fail again; False = it is repeated (D-75).
 
-    What would fail again is a request that the server rejects for its content, and a run that
-    reached one of its limits.
+    Runs fail again if a request is one that the server rejects for its content, or if they reached
+    one of their limits.
     """
     cause: Any = result.cause
     if result.status in NOT_FINISHED or (
@@ -178,7 +178,7 @@ def is_final(result: RunResult) -> bool:
 
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
-    """Returns the hash of all that the runs of a map have in common."""
+    """Returns the hash of the settings that all runs of a map have in common."""
     output = plan.output
     parts = {
         "agent": _describe(plan.agent),
@@ -205,7 +205,7 @@ def _describe(agent: Agent) -> Any:
 
 
 async def _describe_below(plan: Plan) -> dict[str, Any]:
-    """The agents that can be called below the root, as they were read when the map began."""
+    """Describes the agents that can be called below the root, as read when the map began."""
     env = plan.scope.env
     names, found = list(plan.agent.sub_agents), dict[str, Any]()
     while names:

@@ -57,15 +57,15 @@ VERDICT = {
     "required": ["score", "reason"],
     "additionalProperties": False,
 }
-"""Form of a judge's answer, where its agent has none of its own."""
+"""Form of a judge's answer, if its agent sets none."""
 
 MAX_REASON = 500
 
 GRACE = 0.3
-"""Seconds after an interrupt for the scores of runs that had ended."""
+"""Seconds after an interrupt in which runs that had ended are still scored."""
 
 OF_JUDGE = ("timeout", "agents_dir")
-"""Options of the runs that are those of the judge too."""
+"""Options of the runs that apply to the judge too."""
 
 
 def grid(
@@ -209,7 +209,7 @@ class GridRunner:
 
     @property
     def forecast(self) -> str:
-        """The requests that the grid needs, in words, with what that assumes."""
+        """The number of requests that the grid needs, in words, with the assumptions."""
         plans = [asking.plan for asking in self._batch.askings if asking.plan]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
@@ -236,7 +236,7 @@ class GridRunner:
         self.run(make_table(self.grid, draw, partial(list_parts, self.grid), display))
 
     def run(self, line: Line) -> None:
-        """Runs the grid; what is done is in the grid, whatever ends it.
+        """Runs the grid; finished runs stay in it, whatever ends it.
 
         Raises:
             ConfigError: a run could not begin.
@@ -271,7 +271,7 @@ class GridRunner:
         grid.add(input, variant, self._judge(run, grid.rows[input]))
 
     def _judge(self, run: GridRun, row: Row) -> GridRun:
-        """Returns a run with its verdict; whatever a check does, it fails no grid."""
+        """Returns a run with its verdict; an error in a check never fails the grid."""
         result = run.result
         if not result.ok:
             is_cut = result.status == "cancelled"  # by the end of the grid
@@ -338,7 +338,7 @@ def _list_askings(
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
-    """The value of `score=`; a text says why there is none."""
+    """Computes the value of `score=`; returns a text with the reason if there is none."""
     try:
         given: Any = score(result, row)
         if given is None:

@@ -1,4 +1,4 @@
-"""`axe_nb.map` and `axe_nb.amap`: many runs of one agent, whose results are iterated over.
+"""`axe_nb.map` and `axe_nb.amap`: many runs of one agent, with an iterable of results.
 
 Source: D-2, D-8.
 """
@@ -46,10 +46,10 @@ from axe_nb.session.session import session
 P = ParamSpec("P")
 
 LEFT = "the loop over it was left"
-"""The reason of a map whose results were not all asked for."""
+"""Reason that a map whose results were not all requested has ended."""
 
 MOST_WAITING = 10_000
-"""Results that wait for an earlier one before further runs do, if the map keeps none."""
+"""Maximum number of results waiting for an earlier one, beyond which further runs wait too."""
 
 
 @with_options_shown
@@ -141,7 +141,7 @@ class RunMap:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._make_line = make_line
         self._driver: Driver | None = None
-        """None = it was not started."""
+        """The driver; None = the map was not started."""
         self._is_over = False
 
     def check(self) -> None:
@@ -191,11 +191,11 @@ class RunMap:
             self._close()
 
     def __iter__(self) -> Iterator[RunResult]:
-        """Yields the results in the order of the prompts; those that are kept, after the end."""
+        """Yields the results in the order of the prompts; after the end, those that are kept."""
         return self._list_kept() if self.done else self._iterate()
 
     def __aiter__(self) -> AsyncIterator[RunResult]:
-        """Yields the results as the runs end; those that are kept, after the end."""
+        """Yields the results as the runs end; after the end, those that are kept."""
         return self._iterate_later()
 
     def __await__(self) -> Generator[Any, None, list[RunResult]]:

@@ -1,4 +1,4 @@
-"""One MCP server: starts it, lists its tools, sends it requests, restarts it if it died, ends it.
+"""The connection to one MCP server: start, list of tools, requests, restarts and end.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
@@ -37,15 +37,14 @@ CLOSING = 8.0
 """Seconds that the end of a connection may take."""
 
 MAX_LISTED, MAX_PAGES = 10_000, 1000
-"""Tools read from one server, any of which an agent's `tools` may name; parts in which it may list
-them."""
+"""Maximum number of tools read from one server; maximum number of pages of its list."""
 
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64
-"""Characters of a description, which is cut; of a schema as JSON, and its levels: a tool with more
-is left out."""
+"""Maximum characters of a description, which is cut; maximum characters and levels of a schema,
+beyond which a tool is left out."""
 
 LONGEST_NAME = 64
-"""Characters of a tool's name that all providers take, the server's name included."""
+"""Maximum characters of a tool's name that all providers accept, the server's name included."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -57,7 +56,7 @@ class ListedTool:
     name: str
     """The server's own name for the tool."""
     description: str
-    """Cleaned and bounded."""
+    """The description, cleaned and bounded."""
     schema: Mapping[str, Any]
     """The schema of its arguments, unchanged."""
 
@@ -70,7 +69,7 @@ class Listing:
     warnings: tuple[str, ...] = ()
 
     def name_tools(self, server: str) -> dict[str, ListedTool]:
-        """Returns name for models → tool; a name of a server may be any text."""
+        """Returns name shown to models → tool, as the server's own name may be any text."""
         room = LONGEST_NAME - len(server) - 2
         counts = Counter(_OTHER.sub("_", tool.name) for tool in self.tools)
         named: dict[str, ListedTool] = {}
@@ -124,7 +123,7 @@ class _Life:
     """One connection, from its start to its end."""
 
     session: Any = None
-    """The package's; None until it is open."""
+    """The session of the MCP package; None until it is open."""
     owner: asyncio.Task[None] | None = None
     is_over: bool = False
 
@@ -176,10 +175,10 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Returns the answer to a question, a function of the package's session.
+        """Calls a function with the package's session, and returns its answer.
 
-        A server that has died is started again. Raises ToolError if the server refused the
-        question, or died.
+        A server that has died is started again. Raises ToolError if the server refused the request,
+        or died.
         """
         async with self._lock:
             if not self.is_running:
@@ -201,8 +200,8 @@ class Connection:
     async def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since the last call.
 
-        What took the place of one is not protected from the server, so it is ended; the next call
-        starts it again.
+        A replaced file is no longer protected from the server, so the server is ended; the next
+        call starts it again.
         """
         if changes := await in_thread(self._endpoint.list_changes):
             await self.close()

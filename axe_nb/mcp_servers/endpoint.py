@@ -56,7 +56,7 @@ CONNECT, READ = 30.0, 300.0
 """Seconds to connect to an address, and between two parts of a reply."""
 
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
-"""Beginning of a line that names an error."""
+"""Matches the start of a line with an error."""
 
 
 class Endpoint:
@@ -112,7 +112,7 @@ class Endpoint:
             await program.close()
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since this was last asked."""
+        """Returns a note on each protected file that was changed since the last call."""
         process = self._words.process
         try:
             return process.list_changes() if process else ()
@@ -167,12 +167,12 @@ class Words:
     errors: bytes = b""
     """The end of its standard error."""
     fault: str = ""
-    """The reason that it was ended, if it was."""
+    """The reason that the server was ended; empty = it was not."""
     process: Process | None = field(default=None, repr=False)
 
     @property
     def last(self) -> str:
-        """The last line of standard error; the error itself if one names it."""
+        """The last line of standard error, or the last one with an error."""
         lines = [b"", *(line for line in self.errors.splitlines() if line.strip())]
         named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
         return (named or lines)[-1].decode("utf-8", "replace").strip()
@@ -200,14 +200,14 @@ class _Program:
         """Requests of the server whose answers are not written yet."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
-        """Held by a thread that writes, which a server that does not read blocks."""
+        """Held by a writing thread, which a server that does not read may block."""
         words.process = self._process = sandbox.start(command, environment, (stdin, stdout, stderr))
         last = _start_thread(lambda: _keep_end(errors, words))
         _start_thread(lambda: self._read(messages, last))
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
 
     async def close(self) -> None:
-        """Ends the server: its input first, after a while all of it."""
+        """Ends the server: closes its input, and kills it after a while."""
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -221,7 +221,7 @@ class _Program:
             stream.close()
 
     def _read(self, number: int, last: threading.Thread) -> None:
-        """Passes on the server's messages; runs in a thread beside the one of its last words."""
+        """Passes on the server's messages, in a thread beside the one that reads its errors."""
         with open(number, "rb") as file:
             for message in _read_messages(file, self._words):
                 if not _run_on(self._loop, self._deliver(message)):

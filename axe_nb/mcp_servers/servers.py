@@ -133,7 +133,7 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts the servers of an agent that do not run yet; returns what they offer.
+        """Starts the servers of an agent that are not running; returns their tools and texts.
 
         Their programs work in `workdir`, a real folder. Raises ConfigError if a server is unknown
         or did not start, a resource cannot be read, or a permission names no tool of its server.

@@ -53,7 +53,7 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
 
 
 async def _call(session: Any, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Calls a tool, without checking its data against the schema that the server says it has.
+    """Calls a tool, without checking its structured result against the server's schema.
 
     That is left to the model, and a hostile schema could keep a check busy forever.
     """

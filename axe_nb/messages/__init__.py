@@ -25,10 +25,10 @@ from axe_nb.pictures.picture import Picture
 Role = Literal["user", "assistant", "tool"]
 
 DeltaKind = Literal["text", "reasoning", "arguments"]
-"""The reply, the reasoning before it, or the JSON of a call's arguments."""
+"""Kind of a piece: of the reply, of the reasoning before it, or of a call's arguments as JSON."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Result given to calls without one when their conversation continues."""
+"""Result of calls that have none when their conversation continues."""
 
 
 def dump(value: object) -> bytes:
@@ -87,7 +87,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTraits:
-    """Traits of the tool that a call is for, as its run has it; views draw calls by them."""
+    """Traits of the tool of a call, by which views display the call."""
 
     delegates: bool = False
     is_one_child: bool = False
@@ -132,7 +132,7 @@ class ToolResult:
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The arguments that the person gave instead of the model's; None = the call ran as it was."""
     is_skipped: bool = field(default=False, kw_only=True)
-    """True if the person had the call skipped, so that it did not run."""
+    """True if the person skipped the call, so that it did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Protocol → parts to return to the provider unchanged, such as thinking (D-32); `server` → the
-    server that they are from, as no other one is given them; `prefix` → the digest of what stood
-    before them, if they are bound to that (D-78)."""
+    """Protocol → parts to return to the provider unchanged, such as thinking (D-32); `server` →
+    the only server that they are returned to; `prefix` → the digest of all that preceded them,
+    if they are bound to that (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """The pictures of its text, in the order of their marks there: `[picture 1: …]`."""
 
@@ -252,7 +252,7 @@ def is_link(url: str) -> bool:
 
 
 KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
-"""Headers of a reply that its reading depends on."""
+"""Headers of a reply that are needed to interpret it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,15 +262,15 @@ class WireReply:
     status: int = 0
     """HTTP status; 0 if no reply began."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Those that its reading depends on, in lower case."""
+    """Headers that are needed to interpret the reply, in lower case."""
     pieces: tuple[bytes, ...] = ()
-    """The body as it arrived."""
+    """The body, in the pieces in which it arrived."""
     failure: ProviderError | None = None
     """The failure of the connection, before the reply or in the middle of it."""
 
     @property
     def text(self) -> str:
-        """The body as text; bytes that are not UTF-8 become half characters."""
+        """The body as text; bytes that are not UTF-8 become lone surrogates."""
         return b"".join(self.pieces).decode("utf-8", "surrogateescape")
 
     @property
@@ -289,15 +289,16 @@ class WireLog:
     recorded: WireReply | None = None
     """The reply to play instead of asking the server."""
     protocol: str = ""
-    """That of the recorded reply; empty = that of the provider."""
+    """Protocol of the recorded reply; empty = that of the provider."""
     hang: Callable[[], Awaitable[None]] | None = None
     """Awaited after the pieces of a recorded reply that did not end by itself."""
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the request that ask for a stream."""
     refused: frozenset[str] = frozenset()
-    """As in `Request`; those of a recorded exchange are kept."""
+    """Parts that the server refuses, as in `Request`; those of a recorded exchange stay as they
+    are."""
     server: str = ""
-    """As in `Exchange.server`; that of a recorded exchange is kept."""
+    """The server, as in `Exchange.server`; that of a recorded exchange stays as it is."""
     _begun: WireReply | None = None
     _pieces: list[bytes] = field(default_factory=list)
 
@@ -329,7 +330,7 @@ class WireLog:
 
 
 async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a recorded body; raises what cut it, or the connection's failure."""
+    """Yields the pieces of a recorded body; raises the timeout or failure that ended it."""
     for piece in reply.pieces:
         yield piece
     if log.hang:
@@ -381,7 +382,7 @@ class Request:
     """Protocol → messages and their objects on the wire, which the requests of one conversation
     share: turn 1000 is written in half the time."""
     log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
-    """Takes, or plays, the bytes of the reply; None = they are not kept."""
+    """Records or plays the bytes of the reply; None = they are not kept."""
 
     @property
     def turn(self) -> int:
@@ -440,7 +441,7 @@ class Response:
     reasoning: str = field(default="", kw_only=True)
     """The text of its thinking, or a summary of it, as far as the server sends it; for people."""
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
-    """Calls that the model's server has made itself; none of them is run here."""
+    """Calls that the model's server made itself; none of them runs here."""
     sources: tuple[Page, ...] = field(default=(), kw_only=True)
     """The pages that the text cites, each once."""
 

@@ -1,4 +1,4 @@
-"""Structured output over a server that knows tools only: a tool that takes the answer.
+"""Structured output for servers that support only tools: a tool whose arguments are the answer.
 
 Offered, not forced, while the model has other tools to use. The rest of the program does not see
 it: its arguments become the text of the answer.
@@ -17,10 +17,10 @@ DESCRIPTION = "Gives your final answer. Call it once, when you have everything; 
 
 
 OUTPUT = "output"
-"""The schema of an answer, under any name; a server that refuses it gets a tool instead."""
+"""Refusable part of a request: the schema of its answer; a tool then takes its place."""
 
 FORCED = "tool_choice"
-"""The demand that a tool is called; a server that refuses it is only offered the tool."""
+"""Refusable part of a request: the demand to call a tool; the tool is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
@@ -52,8 +52,8 @@ def has_answer_tool_alone(request: Request) -> bool:
 def take_answer(request: Request, response: Response) -> Response:
     """Returns the response with the arguments of the tool, if it was called, as its text.
 
-    If other tools are called in the same reply, they come first: the answer was too early. The
-    request is that before the tool took the place of `output`.
+    If other tools are called in the same reply, they come first: the answer was too early.
+    `request` is the one before the tool took the place of `output`.
     """
     if request.output is None or not response.tool_calls:
         return response

@@ -1,4 +1,4 @@
-"""One exchange with a model: what it was asked, and what came back, as data; turns, their times.
+"""Exchanges with a model as data: each request with its outcome; turns and their times.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
 """
@@ -53,9 +53,9 @@ class Exchange:
     """
 
     turn: int
-    """From 1."""
+    """Number of the turn, from 1."""
     attempt: int = 1
-    """From 1; a later one repeats the request after a failure."""
+    """Number of the attempt, from 1; a later one repeats the request after a failure."""
     model: str = ""
     """Name of the model, without the provider."""
     protocol: str = ""
@@ -86,14 +86,14 @@ class Exchange:
     error: ProviderError | None = None
     """The failure of the request."""
     was_last: bool = False
-    """True if it failed for now, and no further attempt was allowed."""
+    """True if the failure was temporary, but no further attempt was allowed."""
     cut: Cut = ""
     cost: float | None = None
-    """The price of its reply in US dollars, as it was then; None if it was unknown."""
+    """The price of the reply in US dollars at the time; None if unknown."""
     source: Source = ""
 
     def request(self, messages: Sequence[Message], agent: str, run: str) -> Request:
-        """Returns the request as it was sent, given the messages, agent and id of its run."""
+        """Returns the request as sent, given the messages, agent and id of its run."""
         request = Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,
@@ -107,7 +107,7 @@ class Turn:
     """One request of a run, its response, and the results of its calls."""
 
     number: int
-    """From 1."""
+    """Number of the turn, from 1."""
     text: str
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
@@ -120,16 +120,16 @@ class Turn:
     """True for the final summary that a subagent is asked for (D-17)."""
     asked: FinalRequest = ""
     question: str = ""
-    """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
+    """The prompt added at this turn: a request for a summary or a repair, or a fork's prompt."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
-    """Calls that the model's server has made itself, of its own tools."""
+    """Calls of server tools that the model's server made itself."""
     sources: tuple[Page, ...] = ()
     """The pages that the text cites, each once."""
 
 
 LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
-"""`run` is the whole run, `replay` a request whose answer was not a model's: recorded, or given."""
+"""`run` is the whole run, `replay` a request whose answer was recorded or given by a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +143,4 @@ class Lap:
     turn: int = 0
     """Number of the turn; 0 for the whole run, and for a wait that belongs to a request."""
     call: int = 0
-    """Number of the call in its turn, from 1; 0 for what belongs to no call."""
+    """Number of the call in its turn, from 1; 0 if it belongs to no call."""

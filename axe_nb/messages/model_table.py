@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""Days before its end in which `doctor` warns of a model."""
+"""Time before the end of a model in which `doctor` warns about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
-"""Keys of `[params]` by which servers are asked to let a model think."""
+"""Keys of `[params]` by which servers let a model think."""
 
 OFF = (False, "none", "off", "disabled")
-"""Their values for a model that shall not; of a table, the value of one of `DECIDING`."""
+"""Values of those keys that turn thinking off; in a table, of a key in `DECIDING`."""
 
 DECIDING = ("type", "effort", "enabled")
 """Keys of a table that say whether the model thinks at all."""
@@ -28,16 +28,16 @@ LEVELS = ("off", "low", "medium", "high")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """Facts about one model; those that are not known have the values of the plain path."""
+    """Facts about one model; unknown ones have neutral defaults."""
 
     api: Literal["", "responses", "chat"] = ""
     """API of the vendor's own address; empty = the protocol has only one."""
     thinks: Literal["never", "asked", "default"] = "never"
     """`asked` = only if `[params]` asks for it, `default` = also if nothing does."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
-    """Form in which thinking is asked for."""
+    """Form in which thinking is requested."""
     levels: tuple[str, ...] = LEVELS
-    """Words of `[params] thinking` that it takes."""
+    """Words of `[params] thinking` that the model accepts."""
     off: str = "disabled"
     """Anthropic's type of thinking for `off`."""
     summarized: bool = False
@@ -49,7 +49,7 @@ class ModelFacts:
     pictures: bool | None = None
     """True if it reads pictures; None = unknown."""
     retires: date | None = None
-    """Day on which the vendor ends it, as far as announced."""
+    """Day on which the vendor retires it, if announced."""
 
     @property
     def is_known(self) -> bool:
@@ -85,13 +85,13 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
 
 
 def suggest_model(provider: str) -> str:
-    """Returns the model, with its provider, that is suggested for one; empty if there is none."""
+    """Returns the suggested model of a provider, as provider/model; empty if there is none."""
     name = _load_table()["suggested"].get(provider, "")
     return f"{provider}/{name}" if name else ""
 
 
 def thinks(model: str, params: Mapping[str, Any]) -> bool:
-    """True if a model thinks before it answers: `[params]` ask it to, or it does so by default."""
+    """True if a model thinks before it answers: by `[params]`, or by default."""
     facts = find_facts("", model)
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)
@@ -108,13 +108,13 @@ def _is_off(value: object) -> bool:
 
 
 def suggest_small() -> str:
-    """Returns the model, with its provider, that is suggested where a small one is enough."""
+    """Returns the suggested small model, as provider/model."""
     name: str = _load_table()["small"]
     return name
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns the warning that a model ends soon, and the next step; empty if it does not."""
+    """Returns the warning that a model will be retired soon, and the next step; else empty."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

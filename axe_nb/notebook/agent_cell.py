@@ -1,4 +1,4 @@
-"""`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file if asked.
+"""`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file on request.
 
 Source: D-26, D-27, D-41.
 """
@@ -94,7 +94,7 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
 
 
 def _number_lines(name: str, body: str, magic_line: int) -> str:
-    """The TOML with its lines numbered as the editor does, and with its name.
+    """The TOML with the line numbers of the editor, and with its name.
 
     The lines above it are replaced by blank lines, or by the name if the TOML has none.
     """
@@ -106,7 +106,7 @@ def _number_lines(name: str, body: str, magic_line: int) -> str:
 
 
 def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
-    """The line to look at for an error without one; empty if the message names it."""
+    """The line to show for an error without one; empty if the message contains it."""
     if re.search(r"\bline \d+", error.message):
         return ""
     if "end of document" in error.message:

@@ -81,7 +81,7 @@ def run_grid(
 
 
 def _or_one(given: Sequence[str] | None) -> Any:
-    """The only one of several, or all; None if there are none."""
+    """The only item of a sequence, or all items; None if there are none."""
     return given[0] if given and len(given) == 1 else given or None
 
 

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
-"""The variable of a result, before expectations; `agent:` and `tool:` belong to a name."""
+"""Matches a variable with a result before expectations; `agent:` and `tool:` start a name."""
 
 MOST_NAMED = 30
-"""Names of variables in one line."""
+"""Maximum number of variables in one line."""
 
 
 def run_command(
@@ -94,7 +94,7 @@ def run_command(
 
 
 def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
-    """Does what a command says; returns the text that it prints, or the value of the line."""
+    """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
             path = format_path_or_name(agent_files.init(chosen.agent, chosen.agents_dir))
@@ -280,7 +280,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Lets no run start until a cassette is in use, or none is wanted; returns their error."""
+    """Refuses all runs until a cassette is in use or turned off; returns the error they raise."""
     instead = "%axe cassette --off runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)

@@ -1,6 +1,6 @@
-"""`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: what IPython knows of axe_nb.
+"""`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: the magics registered with IPython.
 
-Imports nothing of the core until a magic is used, so that `%load_ext axe_nb` is quick.
+Imports nothing from the core until a magic is used, so that `%load_ext axe_nb` is quick.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class AxeMagics(Magics):
 
 
 def _note_cell(info: Any) -> None:
-    """Notes each cell that runs: a cassette tells the runs of different cells apart."""
+    """Notes each cell that runs, so that a cassette can tell the runs of different cells apart."""
     home = sys.modules.get("axe_nb.session.session")  # else there is no cassette either
     if home is not None and home.session.cassette is not None:
         home.session.cassette.enter_cell(getattr(info, "cell_id", None))
@@ -181,7 +181,7 @@ def _note_cell(info: Any) -> None:
 # custom matchers: IPython's older hooks break words at hyphens
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
-    """Completions at the cursor, if it is on the line of one of our magics or in its body."""
+    """Returns completions at the cursor, if it is on the line or in the body of an axe_nb magic."""
     if "%axe" not in context.full_text:
         return {"completions": []}
     from axe_nb.notebook.offers import list_offers
@@ -202,7 +202,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Adds the magics and their completion; twice is harmless."""
+    """Adds the magics and their completion; may be called twice."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
     shell.register_magics(AxeMagics(shell))

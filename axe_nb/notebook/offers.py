@@ -1,4 +1,4 @@
-"""The texts that Tab offers: commands, flags, names, and the keys of the TOML of an agent."""
+"""The texts offered by Tab: commands, flags, names, and the keys of an agent's TOML."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CELLS = {"axe": RUN, "axe_agent": AGENT_CELL, "axe_grid": GRID}
 BODY = re.compile(
     r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
 )
-"""The beginning of a cell up to its body; other magics and blank lines may stand above ours."""
+"""Matches the beginning of a cell up to its body; other magics and blank lines may come first."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 """A line with a magic, up to the cursor."""
 
 OTHER = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
-"""A line that may stand above a cell magic: none at all, or another one, such as %%time."""
+"""Matches a line that may precede a cell magic: a blank one, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
 """Characters that would make a name more than one word, or that IPython expands: the name of a file
@@ -197,7 +197,7 @@ def _choose(word: str, texts: Iterable[str]) -> Offers:
 
 
 def _list_tables(cls: type[Any], above: str = "") -> Iterator[str]:
-    """Yields the tables of an agent file, as headers name them."""
+    """Yields the tables of an agent file, as written in headers."""
     for field in toml_fields(cls):
         if nested := nested_table(field):
             yield f"{above}{field.name}"
@@ -207,7 +207,7 @@ def _list_tables(cls: type[Any], above: str = "") -> Iterator[str]:
 
 
 def _list_keys(table: Sequence[str]) -> Iterable[str]:
-    """Returns the keys of a table; none of one that takes any key."""
+    """Returns the keys of a table; none if the table takes any key."""
     if table == ("permissions",):
         return sorted(REGISTRY.known)
     cls: type[Any] | None = McpServer if table[:1] == ("mcp_servers",) else Agent

@@ -24,7 +24,7 @@ FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
 """Beginning of a word such as `--model={name}`, where the value follows an option."""
 
 KEY = re.compile(r"([^\W\d][\w.-]*=)()")
-"""Beginning of a word such as `language={name}`, unless a text with spaces goes on from there."""
+"""Matches the start of a word such as `language={name}`, unless a text with spaces follows."""
 
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
 """The count of a regular expression, within its braces."""
@@ -48,7 +48,7 @@ class _MarkingFormatter(DollarFormatter):
         self._mark = mark
 
     def parse(self, fmt_string: str) -> Iterator[Part]:
-        """Keeps counts such as `{4}` and `{2,3}`: patterns of `--expect` have them."""
+        """Keeps counts such as `{4}` and `{2,3}`, as in patterns of `--expect`."""
         for text, name, format_spec, conversion in super().parse(fmt_string):
             if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):
                 yield f"{text}{{{name}}}", None, None, None
@@ -56,7 +56,7 @@ class _MarkingFormatter(DollarFormatter):
                 yield text, name, format_spec, conversion
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Keeps the value, formatted, and returns the mark."""
+        """Stores the formatted value, and returns its mark."""
         is_plain = isinstance(value, str) or format_spec
         text = super().format_field(value, format_spec) if is_plain else _write(value)
         self.values.append(str(text))
@@ -64,7 +64,7 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def _write(value: object) -> str:
-    """Writes a value so that `--param` reads it as the same: JSON, but for text."""
+    """Writes a value so that `--param` reads the same value: JSON, except for text."""
     is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
     return json.dumps(value) if is_plain else write_text(value)
 
@@ -86,7 +86,7 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
 
 
 def _fill(word: str, mark: str, values: Iterator[str]) -> str:
-    """Returns a word with its values; the part that has them is marked as data."""
+    """Fills the values into a word; the part with values is marked as data."""
     first, *others = word.split(mark)
     if not others:
         return word

@@ -1,7 +1,7 @@
-"""One run requested in a notebook: shown, bound to names, an error if it did not complete.
+"""One run requested in a notebook: display, variables, and an error unless it completed.
 
-A line names an earlier run as `R`, a variable, or `R@PLACE`, a place in it.
-Source: B-8, D-59.
+An option line refers to an earlier run as `R`, a variable, or as `R@PLACE`, a place in it. Source:
+B-8, D-59.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run_cell(
 
 
 def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
-    """The run that a cell asks for, or the fork of an earlier one."""
+    """Makes the run request of a cell, or that of a fork of an earlier run."""
     if options.fork_from is None:
         return request_of(options, *prompt)
     from axe_nb.recording.fork import make_point
@@ -97,7 +97,7 @@ def _run(
     request: RunRequest,
     write: Callable[[str], None],
 ) -> RunResult:
-    """The result, shown; bound to `-o` even if the run failed or was stopped."""
+    """Runs and shows a request; binds the result to `-o` even if the run failed or was stopped."""
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
@@ -148,11 +148,11 @@ def _start_in_background(
 
 
 def _start_in_thread(handle: RunHandle, shown: View) -> None:
-    """Starts it, and waits until the plan is made and its view is in this cell."""
+    """Starts a run, and waits until its plan is made and its view is in this cell."""
     begun = threading.Event()
 
     class Noticed:
-        """The view, which signals its first event."""
+        """A view that signals its first event."""
 
         streams, is_live = shown.streams, shown.is_live
         tick, finish = shown.tick, shown.finish
@@ -189,7 +189,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Finds the result in a variable, or of the handle in it; without a name, the last one."""
+    """Returns the result in a variable, or that of a handle in it; without a name, the last one."""
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):
         if not value.done:

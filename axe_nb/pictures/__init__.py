@@ -1,1 +1,1 @@
-"""Pictures and documents for models: what they are, where they are found, smaller copies."""
+"""Pictures and documents for models: their formats, search for them in values, scaled copies."""

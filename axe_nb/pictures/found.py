@@ -30,12 +30,12 @@ METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
 
 MAX_PARTS, MAX_FILE = 100, 50_000_000
-"""Entries of a list in which pictures are looked for; bytes of a picture's file, of which a larger
-one is not even scaled down."""
+"""Maximum entries of a list that are searched for pictures; maximum bytes of a picture's file,
+beyond which it is not even scaled down."""
 
 
 def find_picture(value: object) -> Picture | None:
-    """Returns the picture that a value is; None for any other value.
+    """Returns a value as a picture; None if it is not one.
 
     Raises NoPicture if it is a picture that cannot be sent.
     """
@@ -54,7 +54,7 @@ def find_picture(value: object) -> Picture | None:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns a picture in a list, or the entries of a list with pictures, those as `Picture`.
+    """Returns the entries of a list with pictures, those as `Picture`; one picture as a list.
 
     Anything else is an empty list. Raises NoPicture if there is a picture that cannot be sent.
     """
@@ -68,7 +68,7 @@ def find_parts(value: object) -> list[object]:
 
 
 def find_figure(value: object) -> Any:
-    """Returns the matplotlib figure that a value is, or lies in; None if it is none."""
+    """Returns the matplotlib figure that a value is or belongs to; None if there is none."""
     for module, name in (("matplotlib.figure", "FigureBase"), ("matplotlib.axes", "Axes")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(type(value), kind):
@@ -77,14 +77,14 @@ def find_figure(value: object) -> Any:
 
 
 def close_figure(value: object) -> None:
-    """Takes a figure out of those that the notebook shows by itself below the cell."""
+    """Removes a figure from those that the notebook shows below the cell on its own."""
     figure, pyplot = find_figure(value), sys.modules.get("matplotlib.pyplot")
     if figure is not None and pyplot is not None:
         pyplot.close(figure)
 
 
 def read_picture(path: str | os.PathLike[str]) -> Picture:
-    """Reads the picture in a file; raises NoPicture if it cannot, or models read no such file."""
+    """Reads a picture from a file; raises NoPicture if it cannot, or models cannot read it."""
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
@@ -141,7 +141,7 @@ def _read_part(part: object, number: int) -> str | Picture:
 
 
 def _ask(value: object) -> Picture | None:
-    """Returns the picture as which an object shows itself in notebooks; None if it does not."""
+    """Returns the picture by which an object displays itself in notebooks; None if it has none."""
     for method in (getattr(type(value), name, None) for name in METHODS):
         try:
             answer = method(value) if callable(method) else None

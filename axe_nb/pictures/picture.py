@@ -16,7 +16,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import plural
 
 MAX_STEPS = 100_000
-"""Parts of a file that are looked at; a picture has far fewer."""
+"""Maximum parts of a file that are inspected; a picture has far fewer."""
 
 _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
@@ -26,14 +26,14 @@ _MARKS = {
 
 
 def find_format(data: bytes) -> str:
-    """Returns the format that the first bytes name; empty if models read no such file."""
+    """Returns the format that the first bytes indicate; empty if models cannot read it."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns width and height in pixels, 0 for a PDF, and true if the end is there."""
+    """Returns width and height in pixels, 0 for a PDF, and whether the file is complete."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
@@ -83,12 +83,12 @@ MEDIA_TYPES = {
 """Format → its media type."""
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""A picture with more pixels is refused unseen, a kilobyte can hold a billion of them; so is one
-with more on a side, as only PNG can have: rows take time to unpack, however short they are."""
+"""Maximum pixels of a picture, as a kilobyte can hold a billion; maximum pixels of a side, as
+even short rows take time to unpack. A picture with more is refused unread."""
 
 PIXELS_OF_TOKEN, MAX_TOKENS, TOKENS_OF_PDF = 750, 1600, 2000
-"""Pixels of a token, in the middle of what servers count; tokens of one picture, which servers
-scale down; of a document, roughly: a page or two."""
+"""Average pixels per token among servers; maximum tokens of a picture, which servers scale down;
+rough tokens of a document: a page or two."""
 
 
 class NoPicture(ConfigError):
@@ -110,7 +110,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """In pixels; 0 for a PDF."""
+    """Height in pixels; 0 for a PDF."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -174,7 +174,7 @@ class Picture:
         return min(MAX_TOKENS, 1 + self.width * self.height // PIXELS_OF_TOKEN)
 
     def mark(self, number: int) -> str:
-        """The words that stand for the picture `number` of a text, counted from 1."""
+        """The mark that represents the picture `number` of a text, counted from 1."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 

@@ -14,20 +14,21 @@ from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
 INSTALL = "pip install 'axe-nb[images]'"
 
 MAX_SIDE = 8000
-"""Pixels of a side that servers take."""
+"""Maximum pixels of a side that servers accept."""
 
 SHRINK = 0.8
-"""Of each side, if a picture is still too large."""
+"""Factor for each side, if a picture is still too large."""
 
 THUMBNAIL, SHARP = 96, 2
-"""Height of a thumbnail in pixels of a style sheet; pixels of a good screen for one of these."""
+"""Height of a thumbnail in CSS pixels; pixels of a good screen per CSS pixel."""
 
 SMALL, FEW_PIXELS = 20_000, 4_000_000
-"""Bytes of a picture that is its own thumbnail; its pixels, which a browser has to unpack."""
+"""Maximum bytes of a picture that is its own thumbnail; its maximum pixels, which a browser
+unpacks."""
 
 ROOM, PIXELS_PER_BYTE = 250_000, 1000
-"""Bytes of the thumbnails of one page; pixels that are unpacked for it as long as there is room for
-a byte: a picture that takes almost none may take a second."""
+"""Bytes available for the thumbnails of one page; pixels to unpack per available byte, as even a
+tiny picture may take a second."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
@@ -59,7 +60,7 @@ def fit(picture: Picture, limit: int) -> Picture:
 
 
 class Thumbnails:
-    """The thumbnails of one page, as many as there is room and time for."""
+    """The thumbnails of one page, as many as fit into its room and time."""
 
     def __init__(self) -> None:
         self._room = ROOM

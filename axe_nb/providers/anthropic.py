@@ -23,12 +23,13 @@ from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_anthropic
 
 LEAST = 4096
-"""Bytes; shorter beginnings of a request have fewer than the 1024 tokens that the API caches."""
+"""Minimum bytes of a beginning to cache: shorter ones have fewer than 1024 tokens, the API's
+minimum."""
 
 EPHEMERAL = {"type": "ephemeral"}
 
 GAP = "\n\n"
-"""Stands between a text and the next one, if the server has worked in between."""
+"""Separator between two texts if the server has worked in between."""
 
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
@@ -42,7 +43,7 @@ _BLOCK_OF = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
 }
-"""Type of a delta → type of its block, if the server has not begun one."""
+"""Type of a delta → type of its block, if the server has not announced one."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
@@ -152,7 +153,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
-    """Returns the request as it is sent, with its tools and system prompt, which come first."""
+    """Returns the request in the form sent, with its tools and system prompt, which come first."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
     tools = list(map(_encode_tool, request.tools or wire.list_past_tools(request)))
@@ -160,12 +161,12 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
 
 
 def _binds_thinking(request: Request) -> bool:
-    """False for models with a budget for thinking, which demand it back behind any prefix."""
+    """False for models with a thinking budget, which require their thinking after any prefix."""
     return find_facts("", request.model).thinking != "budget"
 
 
 def find_bound_prefix(request: Request) -> str:
-    """Returns the digest of what a reply's thinking is bound to; empty if to nothing (D-78)."""
+    """Returns the digest of the prefix that thinking is bound to; empty if none (D-78)."""
     request, tools, system = _begin(request)
     return find_prefix(request, encode, (*tools, system)) if _binds_thinking(request) else ""
 
@@ -173,7 +174,7 @@ def find_bound_prefix(request: Request) -> str:
 def _mark_for_cache(
     fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: list[dict[str, Any]]
 ) -> None:
-    """Marks what the prompt cache is to keep, in four places at most, if it is long enough.
+    """Marks up to four places for the prompt cache, if the request is long enough.
 
     These are the ends of the tools, of the system prompt, of the latest message, which the next
     request finds again, and of the user's before it, which the API may look for in vain behind more
@@ -229,7 +230,7 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
-    """Joins the text of a reply; what the model says after a search is a paragraph of its own."""
+    """Joins the text of a reply; text after a search becomes a paragraph of its own."""
     joined = before = ""
     for block in blocks:
         kind = wire.text(block.get("type"))
@@ -245,7 +246,7 @@ def _ends_work(kind: str) -> bool:
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    """Parses the counts; the API's `input_tokens` are those that no cache has to do with."""
+    """Parses the counts; the API's `input_tokens` exclude those read from or written to caches."""
     cached = wire.tokens(usage.get("cache_read_input_tokens"))
     written = wire.tokens(usage.get("cache_creation_input_tokens"))
     details = wire.table(usage.get("output_tokens_details"))
@@ -307,7 +308,7 @@ class _Block:
     """Position of its call in the reply, if it is one."""
 
     def settle(self) -> dict[str, Any]:
-        """Returns the block as in a whole reply: the pieces of its input are an object."""
+        """Returns the complete block; the pieces of its input become an object."""
         entry = dict(self.entry)
         pieces = wire.text(streaming.settle(entry.pop("partial_json", "")))
         if pieces.strip():
@@ -400,7 +401,7 @@ class AnthropicAssembly(Assembly):
                 block.entry[key] = value
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has."""
+        """Returns the object of the equivalent unstreamed reply."""
         content = [block.settle() for block in self._blocks]
         return {**self._message, "content": content, "usage": self._usage}
 

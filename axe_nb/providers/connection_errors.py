@@ -41,7 +41,7 @@ WORDS = {
     "without sending complete message body": "the server closed the connection in the middle of "
     "the body",
 }
-"""Part of a message of httpx's → the same for people who do not read code."""
+"""Part of a message of httpx → its meaning for people who do not read code."""
 
 
 def make_connection_error(server: Server, error: Exception) -> ProviderError:
@@ -147,7 +147,7 @@ def _find_status(error: BaseException) -> int:
 
 
 def _find_tls_fault(cause: BaseException) -> str:
-    """Returns the fault that OpenSSL's reason stands for; empty if it is another."""
+    """Returns the fault for OpenSSL's reason; empty if the reason is unknown."""
     reason = str(getattr(cause, "reason", "") or cause)
     return next((fault for part, fault in TLS_FAULTS.items() if part in reason), "")
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import AsyncIterator
 
 MAX_PIECE = 1024 * 1024
-"""Bytes of a body that are decompressed at once: what is sent as 300 kB may be 300 MB."""
+"""Maximum bytes of a body that are decompressed at once, as 300 kB may expand to 300 MB."""
 
 CODINGS = ("gzip", "x-gzip", "deflate")
 """Values of Content-Encoding that can be decompressed."""

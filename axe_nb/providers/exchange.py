@@ -1,4 +1,4 @@
-"""One request and its reply: streamed if someone takes the pieces and the server streams."""
+"""One request and its reply, streamed if the caller takes pieces and the server sends them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from axe_nb.providers.wire import WHOLE
 from axe_nb.secrets import MASK
 
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
-"""Statuses of a server that does not take a field."""
+"""Statuses with which a server may refuse a field."""
 
 INCLUDE = "include"
-"""The demand for encrypted reasoning; a server that refuses it is asked without."""
+"""Refusable part of a request: encrypted reasoning; the request is then repeated without it."""
 
 SUMMARY = "reasoning.summary"
-"""The demand for a summary of what a model thinks; OpenAI refuses it to organizations that it has
-not verified, which are served without."""
+"""Refusable part of a request: a summary of thinking, which OpenAI refuses to unverified
+organizations."""
 
 SERVER = "server"
-"""Key of `Message.echo`."""
+"""Key of `Message.echo`: the server of the reply."""
 
 PREFIX = "prefix"
-"""Key of `Message.echo`: digest of what stood before the reply."""
+"""Key of `Message.echo`: digest of all that preceded the reply."""
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
@@ -63,8 +63,8 @@ _NO_STREAM = re.compile(
 """Phrases of a server that refuses to stream, with any status."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Text that a server has encrypted or signed and a file of the run has lost a part of: that keeps
-nothing that looks like a key, and a few of the millions of random characters do."""
+"""Matches text that a server has encrypted or signed, and in which a recording has masked
+something that looks like a key."""
 
 Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
 """A message → its objects on the wire; none if it is empty."""
@@ -115,7 +115,7 @@ class HttpProvider:
 
 
 def _address(server: HttpProvider, request: Request) -> Request:
-    """Returns a request with what stands for its server and model in messages that it is given."""
+    """Returns a request with the identity of its server and model, for its messages."""
     known = request.log.server if request.log else ""
     place = dump([server.info.name, server.base_url, request.model])
     request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
@@ -125,7 +125,7 @@ def _address(server: HttpProvider, request: Request) -> Request:
 
 
 def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], str]) -> Response:
-    """Notes the server of the parts that it wants back, and what they followed (D-78)."""
+    """Adds to a reply the server that wants parts of it back, and what they followed (D-78)."""
     if not response.echo:
         return response
     if asked.log:
@@ -158,15 +158,15 @@ def encode_messages(
 ) -> list[dict[str, Any]]:
     """Encodes the messages of a request, without parts that are not for its server (D-78).
 
-    Some servers refuse their own parts behind another beginning than that which they followed:
-    `before` is what stands before the messages.
+    Some servers refuse their own parts after a different beginning: `before` are the items before
+    the messages.
     """
     is_bound = any(PREFIX in message.echo for message in request.messages)
     return _encode(request, encode, _begin(before) if is_bound and before is not None else None)
 
 
 def find_prefix(request: Request, encode: Encode, before: Iterable[object]) -> str:
-    """Returns the digest of what stands before the reply to a request."""
+    """Returns the digest of all that precedes the reply to a request."""
     digest = _begin(before)
     _encode(request, encode, digest)
     return digest.hexdigest()[:16]
@@ -177,7 +177,7 @@ def _begin(before: Iterable[object]) -> hashlib._Hash:
 
 
 def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> list[dict[str, Any]]:
-    """Encodes the messages, and adds each to the digest of what stands before the next one.
+    """Encodes the messages, and adds each one to the digest of the conversation so far.
 
     What is encoded already must not be changed: the next request has it too.
     """
@@ -196,7 +196,7 @@ def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> l
 
 
 def _may_return(echo: Mapping[str, Any], request: Request, digest: hashlib._Hash | None) -> bool:
-    """True if a server may be given parts again: its own, whole, behind the same beginning."""
+    """True if a server may be sent parts again: its own, complete, after the same beginning."""
     if request.server and echo.get(SERVER, request.server) != request.server:
         return False
     if digest and PREFIX in echo and echo[PREFIX] != digest.hexdigest()[:16]:

@@ -34,7 +34,7 @@ MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
 
 _make_own: Callable[[], httpx.AsyncClient] | None = None
-"""Makes the user's own clients; None = ours are used."""
+"""Factory of the user's own clients; None = axe_nb's clients are used."""
 
 
 def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
@@ -65,11 +65,11 @@ async def ask_server(
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
     Cancelling closes the connection. Raises ProviderError if the server is unreachable, refuses,
-    fails or sends an invalid reply, or its stream is cut or reports an error. It has the text so
-    far.
+    fails or sends an invalid reply, or its stream is cut or reports an error. The error has the
+    text so far.
 
     Args:
-        request: the same in no provider's format, for errors.
+        request: the request in no provider's format, for errors.
         protocol: how a stream is read; a server may send one that it is not asked for.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
@@ -138,7 +138,7 @@ async def _open(
 
 
 async def _note(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a reply, decompressed, and notes them.
+    """Yields the pieces of a reply, decompressed, and records them.
 
     Raises ProviderError if the connection breaks, or the reply is too large.
     """
@@ -181,7 +181,7 @@ async def _read(
     protocol: WireProtocol | None,
     on_delta: OnDelta | None,
 ) -> bytes:
-    """Returns the body of a reply, or the body that a whole reply would have."""
+    """Returns the body of a reply, or that of the equivalent unstreamed reply."""
     if protocol is None or on_delta is None or not 200 <= status < 300:
         reply = b"".join([piece async for piece in pieces])
         if protocol is None or not 200 <= status < 300 or not is_stream(reply):
@@ -208,11 +208,11 @@ class _Loop:
 
     most: int
     slots: asyncio.Semaphore
-    """One slot per request in flight; further requests wait."""
+    """Yields the pieces of a stream that was not requested, and lets other tasks run."""
     key_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a command prints a key."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
-    """All that a client depends on → the client."""
+    """Settings that a client depends on → the client."""
     until_the_end: AsyncGenerator[None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the
     last of its loop."""
@@ -265,7 +265,7 @@ class _Loop:
 def find_address(base_url: str, path: str) -> tuple[httpx.URL, dict[str, str]]:
     """Returns the URL of a path, and the header that logs in if the base URL has a password.
 
-    To parse a URL takes a tenth of the time of a request.
+    Cached, as parsing a URL takes a tenth of the time of a request.
     """
     import httpx
 

@@ -22,7 +22,7 @@ FRESH_SECONDS = 600.0
 """Time after which a command is run again; the tokens of most services last an hour."""
 
 PAUSE = 30.0
-"""Seconds after a refusal in which the key that replaced the refused one is not replaced, too."""
+"""Seconds after a refusal in which the key that replaced the refused one is not replaced again."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
@@ -39,7 +39,7 @@ _keys: dict[KeyCommand, _Key] = {}
 
 
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
-    """Returns the server with the key that its command prints; as it is if it has no command.
+    """Returns the server with the key that its command prints; unchanged if it has no command.
 
     Raises ProviderError if the command fails, takes too long or prints no key. Requests in parallel
     hold the `lock` of their event loop, and so run the command once.
@@ -58,7 +58,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 def forget_key(server: ServerT) -> ServerT:
     """Returns the server without the key that it refused, so that its command is run again.
 
-    Unless that has just been done: many requests may be refused, each of which would run it.
+    Does nothing if that has just been done, as each of many refused requests would run it.
     """
     command = server.info.key_command
     known = _keys.get(command) if command else None
@@ -86,7 +86,7 @@ async def _run(command: KeyCommand) -> str:
 def _read_key(command: KeyCommand) -> str:
     """Returns the first line that a command prints.
 
-    Raises ValueError if it fails, or that cannot be a key; the message does not quote it.
+    Raises ValueError if it fails, or the line cannot be a key; the message does not quote it.
     """
     ended = subprocess.run(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -48,7 +48,7 @@ def address(server: Server) -> str:
 
 
 def has(model: str, names: Sequence[str]) -> bool:
-    """True if the model is among the names; Ollama's `:latest` and Gemini's `models/` may lack."""
+    """True if the model is among the names, disregarding `:latest` (Ollama), `models/` (Gemini)."""
     return any(name in names for name in (model, f"{model}:latest", f"models/{model}"))
 
 

@@ -26,7 +26,7 @@ TOP_LEVEL = frozenset(
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as wire messages: one per tool result, none if it is empty.
 
-    Pictures of results follow in a message of the user's, which every model's template has.
+    Pictures of results follow in a user message, which every model's template supports.
     """
     if message.tool_results:
         shown = wire.collect_pictures(message.tool_results)
@@ -147,7 +147,7 @@ class OllamaAssembly(Assembly):
             self._calls.append(call)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has."""
+        """Returns the object of the equivalent unstreamed reply."""
         if self._message is None:
             return self._top
         calls = {"tool_calls": self._calls} if self._calls else {}

@@ -32,7 +32,7 @@ SIGNED = "extra_content"
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as wire messages: one per tool result, none if it is empty.
 
-    Results are text only: their pictures follow in a message of the user's.
+    Results are text only: their pictures follow in a user message.
     """
     if message.tool_results:
         results: list[dict[str, Any]] = [
@@ -101,7 +101,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merges consecutive messages of the user's: templates of many models refuse them.
+    """Merges consecutive user messages, which the templates of many models refuse.
 
     They follow one another where an empty answer is left out, and after pictures of results.
     """
@@ -192,7 +192,7 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _find_reasoning(message: Mapping[str, Any]) -> str:
-    """Returns the reasoning as text; servers have it under one of several keys, or in parts."""
+    """Returns the reasoning as text; servers use one of several keys, or parts."""
     if said := wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning")):
         return said
     parts = wire.tables(message.get("reasoning_details"), "reasoning_details")
@@ -223,7 +223,7 @@ class _Call:
     entry: dict[str, Any] = field(default_factory=dict)
     function: dict[str, Any] = field(default_factory=dict)
     last: str = ""
-    """The last piece of its arguments that is not blank."""
+    """The last piece of the arguments that is not blank."""
 
     def is_another(self, id: object, name: str, arguments: object) -> bool:
         """True if a piece under this call's index begins another call.
@@ -326,7 +326,7 @@ class OpenAIAssembly(Assembly):
         self.is_complete |= holds_answer and all(call.is_whole() for call in self._calls)
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds a chunk; some servers have the usage in the choice, or under `x_groq`."""
+        """Adds a chunk; some servers put the usage into the choice, or under `x_groq`."""
         self._top.update(data)
         choices = wire.tables(data.get("choices"), "choices")
         for entry in (data, *choices):
@@ -424,7 +424,7 @@ class OpenAIAssembly(Assembly):
         return call
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has."""
+        """Returns the object of the equivalent unstreamed reply."""
         message = dict(self._message)
         if self._calls:
             message["tool_calls"] = [

@@ -1,4 +1,4 @@
-"""JSON Schemas of structured output, as each API takes them.
+"""JSON Schemas of structured output, in the form that each API accepts.
 
 Each API accepts a part of JSON Schema only. What it does not accept stays out of its request; the
 answer is checked against the whole schema in any case.
@@ -14,7 +14,7 @@ STRICT = {
     "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems",
     "minimum", "multipleOf", "pattern", "properties", "required", "title", "type",
 }  # fmt: skip
-"""Keywords that OpenAI takes in strict mode."""
+"""Keywords that OpenAI accepts in strict mode."""
 
 ANTHROPIC = {
     "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions",
@@ -91,7 +91,7 @@ def _is_joined(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """True if an object may have keys that the schema does not name, each of some kind."""
+    """True if an object may have keys beside those of the schema, with values of some type."""
     return isinstance(schema.get("additionalProperties"), Mapping) or (
         schema.get("additionalProperties") is True or not schema.get("properties")
     )

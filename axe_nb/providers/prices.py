@@ -26,17 +26,17 @@ COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices of models, as the settings were when the root of a tree started."""
+    """The prices of models, by the settings at the start of the root of a tree."""
 
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns what one reply costs in dollars, whose size matters; None if that is unknown."""
+        """Returns the price of one reply in dollars, which depends on its size; None if unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 
     async def load(self, model: str) -> None:
-        """Imports the table beside the event loop, if the price of the model is in it."""
+        """Imports the table, without blocking the event loop, if it has the price of the model."""
         if not _load_table.cache_info().currsize and self._find_address(model):
             await in_thread(_load_table)
 

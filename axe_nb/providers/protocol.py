@@ -25,7 +25,7 @@ class Server(Protocol):
 
     @property
     def key(self) -> str:
-        """Never shown; empty if there is none."""
+        """The API key, never shown; empty if there is none."""
 
 
 class Provider(Protocol):

@@ -30,7 +30,7 @@ Headers: TypeAlias = Mapping[str, str]
 """Header names are in lower case, or matched in any case."""
 
 MAX_SEARCHED = 2000
-"""Characters of a message in which words are looked for."""
+"""Maximum characters of a message that are searched for words."""
 
 _TOO_LONG: Mapping[str, str] = {
     r"context[ _](length|window|size|limit)": "OpenAI, Anthropic, Mistral, vLLM, llama.cpp, Ollama",
@@ -51,7 +51,7 @@ _TOO_LONG: Mapping[str, str] = {
     r"range of input length should be": "Alibaba",
     r"tokens.? \+ .max_new_tokens. must be": "TGI",
 }
-"""A conversation that exceeds the model's context."""
+"""Words for a conversation that exceeds the model's context → the servers that use them."""
 
 _USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
@@ -62,7 +62,7 @@ _USED_UP: Mapping[str, str] = {
     r"spend(ing)? limit": "xAI, Groq",
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
-"""An account that has used up its quota or credit."""
+"""Words for an account that has used up its quota or credit → the servers that use them."""
 
 _REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -79,7 +79,8 @@ _REFUSED_PICTURES: Mapping[str, str] = {
     r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
     r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
 }
-"""A picture or document sent to a model, or a server, that reads text only."""
+"""Words for a picture or document sent to a model or server that reads text only → the servers
+that use them."""
 
 _CATEGORIES: Mapping[int, Category] = {
     401: "auth",
@@ -89,7 +90,7 @@ _CATEGORIES: Mapping[int, Category] = {
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
 }
-"""HTTP status → category, where its hundred does not tell (B-5, D-37)."""
+"""HTTP status → category, where the class of the status does not decide it (B-5, D-37)."""
 
 _KINDS: Mapping[Category, tuple[str, ...]] = {
     "overloaded": ("overloaded_error",),
@@ -130,7 +131,7 @@ _FAILED_CALLS = frozenset({"tool_use_failed", "json_validate_failed"})
 """Groq's codes of a model that wrote an invalid call or invalid JSON; another try may succeed."""
 
 FINAL_STATUSES = frozenset({501, 505, 510, 511})
-"""Statuses of server errors that do not pass."""
+"""Statuses of permanent server errors."""
 
 TOO_LONG = (
     "the conversation exceeds the model's context: start a new one, shorten it, or lower "
@@ -199,7 +200,7 @@ def _mask(data: Any, secrets: Sequence[str]) -> Any:
 
 
 def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> str:
-    """Returns the next step after a refusal by one of OpenAI's two APIs that names the other."""
+    """Returns the next step if one of OpenAI's two APIs refused, and referred to the other."""
     step, message = provider.other_api, find_message(data)
     if not step or error.status not in (400, 404, 405, 422, 501):
         return ""
@@ -210,7 +211,7 @@ def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> 
 
 
 def _explain(error: ProviderError, data: Any, request: Request) -> ProviderError:
-    """Returns an error that says which part of its request the model or the server refuses."""
+    """Returns an error that names the part of its request that the model or the server refuses."""
     is_bad = error.category == "bad_request"
     for key in request.params if is_bad else ():
         if re.search(rf"\b{re.escape(key)}\b", error.detail):
@@ -248,7 +249,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
-    """Returns the error for a reply that lacks what it is for, with the server's reason if any."""
+    """Returns the error for a reply without its essential part, with the server's reason if any."""
     reason = masked_line(find_message(data))
     return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
 
@@ -302,7 +303,7 @@ def _make_status_error(
 
 
 def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
-    """Returns the next step; empty if the message says it or there is none."""
+    """Returns the next step; empty if the message has it, or there is none."""
     status = error.status or 0
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     match status:
@@ -432,14 +433,14 @@ def _find_message(data: Any) -> str:
 
 
 def _describe(data: Any) -> str:
-    """Returns the server's message, and its code if that says more; empty = no message."""
+    """Returns the server's message, and its code if that adds something; empty = no message."""
     message = masked_line(find_message(data))
     code = masked_line(_find_code(data, message)) if message else ""
     return f"{message} ({code})" if code else message
 
 
 def _find_code(data: Any, message: str) -> str:
-    """Finds the server's own name of the error; empty if the message or the category has it."""
+    """Finds the server's error code; empty if the message or the category says the same."""
     errors = [*_list_errors(data)][::-1]
     parts = [*errors, *(table(error.get("innererror")) for error in errors)]
     values = (part.get(key) for key in ("code", "type") for part in parts)

@@ -38,7 +38,7 @@ from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_responses
 
 ENCRYPTED = "reasoning.encrypted_content"
-"""Part of a reply that has to be asked for: without it, reasoning cannot be sent back."""
+"""Part of a reply that has to be requested: without it, reasoning cannot be sent back."""
 
 IN_TABLES: Mapping[str, tuple[str, str]] = {
     "reasoning_effort": ("reasoning", "effort"),
@@ -90,7 +90,7 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 
 def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Encodes a call; what the server has added to it, such as its own id, is in `kept`."""
+    """Encodes a call; `kept` has the fields that the server added, such as its own id."""
     name, arguments = wire.tool_name(call.name), dump(dict(call.arguments)).decode()
     given = {"call_id": call.id, "name": name, "arguments": arguments}
     return {**(kept or {"type": "function_call"}), **given}
@@ -147,7 +147,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _make_params(request: Request) -> dict[str, Any]:
-    """Returns the params, with those that the API calls otherwise or needs besides."""
+    """Returns the params, with those that the API calls differently or requires in addition."""
     params = for_responses(
         request.model, wire.own_params(request), summarizes=SUMMARY not in request.refused
     )
@@ -256,7 +256,7 @@ def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> Iterator[dict[s
 
 
 def _is_whole(reasoning: Mapping[str, Any]) -> bool:
-    """True if reasoning has its content: OpenAI would look for it by its id, and keeps none."""
+    """True if reasoning has its content: by id alone, OpenAI would not find it."""
     return bool(reasoning.get("encrypted_content") or reasoning.get("content"))
 
 
@@ -318,7 +318,7 @@ class _Item:
 
 
 class ResponsesAssembly(Assembly):
-    """The items of a streamed reply: whole ones of the last event, else of their own."""
+    """The items of a streamed reply: from the last event if complete there, else their own."""
 
     def __init__(self, deltas: Deltas) -> None:
         super().__init__(deltas)
@@ -326,7 +326,7 @@ class ResponsesAssembly(Assembly):
         self._items: dict[object, _Item] = {}
         """Position in the reply, or id → item."""
         self._shown: set[object] = set()
-        """Those of which a piece has been passed on."""
+        """Keys of the items of which a piece has been passed on."""
         self._calls = 0
         self._last: dict[str, object] = {}
         """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
@@ -394,7 +394,7 @@ class ResponsesAssembly(Assembly):
         self._deltas.add(piece, kind)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has; some servers leave its items out of it.
+        """Returns the object of the equivalent unstreamed reply; some servers omit its items.
 
         Raises ProviderError if this one has too, and an item is not whole: a call could lack
         arguments.

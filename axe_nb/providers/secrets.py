@@ -1,4 +1,4 @@
-"""The secrets of a server, as its settings and its base URL have them."""
+"""The secrets of a server, found in its settings and its base URL."""
 
 from __future__ import annotations
 

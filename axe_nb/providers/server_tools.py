@@ -18,7 +18,7 @@ from axe_nb.messages import Page, ServerCall, is_link
 from axe_nb.providers import wire
 
 Found: TypeAlias = tuple[tuple[ServerCall, ...], tuple[Page, ...]]
-"""The calls, and the pages that are cited."""
+"""Calls of the server's tools, and cited pages."""
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",
@@ -30,8 +30,8 @@ ANTHROPIC: Mapping[str, str] = {
 """Name of a tool that Anthropic runs → its newest type."""
 
 DIRECT = {"allowed_callers": ["direct"]}
-"""Searches are the model's own, not those of a program that it writes, which only some models can:
-so their results are in the reply, and nothing is left out of it."""
+"""Option that makes searches the model's own, not those of a program that it writes, which only
+some models can: so the reply includes all results."""
 
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
@@ -63,7 +63,7 @@ def make_entry(
     options: Mapping[str, Any],
     domains: Sequence[str] = (),
 ) -> dict[str, Any] | None:
-    """Returns the entry of a tool among the tools of a request; None if the server has no such one.
+    """Returns the entry of a tool among the tools of a request; None if the server lacks it.
 
     Args:
         base_url: its address, which matters for Chat Completions only.
@@ -90,7 +90,7 @@ def make_entry(
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
-    """Returns the domains to search: of those that the options list too, the narrower ones.
+    """Returns the domains to search: the narrower ones of `domains` and of the options.
 
     Empty if there are none, or if the options block some: vendors take one list or the other.
     """
@@ -108,7 +108,7 @@ def _is_below(domain: object, domains: Sequence[Any]) -> bool:
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns what the blocks of a reply of Anthropic's protocol have.
+    """Returns the calls and cited pages in the blocks of a reply of Anthropic's protocol.
 
     The result of a call is a list of pages, one page, or an error.
     """
@@ -134,7 +134,7 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
 
 
 def read_responses(items: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns what the items of a reply of OpenAI's Responses have."""
+    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses."""
     calls: list[ServerCall] = []
     cited: list[Mapping[str, Any]] = []
     for item in items:
@@ -166,7 +166,7 @@ def _read_item(name: str, item: Mapping[str, Any]) -> ServerCall:
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns what a message of Chat Completions has.
+    """Returns the calls and cited pages in a message of Chat Completions.
 
     Groq lists what it has executed; OpenRouter tells only how often it has searched, `searches`.
     """
@@ -197,5 +197,5 @@ def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
 
 
 def _tables(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yields the objects of a list; whatever else is in a reply, only these are read."""
+    """Yields the objects of a list, and ignores anything else in it."""
     return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())

@@ -1,4 +1,4 @@
-"""Streamed replies: from pieces of bytes, cut anywhere, to the JSON object that a whole reply has.
+"""Streamed replies: from bytes in any pieces to the JSON object of the unstreamed reply.
 
 The same `parse` then makes the response of both, so both are equal.
 """
@@ -20,7 +20,7 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
 
 MAX_PARTS = 10_000
-"""Blocks or calls of one reply."""
+"""Maximum number of blocks or calls in one reply."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -28,7 +28,7 @@ FIELDS = (b"", b"data", b"event", b"id", b"retry")
 """Fields of server-sent events; a comment has none."""
 
 STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
-"""Beginnings of a stream of server-sent events."""
+"""First bytes of a stream of server-sent events."""
 
 JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
 """An object, or a list of anything but words such as `true`."""
@@ -56,7 +56,7 @@ class _Lines:
         return lines
 
     def rest(self) -> bytes:
-        """Returns the beginning of an unfinished line."""
+        """Returns the unfinished line at the end."""
         line = b"".join(self._parts)
         return line.removeprefix(BOM) if self._is_first else line
 
@@ -92,7 +92,7 @@ class SSEDecoder:
                 yield event
 
     def rest(self) -> Event | None:
-        """Returns what has arrived of an unfinished last event, once the reply has ended."""
+        """Returns the unfinished last event, once the reply has ended."""
         if last := self._lines.rest():
             self._read(last)
         return self._finish()
@@ -132,12 +132,12 @@ class NDJSONDecoder:
                 yield "", line.decode("utf-8", "replace")
 
     def rest(self) -> Event | None:
-        """Returns what has arrived of an unfinished last line, once the reply has ended."""
+        """Returns the unfinished last line, once the reply has ended."""
         return next(self.feed(b"\n"), None)
 
 
 class Deltas:
-    """Passes the pieces of one reply on, in whole characters."""
+    """Passes on the pieces of one reply, in whole characters."""
 
     def __init__(self, on_delta: OnDelta) -> None:
         self._on_delta = on_delta
@@ -165,13 +165,13 @@ class Deltas:
         self._pass_on(piece)
 
     def begin_call(self, call: int, name: object) -> None:
-        """Passes the name of a call's tool on, before its arguments."""
+        """Passes on the name of a call's tool, before its arguments."""
         self.flush()
         if isinstance(name, str) and name:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on all that has been added: nothing continues it."""
+        """Passes on everything that has been added, as nothing continues it."""
         piece, self._half = self._half, ""
         self._pass_on(piece)
 
@@ -210,10 +210,10 @@ class Assembly:
         raise NotImplementedError
 
     def end(self) -> None:
-        """Notes the end mark `[DONE]`, which means nothing in most protocols."""
+        """Handles the end mark `[DONE]`, which has no meaning in most protocols."""
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object that a whole reply has."""
+        """Returns the object of the equivalent unstreamed reply."""
         raise NotImplementedError
 
 
@@ -246,20 +246,20 @@ def settle(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class WireProtocol:
-    """How requests are written, and replies read."""
+    """The form of a protocol's requests, and the reading of its replies."""
 
     path: str
     body: Callable[[Request, Mapping[str, Any]], bytes]
     """(request, fields that ask for a stream) → body."""
     parse: Callable[[Mapping[str, Any]], Response]
     stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
-    """Fields that ask for a stream; later ones have less, for servers that refuse some."""
+    """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
     decoder: Callable[[], SSEDecoder | NDJSONDecoder]
     assembly: Callable[[Deltas], Assembly]
     takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
-    """True if an answer of this schema can be asked for without a tool."""
+    """True if an answer of this schema can be requested without a tool."""
     find_prefix: Callable[[Request], str] = lambda request: ""
-    """Digest of what the reply's own parts are bound to; empty = to nothing (D-78)."""
+    """Digest of the prefix that parts of the reply are bound to; empty = none (D-78)."""
 
 
 def is_stream(body: bytes) -> bool:
@@ -272,14 +272,14 @@ def _begins_events(body: bytes) -> bool:
 
 
 class StreamedReply:
-    """One reply while it arrives, which may turn out to be a whole one."""
+    """One reply while it arrives, which may turn out to be unstreamed."""
 
     def __init__(self, protocol: WireProtocol, on_delta: OnDelta) -> None:
         self._deltas = Deltas(on_delta)
         self._decoder = protocol.decoder()
         self._assembly = protocol.assembly(self._deltas)
         self._raw: list[bytes] | None = []
-        """Everything that has arrived, until it is known to be a stream."""
+        """Everything that has arrived, until it proves to be a stream."""
         self._is_whole = False
         self._ignored = ""
         """The last event that is not JSON."""
@@ -293,7 +293,7 @@ class StreamedReply:
         return self._deltas.text
 
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Reads the reply; returns its body, or the body that a whole reply would have.
+        """Reads the reply; returns its body, or that of the equivalent unstreamed reply.
 
         Raises ProviderError if it is cut, malformed or reports an error; also what `pieces` raises.
         """

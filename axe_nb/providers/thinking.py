@@ -17,13 +17,15 @@ THINKING = "thinking"
 """Key of `[params]`."""
 
 PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
-"""Largest answers of models that the table does not know, without and with thinking."""
+"""Maximum tokens of an answer for models that the table does not list, without and with
+thinking."""
 
 LONG = 21_333
-"""Tokens of an answer that takes so long that it is streamed in any case, as the SDKs do."""
+"""Tokens of an answer from which it is streamed in any case, as it takes long; the SDKs do the
+same."""
 
 LEAST_BUDGET = 1024
-"""Tokens; the least that Anthropic takes for thinking."""
+"""Minimum tokens for thinking that Anthropic accepts."""
 
 BUDGETS: Mapping[str, int] = {"low": 2048, "medium": 8192, "high": 24_576}
 """Word → tokens for thinking, for models that count them."""
@@ -33,7 +35,7 @@ LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predi
 
 
 def find_room(model: str, params: Mapping[str, Any]) -> int:
-    """Returns the largest answer in tokens: as set, else that of the table, else a default."""
+    """Returns the maximum tokens of an answer: as set, else as in the table, else a default."""
     given = params.get("max_tokens")
     if isinstance(given, int):
         return given
@@ -42,7 +44,7 @@ def find_room(model: str, params: Mapping[str, Any]) -> int:
 
 
 def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
-    """True for a reply that a proxy would give up on, were it silent until it is whole."""
+    """True for a reply that takes so long that a proxy would give up on a silent connection."""
     if thinks(model, params):
         return True
     if protocol == "anthropic":
@@ -51,7 +53,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError if a model does not take the value of `[params] thinking`, or lacks room.
+    """Raises ConfigError if a model does not accept the `[params] thinking`, or lacks room for it.
 
     A `script` takes any.
     """
@@ -114,7 +116,7 @@ def for_chat(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def for_responses(
     model: str, params: Mapping[str, Any], *, summarizes: bool = True
 ) -> dict[str, Any]:
-    """Returns the parameters for OpenAI's Responses API, with a demand for summaries or without."""
+    """Returns the parameters for OpenAI's Responses API, with or without summaries."""
     asked, sent = _split(params)
     if asked is not None and _may_think(model):
         form = {"effort": "none" if asked == "off" else asked}
@@ -125,7 +127,7 @@ def for_responses(
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if a summary is asked for over the Responses API, but not in its own words."""
+    """True if a summary is requested over the Responses API, but not in the API's own form."""
     asked, others = _split(params)
     return asked not in (None, "off") and "summary" not in _table(others.get("reasoning"))
 
@@ -139,7 +141,7 @@ def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns the value of `thinking`, unless it has the vendor's own form, and the others."""
+    """Returns the value of `thinking`, unless it has the vendor's own form, and the rest."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)
@@ -147,7 +149,7 @@ def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]
 
 
 def _may_think(model: str) -> bool:
-    """True unless the model is known not to think; such ones refuse to be told not to."""
+    """True unless the model is known not to think; such models refuse to be told not to."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known
 

@@ -1,4 +1,4 @@
-"""httpx's clients as models' servers need them: their connections, proxies and certificates.
+"""Transport of httpx for models' servers: connections, proxies and certificates.
 
 httpx's own pool looks at all its connections for each request (1000 at once take 9 s), and does not
 tell if a connection was closed before any byte of the reply. So each transport of httpx has one
@@ -25,7 +25,7 @@ import httpx
 from axe_nb.secrets import redact
 
 IDLE_SECONDS = 60.0
-"""Time after which a kept connection is not used any more."""
+"""Seconds after which an idle connection is no longer used."""
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -34,14 +34,14 @@ VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD"
 
 
 class QuietURL(httpx.URL):
-    """A URL whose keys in the query are not in its text: httpx logs the URL of each request."""
+    """A URL whose text omits keys in the query, as httpx logs the URL of each request."""
 
     def __str__(self) -> str:
         return redact(super().__str__())
 
 
 class SetupError(httpx.TransportError):
-    """The environment or the settings name a proxy or certificates that cannot be used."""
+    """The environment or the settings contain a proxy or certificates that cannot be used."""
 
 
 class _Connection:
@@ -50,16 +50,16 @@ class _Connection:
     def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
         self.transport = transport
         self.until = 0.0
-        """The end of its time if it is idle."""
+        """Time at which the idle connection expires."""
         self.has_received = False
         """True once a byte of the reply to its latest request has arrived."""
         self._stream: Any = None
-        """Its bytes, as httpcore has them; None as long as there is no reply."""
+        """The byte stream of httpcore; None until there is a reply."""
         self._socket: Any = None
         """The socket below TLS, once it is connected."""
 
     def watch(self, stream: Any) -> None:
-        """Notes from now on if a byte has arrived."""
+        """Watches a stream, to note whether a byte has arrived."""
         if stream is self._stream:
             return
         self._stream, read = stream, stream.read
@@ -76,7 +76,7 @@ class _Connection:
         return not self._stream.get_extra_info("is_readable")
 
     def has_leftover(self) -> bool:
-        """True if more than a reply has arrived: httpcore would take it for the next reply."""
+        """True if more than a reply has arrived, which httpcore would take for the next reply."""
         for connection in self.transport._pool.connections:
             while hasattr(connection, "_connection"):  # proxies
                 connection = connection._connection
@@ -90,7 +90,7 @@ class _Connection:
             self._socket = info["return_value"]
 
     async def aclose(self) -> None:
-        """Closes it, also while it is being made: httpcore forgets a cancelled handshake."""
+        """Closes the connection, even in mid-handshake: httpcore forgets a cancelled one."""
         await self.transport.aclose()
         if self._socket is not None:
             await self._socket.aclose()
@@ -104,7 +104,7 @@ class FreeList(httpx.AsyncBaseTransport):
         self._make = make
         self._most = most
         self._idle: deque[_Connection] = deque()
-        """The most recently used last."""
+        """Idle connections, the most recently used last."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers have arrived.
@@ -138,7 +138,7 @@ class FreeList(httpx.AsyncBaseTransport):
         return response
 
     async def _take_idle(self) -> _Connection | None:
-        """Returns the connection that was used last, if any can be used."""
+        """Returns the most recently used connection that is still usable, if any."""
         now = time.monotonic()
         while self._idle and self._idle[0].until < now:
             await self._idle.popleft().aclose()
@@ -164,7 +164,7 @@ class FreeList(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a reply, at whose end its connection is free."""
+    """The body of a reply; frees its connection at the end."""
 
     def __init__(
         self, stream: httpx.AsyncByteStream, owner: FreeList, connection: _Connection
@@ -189,12 +189,12 @@ class _Body(httpx.AsyncByteStream):
 
 
 def read_variables() -> tuple[str | None, ...]:
-    """Returns the values of `VARIABLES` as they are now."""
+    """Returns the current values of `VARIABLES`."""
     return tuple(map(os.environ.get, VARIABLES))
 
 
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
-    """Returns a client for one server, with the proxy that the environment names now.
+    """Returns a client for one server, with the proxy that the environment sets now.
 
     Raises SetupError if the proxy or the certificates (`ca_file`, `client_cert`) cannot be used.
     `most` is the number of idle connections that are kept.
@@ -251,7 +251,7 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
 def make_context(
     trusted: tuple[str | None, ...], certificates: tuple[str, str] = ("", "")
 ) -> ssl.SSLContext:
-    """Returns an SSL context with the certificates that the environment names, else certifi's.
+    """Returns an SSL context with the certificates set by the environment, else certifi's.
 
     One costs 20 ms: there is one for all servers without certificates of their own, which are the
     `ca_file` to trust instead and the `client_cert` to present. Raises SetupError if they cannot be

@@ -23,10 +23,10 @@ MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
-"""Fields of a request for a whole reply, in place of those that ask for a stream."""
+"""Fields of a request for a whole reply, instead of those for a stream."""
 
 ABOUT_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Params that servers reject where there are no tools."""
+"""Params that servers reject if there are no tools."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -45,7 +45,7 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_cons
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text; lone surrogates are replaced, and NaN is null unless it is `strict`.
+    """Decodes JSON text; lone surrogates are replaced, and NaN becomes null unless `strict`.
 
     Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
     """
@@ -72,7 +72,7 @@ def loads_part(text: str) -> Any:
 
 
 def check_nesting(value: object, room: int = MAX_NESTING) -> None:
-    """Raises ValueError if a value is nested deeper than one that a server may send."""
+    """Raises ValueError if a value is nested too deeply."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -83,7 +83,7 @@ def check_nesting(value: object, room: int = MAX_NESTING) -> None:
 
 
 def _sanitize(value: Any, room: int) -> Any:
-    """Returns the value without anything that could not be encoded again."""
+    """Returns the value without anything that cannot be encoded again."""
     if isinstance(value, str):
         return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
     if not isinstance(value, (dict, list)):
@@ -182,7 +182,7 @@ def own_params(request: Request) -> dict[str, Any]:
 
 
 def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
-    """Returns the pictures of results in a message of the user's; None if there are none."""
+    """Returns the pictures of results as a user message; None if there are none."""
     parts: list[str | Picture] = []
     for result in results:
         if result.pictures:

@@ -35,13 +35,13 @@ from axe_nb.secrets import MASK
 from axe_nb.text import plural
 
 SHARE = 20
-"""A file is written again after this many times the duration of the last write."""
+"""Minimum time between writes of a file, as a multiple of the duration of the last write."""
 
 Likeness: TypeAlias = "tuple[str, ...]"
-"""Key of the roots that are alike in some way."""
+"""Key shared by roots that are alike in some respect."""
 
 PROMPT, AGENT = ("messages",), ("model", "system", "tools")
-"""Fields of a first request: two runs of an agent with the same prompt, or the same agent."""
+"""Fields of a first request by which two runs are alike: same prompt, or same agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +85,18 @@ class Cassette:
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
-        """The path as it was given, or without the folders of this machine."""
+        """The path as given, or without the folders of this machine."""
         self.how_to_record = f"record it with {name_command(typed)}, then run this again"
         """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
-        """The errors for all that was not recorded."""
+        """Errors for everything that was not recorded."""
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
         """Folder of this machine → the mark that replaces its path in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
-        """The cell that runs; empty = unknown."""
+        """The running cell; empty = unknown."""
         self._lock = threading.RLock()
         self._saving = threading.Lock()
         """Held before `_lock`, by the only thread that reads or writes the file."""
@@ -106,9 +106,9 @@ class Cassette:
         self._free: dict[Likeness, dict[Root, None]] = {}
         """Likeness → the roots that no run uses yet."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
-        """Number in the file → root and its records, when the file was last read or written."""
+        """Number in the file → root and its records, as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
-        """The state of the file then."""
+        """State of the file when it was last read or written."""
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
         """The reason why the last write failed; empty if it succeeded."""
@@ -131,7 +131,7 @@ class Cassette:
         return make_cleaner(self.folders)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes that a cell runs; if it runs again, its runs find their records again."""
+        """Notes that a cell runs; when it runs again, its runs find their records again."""
         with self._lock:
             self.cell = cell or ""
             freed = [root for root, owner in self._owners.items() if self.cell and owner == cell]
@@ -141,7 +141,7 @@ class Cassette:
                 self._list_free()
 
     def _list_free(self) -> None:
-        """Sorts the roots that no run uses by what they have in common."""
+        """Groups the roots that no run uses by their likenesses."""
         self._free = {}
         for root in self._roots:
             root.likenesses = root.likenesses or _list_likenesses(root)
@@ -150,10 +150,10 @@ class Cassette:
                     self._free.setdefault(likeness, {})[root] = None
 
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
-        """Returns the root whose records a run may play, and the one that takes its own.
+        """Returns the root whose records a run may play, and the root for its new records.
 
         They are the same if a recorded run began with the same request. Any other is a new run,
-        which may play the exchanges of children that are still asked as in a run that is like it.
+        which may play exchanges of children whose requests are unchanged from a similar run.
         """
         with self._lock:
             root = self._find_free(_make_likeness(asked, agent, asked))
@@ -183,7 +183,7 @@ class Cassette:
             return sum(likeness in root.likenesses for root in self._roots)
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds the new records of a run that has ended; writes the file if that is not too often.
+        """Adds new records of a run that has ended; writes the file unless it did so recently.
 
         Returns:
             The problem, if the file cannot be written.
@@ -317,7 +317,7 @@ def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> Lik
 
 
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Returns the state of a file; None if there is none."""
+    """Returns a fingerprint of the state of a file; None if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # the second for a NUL in the name

@@ -23,7 +23,7 @@ class Found(NamedTuple):
     exchange: Exchange
     """The last attempt of its turn."""
     before: Exchange | None
-    """The last one of the turn before; None if there was none."""
+    """The last exchange of the previous turn; None if there was none."""
 
     def request(self, exchange: Exchange) -> Request:
         """Returns the request of an exchange of the run."""
@@ -59,7 +59,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Finds the run of a place; returns it with the turn, as a number and as it was written.
+    """Finds the run at a place; returns it with the number and the text of the turn.
 
     Raises ConfigError: the place is invalid, there is no such run, or it has sent no request.
     """

@@ -1,8 +1,8 @@
-"""Forks: the place and its changes, and what each request and call takes from the recorded tree.
+"""Forks: the place and its changes, and the outcomes that are taken from the recorded tree.
 
-Up to the place, the runs on the way to it are what they were. Elsewhere a run is the recorded one
-for as long as it is asked the same; what is asked otherwise, and what follows from it, is live.
-Source: D-53, D-59, D-60, D-66.
+Up to the place, the runs on the way to it are replayed. Elsewhere a run is replayed as long as its
+requests are the recorded ones; a different request, and all that follows from it, is live. Source:
+D-53, D-59, D-60, D-66.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, f
 
 
 class RecordedRun:
-    """One run, as its result has kept it."""
+    """One recorded run, as its result describes it."""
 
     def __init__(self, result: RunResult, clean: Filter) -> None:
-        """Sorts what the result has.
+        """Indexes a result.
 
         Args:
             result: the result.
@@ -63,7 +63,7 @@ class RecordedRun:
 
     @property
     def last(self) -> int:
-        """The latest turn that was asked."""
+        """The latest turn that has a request."""
         return max(self.sent, default=0)
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
@@ -82,7 +82,7 @@ class RecordedRun:
         return kept
 
     def get_asked(self, turn: int) -> Description:
-        """Returns what a turn added to the one before it, as `Describer` describes it."""
+        """Returns the part of a turn's request that is new, as `Describer` describes it."""
         if not self._asked:
             describer, run = Describer(self.clean), self.result
             provider = run.model.partition("/")[0]
@@ -109,7 +109,7 @@ class RecordedRun:
         return latest.tool_calls if latest else ()
 
     def find_results(self, turn: int) -> Mapping[str, ToolResult]:
-        """Returns id of a call → its result, of the calls of a turn that have one."""
+        """Returns call id → result, for the calls of a turn that have one."""
         sent, reply = self._find_reply(turn)
         after = self.result.messages[sent + 1 : sent + 2]
         found = after[0].tool_results if reply is not None and after else ()
@@ -128,7 +128,7 @@ class RecordedRun:
         return sum(len(self.list_calls(number)) for number in before) - sum(refused)
 
     def open_turn(self, turn: int) -> Opening:
-        """Returns the conversation before a turn, also before the one after the last."""
+        """Returns the conversation before a turn, which may be the one after the last."""
         messages = self.result.messages
         if turn <= self.last:
             logged = (one for one in self.result.log if one.number == turn and not one.asked)
@@ -142,32 +142,33 @@ class RecordedRun:
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
-"""Keywords of a fork beside the options of a run."""
+"""Keywords of a fork in addition to the options of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkPoint:
-    """A place of a finished tree, and what differs from there on."""
+    """A place of a finished tree, and the changes made there."""
 
     root: RunResult
     run: RunResult
-    """The run of the place."""
+    """The run at the place."""
     turn: int
     """The turn of the place; it may be the one after the last."""
     prompt: Illustrated | None = None
-    """Replaces the prompt at turn 1, is said before any other; None = nothing is said."""
+    """Replaces the prompt at turn 1, or is a message added before a later turn; None = no
+    message."""
     system_prompt: str | None = None
-    """None = that of the agent."""
+    """The system prompt; None = that of the agent."""
     reply: Response | None = None
     """The reply of the turn; None = the model's."""
     results: Mapping[str, ToolResult] = field(default_factory=dict)
     """Id of a call of the turn → its result."""
     keeps_reply: bool = False
-    """True if the turn keeps the reply that it had."""
+    """True if the turn keeps its original reply."""
 
     @property
     def place(self) -> str:
-        """The place."""
+        """The place, as text."""
         return f"{self.run.id}/{self.turn}"
 
     @property
@@ -228,7 +229,7 @@ def make_point(
 
 
 def _check_goes_on(recorded: RecordedRun) -> None:
-    """Checks that there is something to go on from after the last turn."""
+    """Checks that a conversation can be continued after its last turn."""
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
     if recorded.find(last) is None and not recorded.list_calls(last):
@@ -249,7 +250,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
 def _check_results(
     reply: Any, prompt: Illustrated | None, *, is_asked: bool, recorded: RecordedRun, turn: int
 ) -> None:
-    """Checks that results can be given for a turn."""
+    """Checks that results can be replaced in a turn."""
     if reply is not None:
         raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
     if prompt is not None:
@@ -265,7 +266,7 @@ def _check_results(
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
 ) -> list[tuple[str, ToolResult]]:
-    """Returns the given results with the ids of their calls."""
+    """Pairs the given results with the ids of their calls."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
     first = recorded.count_calls_before(turn) + 1
@@ -293,7 +294,7 @@ def _read_results(
 
 
 def _read_result(value: Any, call: ToolCall) -> ToolOutput:
-    """Returns what a tool would make of a value that it returns or raises."""
+    """Returns the output of a tool that returned or raised a value."""
     if isinstance(value, ToolError):
         return ToolOutput(f"Error: {words(value)}", is_error=True)
     if isinstance(value, BaseException):
@@ -335,9 +336,9 @@ class _Run:
 
     describer: Describer
     recorded: RecordedRun | None = None
-    """The run that it is, for as long as it is asked the same."""
+    """The recorded run that it repeats, as long as its requests are the same."""
     is_live: bool = False
-    """True from its first request on that is sent."""
+    """True once it has sent a request."""
     kept: set[int] = field(default_factory=set)
     """Turns whose calls are not made again."""
     asked: Description = field(default_factory=dict)
@@ -369,9 +370,9 @@ class Fork:
         self._used: set[str] = set()
         """Recorded runs that are in the new tree already, or will be."""
         self._alike: set[str] = set()
-        """Recorded runs whose agents new runs have."""
+        """Recorded runs whose agents were given to new runs."""
         self._made_again: dict[str, str] = {}
-        """Tool of the user's on the way to the place → the run there that it started."""
+        """The user's tool on the way to the place → the run that it started there."""
         self._find_way()
 
     def _find_way(self) -> None:
@@ -414,7 +415,7 @@ class Fork:
         )
 
     def _find_alike(self, run: str, agent: Agent, job: Job) -> str:
-        """Returns the id of the recorded run that had a child's agent and task; "" = none had.
+        """Returns the id of the recorded run with a child's agent and task; empty = none.
 
         Its own place first; else one that an earlier fork changed, wherever that was.
         """
@@ -431,7 +432,7 @@ class Fork:
         return run == self._point.run.id and turn == self._point.turn
 
     def _open_turn(self, run: str, turn: int) -> Opening | None:
-        """Returns the conversation before a turn up to the place; None = as the run has it."""
+        """Returns the conversation before a turn up to the place; None = the run's own."""
         said = self._point.prompt
         if self._is_place(run, turn):
             if said is None:
@@ -455,7 +456,7 @@ class Fork:
         return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
-        """True for the turns of the run at the place that it does not repeat."""
+        """True for turns of the run at the place that are not repeated."""
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:
@@ -468,7 +469,7 @@ class Fork:
         return None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """Keeps nothing: the result of the new tree has it."""
+        """Records nothing, as the result of the new tree has everything."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
         """See `Replay`."""
@@ -501,7 +502,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns the recorded run that a new run is: its own place first; each is one run only."""
+        """Returns the recorded run that a new run repeats, preferably at its own place."""
         if id in self._way:
             return self._recorded[id]
         alike = self._by_first_request.get((agent, digest(asked)), {})
@@ -514,7 +515,7 @@ class Fork:
 
     @cached_property
     def _by_first_request(self) -> Mapping[tuple[str, str], dict[str, RecordedRun]]:
-        """(agent, digest of its first request) → id → the runs that were asked so."""
+        """(agent, digest of the first request) → id → the runs that began with it."""
         found: dict[tuple[str, str], dict[str, RecordedRun]] = {}
         for id, run in self._recorded.items():
             if run.find(1) is not None:
@@ -550,7 +551,7 @@ class Fork:
         )
 
     def _list_kept(self, run: RecordedRun, turn: int) -> Mapping[str, ToolResult]:
-        """Returns id of a call of a turn → its result, if the call is not made again.
+        """Returns call id → result, for the calls of a turn that are not made again.
 
         It is made if it leads to the place, or has no result to go on from.
         """
@@ -566,7 +567,7 @@ class Fork:
         return kept
 
     def _list_children(self, run: RecordedRun, turn: int, call_id: str) -> Sequence[RunResult]:
-        """Returns the runs that a call which is not made again had started; given, it has none."""
+        """Returns the runs started by a call that is not made again; a replaced one has none."""
         if self._is_place(run.result.id, turn) and call_id in self._point.results:
             return ()
         return run.children.get(call_id, ())

@@ -1,4 +1,4 @@
-"""The agents of a fork: those of the run that it forks, whatever has become of them since.
+"""The agents of a fork: those of the forked run, even if they have changed since.
 
 A saved run may come from a stranger. Its agents are data: one that differs from the user's own runs
 restricted, as an agent file of a project without trust does.
@@ -25,10 +25,10 @@ from axe_nb.secrets import find_filter
 from axe_nb.text import list_some, quote
 
 FILE = Path("axe", "agents", "agent.toml")
-"""The place of a file that an agent from a saved run is judged as."""
+"""Path by whose rules an agent from a saved run is restricted."""
 
 Find = Callable[[str], Agent]
-"""Name → the user's agent of now. Raises ConfigError."""
+"""Name → the user's current agent. Raises ConfigError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +36,19 @@ class RestoredAgents:
     """The agents of a recorded tree."""
 
     root: Agent
-    """As it ran."""
+    """The root agent as it ran."""
     agents: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent, as it was loaded."""
+    """Name → agent, as loaded."""
     changed: Mapping[str, Agent] = field(default_factory=dict)
-    """Id of a run → its agent, as earlier forks changed it."""
+    """Run id → its agent as changed by earlier forks."""
     contexts: Sequence[tuple[Agent, Context]] = ()
-    """The texts that they refer to."""
+    """Agents with their texts."""
     warnings: tuple[str, ...] = ()
-    """The differences from the agents of now."""
+    """Warnings about differences from the current agents."""
 
 
 def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
-    """Returns the agents that a tree was made of.
+    """Returns the agents of a recorded tree.
 
     Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """
@@ -107,7 +107,7 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(name: str, kept: Definition, now: Agent | None) -> str:
-    """Returns a warning if an agent has changed since; else empty."""
+    """Returns a warning if an agent has changed since it was recorded; else empty."""
     if now is None:
         return f"agent {quote(name)} no longer exists; the fork uses the recorded one"
     before, after = dict(kept.values), make_table(now)
@@ -122,7 +122,7 @@ def _compare(name: str, kept: Definition, now: Agent | None) -> str:
 
 
 def _list_changed_texts(kept: Definition, now: Agent) -> list[str]:
-    """Returns the keys whose files have changed since."""
+    """Returns the keys whose files have changed since they were recorded."""
     if not (now.skill or now.files):
         return []
     try:

@@ -1,4 +1,4 @@
-"""The history as it is read: a list of runs, and the result of each.
+"""Reading of the history: the list of runs, and the result of each.
 
 Source: D-61, D-69.
 """
@@ -59,7 +59,7 @@ class HistoryRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The fields as people read them."""
+        """The fields, formatted for people."""
         return (
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
             one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
@@ -71,7 +71,7 @@ class HistoryRow:
 NAMES = tuple(field.name for field in fields(HistoryRow))
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
-"""Columns that begin on the left; numbers end on the right."""
+"""Left-aligned columns; numbers are right-aligned."""
 
 
 class History(UserList[HistoryRow]):
@@ -152,7 +152,7 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Removes a run from the history, with its texts and the files kept for undoing it.
+    """Removes a run from the history, with its texts and the files for undoing it.
 
     Raises ConfigError: there is no such run, it has not ended, or the history cannot be written.
     """
@@ -175,7 +175,7 @@ def _make_missing_error(number: int) -> ConfigError:
 
 
 def _read(look: Callable[[Store], T]) -> T | None:
-    """Returns the result of a look into the history; None if there is no history."""
+    """Opens the history and calls a function with it; returns None if there is no history."""
     find_writer(history_path()).flush(PATIENCE)
     return _use(look, "read")
 

@@ -1,4 +1,4 @@
-"""The SQLite file of the history: its tables and limits, and the locks of runs that go on.
+"""The SQLite file of the history: its tables and limits, and the locks of running runs.
 
 Imported on first use, since sqlite3 is.
 Source: D-61.
@@ -66,7 +66,7 @@ INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(
 UPDATE = (
     f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
 )
-"""The time of the start tells a run from one of another file at the same path."""
+"""SQL that updates a run; its start time tells it from a run of another file at the same path."""
 
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
@@ -85,7 +85,7 @@ Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 @dataclass
 class Row:
-    """One root run, as it is listed."""
+    """One root run, as listed."""
 
     started: float = 0.0
     """Seconds since the epoch."""
@@ -95,7 +95,7 @@ class Row:
     """First line of the prompt."""
     status: str = "running"
     runs: int = 0
-    """Runs of the tree; turns and tokens are the tree's too."""
+    """Number of runs in the tree; turns and tokens are also of the tree."""
     turns: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -108,14 +108,14 @@ class Row:
     parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
     lock: int = -1
-    """Descriptor of the lock that shows that the run goes on."""
+    """Descriptor of the lock that shows that the run is in progress."""
 
 
 class Store:
     """An open history file; used by one thread."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
-        """Opens the file; to write, it is made if it is missing.
+        """Opens the file; for writing, creates it if it is missing.
 
         Raises:
             OSError: it cannot be opened.
@@ -134,7 +134,7 @@ class Store:
             self._connection.execute("PRAGMA trusted_schema = off")
             self._connection.execute("PRAGMA synchronous = normal")
             self.has_tables = self._check_version()
-            """False if the file is empty: another process is about to make its tables."""
+            """False if the file is empty, as another process is about to create its tables."""
             if writes and not _is_on_network(path):
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
@@ -151,7 +151,7 @@ class Store:
 
     @property
     def is_gone(self) -> bool:
-        """True if its path has another file by now, or none: someone has deleted or moved it."""
+        """True if its path has another file now, or none: it was deleted or moved."""
         try:
             return not os.path.samestat(self.path.stat(), self._file)
         except OSError:
@@ -232,7 +232,7 @@ class Store:
         return self._select("WHERE agent = ? ORDER BY id DESC LIMIT ?", agent, limit)
 
     def find_row(self, number: int) -> Row | None:
-        """Returns the row of that id."""
+        """Returns the row with this id."""
         return next(iter(self._select("WHERE id = ?", number)), None)
 
     def _select(self, clauses: str, *values: object) -> list[Row]:
@@ -273,7 +273,7 @@ class Store:
         return self.path.with_suffix(f".{number}.lock")
 
     def is_running(self, number: int) -> bool:
-        """True while the process of a run lives that has not ended."""
+        """True if a run has not ended and its process is alive."""
         path = self._find_lock(number)
         try:
             handle = os.open(path, os.O_RDWR)
@@ -295,7 +295,7 @@ class Store:
 
 
 def _is_on_network(path: Path) -> bool:
-    """True if several machines may share a file, as far as the system tells: WAL fails there."""
+    """True if several machines may share a file, as far as is known: WAL fails there."""
     with suppress(OSError):
         lines = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
         real = Path(os.path.realpath(path))

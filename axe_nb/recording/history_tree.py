@@ -1,4 +1,4 @@
-"""A tree of runs as the rows of the history, one for each event, and back.
+"""A tree of runs as rows of the history, one for each event, and back.
 
 A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
 end of a run leaves out what follows from its other rows.
@@ -46,7 +46,8 @@ WORDS = (
     b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
     b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
 )
-"""Words that most rows have in common, for the compression: short rows take half as much."""
+"""Text that most rows have in common, used as a dictionary for compression: it halves short
+rows."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -55,7 +56,7 @@ _LEFT_OUT: dict[str, Any] = {
     for one in fields(RunResult)
     if one.name in (*get_args(Known), "children")
 }
-"""Field → the value that is not written."""
+"""Field → the value that is omitted from a row."""
 
 
 def compress(text: str) -> bytes:
@@ -85,27 +86,27 @@ class Part:
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
-    """The result of the run, without the fields that follow from its other events."""
+    """The result of the run, without the fields that can be derived from its other events."""
     known: tuple[Known, ...] = ()
-    """The names of these fields."""
+    """Names of the fields left out of `end`."""
     children: tuple[str, ...] = ()
-    """Ids, in call order."""
+    """Ids of the children, in call order."""
     exchanges: tuple[Exchange, ...] = ()
-    """For the end: those of no turn."""
+    """For the end: exchanges that belong to no turn."""
 
 
 @dataclass
 class RunSoFar:
-    """One run of a tree, made of its events."""
+    """One run of a tree, built from its events."""
 
     start: RunStarted
     history: Sequence[Message] = ()
     began: float = 0.0
     latest: float = 0.0
-    """Time of its latest event; both in seconds from the start of the root."""
+    """Time of its latest event in seconds from the start of the root, like the one above."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    """Id of a call → its result."""
+    """Call id → result."""
     exchanges: list[Exchange] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
@@ -118,7 +119,7 @@ class RunSoFar:
             self.results[part.result.call_id] = part.result
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the result that the run has if it is stopped now."""
+        """Returns the result of the run if it is stopped now."""
         start = self.start
         result = RunResult(
             status="cancelled", error=why, id=start.run, origin=start.origin,
@@ -133,7 +134,7 @@ class RunSoFar:
         return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
 
     def make_end(self, result: RunResult, at: float) -> Part:
-        """Returns the end of the run, which leaves out what follows from its other events."""
+        """Returns the end of the run, without the fields that follow from its other events."""
         left = result.exchanges[len(self.exchanges) :]
         known = replace(self, exchanges=[*self.exchanges, *left]).list_known().items()
         same = tuple(name for name, own in known if own == getattr(result, name))
@@ -172,7 +173,7 @@ class RunSoFar:
 
 @dataclass
 class Tree:
-    """The runs of one root so far, in the process that runs them or as read."""
+    """The runs of one root so far: in the process that runs them, or read from the history."""
 
     history: Sequence[Message] = ()
     """The conversation that the root continues."""
@@ -183,7 +184,7 @@ class Tree:
     """Texts that earlier rows hold for later ones."""
 
     def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
-        """Adds an event; returns its row, or None if none is kept of it.
+        """Adds an event; returns its row, or None if the event is not recorded.
 
         Raises:
             ConfigError: it is nested too deeply.

@@ -1,4 +1,4 @@
-"""The error for a request that a cassette cannot answer: what changed, and how to record it."""
+"""The error for a request that a cassette cannot answer: the change, and how to record it."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _describe_message_change(before: Any, now: Any) -> str:
 
 
 def _describe_part(before: Any, now: Any, text: str) -> str:
-    """Returns how a text changed; or, if it did not, what goes with it: calls, pictures."""
+    """Returns a description of a changed text; if it is unchanged, of its calls or pictures."""
     old, new = (one.get(text) if one else None for one in (before, now))
     return describe_change(old, new) if old != new else describe_change(before, now)
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Returns a description of where and how two values differ."""
+    """Returns a description of the difference between two values, and its position."""
     if isinstance(before, dict) and isinstance(now, dict):
         both = before.keys() & now.keys()
         key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])
@@ -121,5 +121,5 @@ def _show(value: Any, start: int = 0) -> str:
 
 
 def pick_first(misses: list[tuple[str, CassetteMiss]]) -> CassetteMiss:
-    """Returns the miss whose place comes first, so that the same one is reported in any timing."""
+    """Returns the miss whose place comes first, so that the report does not depend on timing."""
     return min(misses, key=lambda miss: (order_of(miss[0]), run_of(miss[0])))[1]

@@ -1,4 +1,4 @@
-"""The modes of a cassette: which one applies, and how a person changes it.
+"""The modes of a cassette: the one in effect, and commands that change it.
 
 Source: D-68.
 """
@@ -40,7 +40,7 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
 
 
 def check_sending() -> None:
-    """Rejects a request to a server where no cassette is in use and the environment says `replay`.
+    """Rejects a request to a server if no cassette is in use and the environment says `replay`.
 
     Raises ConfigError: says how to open a cassette.
     """
@@ -60,7 +60,7 @@ def name_command(path: str) -> str:
 
 
 def check_mode(mode: str) -> Mode:
-    """Returns the mode. Raises ConfigError: it does not exist."""
+    """Returns the mode. Raises ConfigError if it does not exist."""
     for known in MODES:
         if known == mode:
             return known

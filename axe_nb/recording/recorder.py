@@ -1,4 +1,4 @@
-"""Root runs that are kept: what their events say is written by a thread, in batches.
+"""The recording of root runs in the history: a thread writes their events in batches.
 
 Source: D-60, D-68.
 """
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("axe_nb")
 
 VARIABLE = "AXE_NB_HISTORY"
-"""Environment variable; `0` = no run is kept, `1` = also runs of tests are."""
+"""Environment variable: `0` turns the history off, `1` also records the runs of tests."""
 
 PATIENCE = 0.2
-"""Seconds that the end of a run waits to learn whether it was written, unless the last one was."""
+"""Seconds that the end of a run waits for its last write, unless the previous one failed."""
 
 AT_EXIT = 1.5
-"""Seconds that the end of the process waits for what is not written yet."""
+"""Seconds that the end of the process waits for pending writes."""
 
 REST = 0.3
 """Seconds that events are collected: a turn and the results of its calls are one transaction, and
@@ -55,7 +55,7 @@ def history_path() -> Path:
 
 
 def find_reason_against() -> str:
-    """Returns why runs are not kept; empty if they are."""
+    """Returns the reason that runs are not recorded; empty if they are."""
     wanted = os.environ.get(VARIABLE, "").strip()
     if wanted == "0":
         return f"{VARIABLE}=0"
@@ -63,17 +63,17 @@ def find_reason_against() -> str:
 
 
 def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorder | None:
-    """Returns the recorder for a root run; None if it is not kept.
+    """Returns the recorder for a root run; None if it is not recorded.
 
     Args:
-        history: the conversation that the run goes on with.
-        tape: that of the tree; what only plays is not kept.
+        history: the conversation that the run continues.
+        tape: the tape of the tree; a tree that is only replayed is not recorded.
     """
     return None if find_reason_against() else Recorder(find_writer(history_path()), history, tape)
 
 
 class Recorder:
-    """One root run that is kept; implements `engine.scope.Recorder`."""
+    """The recording of one root run; implements `engine.scope.Recorder`."""
 
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
@@ -81,7 +81,7 @@ class Recorder:
         self._writer = writer
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
-        """Events before the first request that was not played."""
+        """Events before the first request that was not replayed."""
         self._began = time.time()
         # used by the writer's thread:
         self._tree = Tree(history)
@@ -89,7 +89,7 @@ class Recorder:
         """Its row in the list, with the parts that are not written yet."""
         self.is_over = False
         self.lost = ""
-        """The reason why something of the run cannot be written any more; empty = all is."""
+        """The reason that a part of the run cannot be written any more; empty = all can."""
 
     def event(self, event: Event) -> None:
         """See `engine.scope.Recorder`."""
@@ -120,7 +120,7 @@ class Recorder:
         return self.lost or self._writer.problem
 
     def take(self, event: Event, at: float, clean: Filter) -> None:
-        """Adds an event to the row, `at` seconds after the beginning of the run."""
+        """Adds an event to the row, `at` seconds after the start of the run."""
         from axe_nb.recording.history_store import Row
 
         if isinstance(event, RunStarted) and self.row is None:
@@ -156,21 +156,22 @@ class Recorder:
 
 
 Item: TypeAlias = "tuple[Recorder, float, Event] | threading.Event"
-"""(run, seconds from its beginning, event); or an event to set once all before it is written."""
+"""(run, seconds since its start, event); or a threading event to set once all earlier items are
+written."""
 
 
 class Writer:
-    """Writes one history file in a thread of its own, which starts with the first run."""
+    """Writes one history file in a thread of its own, started with the first run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_fine = False
         """True if the latest attempt to write succeeded."""
         self.problem = ""
-        """The reason why it did not."""
+        """The reason that the latest attempt failed."""
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._hurry = threading.Event()
-        """Set if someone waits until all is written."""
+        """Set while someone waits for all writes."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
@@ -188,7 +189,7 @@ class Writer:
                     self._thread = thread
 
     def flush(self, seconds: float = AT_EXIT) -> bool:
-        """Waits until all is written; returns False if the time does not suffice."""
+        """Waits for all writes; returns False if the time runs out."""
         if self._thread is None:
             return True
         mark = threading.Event()
@@ -197,7 +198,7 @@ class Writer:
         return mark.wait(seconds)
 
     def close(self) -> None:
-        """Writes what is left and closes the file, if that can be done soon."""
+        """Writes the remaining items and closes the file, if that can be done soon."""
         self._is_closing = True
         self.flush()
 
@@ -271,11 +272,11 @@ class Writer:
 
 _writers: dict[Path, Writer] = {}
 _inherited: list[Writer] = []
-"""Those of a parent process, whose files SQLite must not even close here."""
+"""Writers of a parent process, whose files SQLite must not even close here."""
 
 
 def find_writer(path: Path) -> Writer:
-    """Returns the writer of a file, one in each process."""
+    """Returns the writer of a file; each process has one."""
     return _writers.get(path) or _writers.setdefault(path, Writer(path))
 
 

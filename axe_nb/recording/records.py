@@ -1,7 +1,6 @@
 """The records of a cassette: one for each exchange, decision of a person, or result of a tool.
 
-They are kept without secrets, and without paths of the machine.
-Source: D-48, D-59, D-60, D-61.
+They contain no secrets, and no paths of the machine. Source: D-48, D-59, D-60, D-61.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
 
 BEGINNING: Key = ("model", FIRST, 1)
-"""The record by which a root is found again."""
+"""Key of the record by which a root is found again."""
 
 END: Key = ("end", "0", 1)
-"""The record of a tree that was cut while it did not wait for a model."""
+"""Key of the record of a tree that was cut while it was not waiting for a model."""
 
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
 """Kinds whose records belong to a turn of a run."""
@@ -54,7 +53,8 @@ FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
 
 SHORTEST = 4
-"""Characters of a folder's path; `/` and its like are on every machine."""
+"""Minimum characters of a folder's path to replace; shorter ones, such as `/`, are on every
+machine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,10 +91,10 @@ class Root:
     """The records of one root run."""
 
     number: int
-    """From 1, in the order in which the roots were recorded."""
+    """Number from 1, in recording order."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[Any, ...] = ()
-    """Keys of what it has in common with other roots."""
+    """Keys that it shares with similar roots."""
 
     @property
     def first(self) -> Record | None:
@@ -118,7 +118,7 @@ def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Any) -> list[Root]:
-    """Reverses `to_data`; returns the roots, of which several may have the same number in the data.
+    """Reverses `to_data`; several of the returned roots may have had the same number.
 
     Raises ConfigError: the data is wrong; the message names the record.
     """
@@ -176,7 +176,7 @@ def _read_record(value: Any) -> tuple[int, Record]:
 
 
 def _check_asked(asked: Any) -> None:
-    """Checks that messages and tools are what `is_same` takes them for. Raises ValueError."""
+    """Checks that messages and tools have the form that `is_same` expects. Raises ValueError."""
     if asked is None:
         return
     lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
@@ -198,13 +198,13 @@ class Cleaner(Filter):
     """Path of a folder → the mark that replaces it."""
 
     def text(self, text: str) -> str:
-        """Returns a text as it is kept."""
+        """Returns a text without secrets, and with marks for paths."""
         if any(path in text for path in self.names):
             text = self.paths.sub(lambda match: self.names[match[0]], text)
         return Filter.text(self, text)
 
     def restore(self, value: Any) -> Any:
-        """Returns JSON data with the paths of this machine back in their places."""
+        """Returns JSON data with this machine's paths in place of the marks."""
 
         def put_back(text: str) -> str:
             for path, name in self.names.items():
@@ -214,16 +214,16 @@ class Cleaner(Filter):
         return change_texts(value, put_back, also_keys=True)
 
     def clean_again(self, value: Any) -> Any:
-        """Returns JSON data, cleaned before, without the secrets that have come since."""
+        """Returns JSON data that was cleaned before, without secrets that have been added since."""
         now = find_filter()
         return value if now.forms == self.forms else now.json(value)
 
 
 def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
-    """Returns a filter for the secrets of this moment.
+    """Returns a filter for the current secrets.
 
     Args:
-        folders: folder → what takes the place of its path.
+        folders: folder → the mark that replaces its path.
     """
     names = {f"{path}": name for path, name in folders.items()}
     with suppress(RuntimeError):  # there may be no home
@@ -237,8 +237,8 @@ def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """Returns the outcome of an exchange as JSON data, cleaned.
 
-    A stream that spells a secret out over several events is left out, as is a script's; then the
-    answer made of it is kept, in which the filter finds the secret.
+    A stream with a secret split over several events is left out, as is a script's; the answer made
+    of it is recorded instead, in which the filter finds the secret.
     """
     reply, deltas = exchange.reply, exchange.deltas
     parsed = _parse(reply) if reply else None
@@ -270,7 +270,7 @@ def decode(
     Args:
         clean: puts the paths of this machine back; None = they stay marks.
 
-    Raises ConfigError: it was made by something else.
+    Raises ConfigError: it was not made by `encode`.
     """
     kept = clean.restore(dict(kept)) if clean else kept
     reply = kept.get("reply")
@@ -297,7 +297,7 @@ def list_failed(records: Iterable[Record]) -> set[str]:
 
 
 def _parse(reply: WireReply) -> dict[str, Any] | None:
-    """Returns the object that a body is; None if it is a stream, or no object of usual depth."""
+    """Returns the object in a body; None if it is a stream, or not an object of usual depth."""
     if reply.is_stream:
         return None
     try:
@@ -309,7 +309,7 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
 
 
 def _parse_events(body: str) -> list[Any]:
-    """Returns what the lines of a body say that are JSON, or else the whole."""
+    """Returns the JSON values in the lines of a body, or else the whole body."""
     found = []
     for line in body.split("\n"):
         with suppress(ValueError, RecursionError):
@@ -321,7 +321,7 @@ def _parse_events(body: str) -> list[Any]:
 
 
 def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
-    """True if the texts of events, those at the same place joined, hold a secret."""
+    """True if a secret appears in the joined texts of events at the same place."""
     texts: dict[Hashable, list[str]] = {}
     left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
     while left:

@@ -1,8 +1,8 @@
-"""A request to a model as it is kept and compared: in no provider's format, and without ids.
+"""Requests to a model in a form for recording and comparison: without a provider's format and ids.
 
 Each turn of a run is described by what it adds to the turn before: the new messages, and the fields
-that changed. Two runs have been asked the same if all these descriptions are equal.
-Source: D-59, D-60.
+that changed. Two runs had the same requests if all these descriptions are equal. Source: D-59,
+D-60.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if a text is the recorded one with what may be a secret in place of each mask."""
+    """True if a text equals the recorded one, with a possible secret in place of each mask."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
@@ -64,7 +64,7 @@ class Describer:
     _fields: Description = field(default_factory=dict)
 
     def describe(self, request: Request, model: str) -> Description:
-        """Returns what a request adds to the one before."""
+        """Returns the part of a request that is new since the previous one."""
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
         listed: list[tuple[str, Any]] = [("model", self.clean.text(model))]
@@ -90,27 +90,27 @@ class Describer:
 
 @dataclass
 class AskedRun:
-    """One run of a tree, while it is played or recorded."""
+    """One run of a tree, while it is replayed or recorded."""
 
     describer: Describer
     model: str = ""
     """provider/model."""
     asked: Description = field(default_factory=dict)
-    """The part of its latest request that is new, beside the one before."""
+    """The part of its latest request that is new since the previous one."""
     place: str = ""
     """The place of its latest request."""
     changed_at: int | None = None
-    """The first turn that was not asked as recorded; all later ones differ too."""
+    """The first turn whose request differs from the recorded one; all later ones differ too."""
 
     def take(self, request: Request, model: str) -> None:
-        """Describes a request, unless that is done: a pause may have come before it."""
+        """Describes a request, unless that was already done at a pause before it."""
         self.model = model
         if request.attempt == 1 and self.place != request.place:
             self.asked, self.place = self.describer.describe(request, model), request.place
 
 
 def digest(asked: Any) -> str:
-    """Returns a short text that is the same for equal descriptions only."""
+    """Returns a short text that is equal only for equal descriptions."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -143,5 +143,5 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
 
 
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
-    """Returns the digests of pictures; what they are is in the text, with their sizes."""
+    """Returns the digests of pictures; the text has their formats and sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}

@@ -1,4 +1,4 @@
-"""The tape of one root run: plays what its cassette has for the tree, and records the rest.
+"""The tape of one root run: replays what its cassette holds for the tree, and records the rest.
 
 A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
 checked as usual; its approvals would replace the person's: they count only where they were given,
@@ -62,45 +62,45 @@ FAILED = ("error", "timeout", "cancelled")
 """Statuses of runs that failed or were interrupted."""
 
 APPROVING = ("yes", "always", "edit")
-"""Answers of a person that let a call run."""
+"""Answers of a person that allow a call."""
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
 
 QUIET = 0.1
-"""Seconds without any exchange after which a tree waits for nothing but what was cancelled."""
+"""Seconds without any exchange after which a tree can only be waiting for cancelled requests."""
 
 
 class RootTape:
-    """The replay of one tree by a cassette, which also records what is new."""
+    """The replay of one tree from a cassette, which also records new exchanges."""
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates it.
+        """Creates the tape.
 
         Args:
             cassette: the cassette.
             mode: its mode for this tree.
-            on_claim: called when the tree has its records in the cassette.
+            on_claim: called when the tree has claimed its records in the cassette.
         """
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
-        """True if models and the person may be asked for what is not recorded."""
+        """True if models and the person may be asked when something is not recorded."""
         self.has_asked = False
-        """True once a model was asked for something that is not recorded."""
+        """True once a model was asked because something was not recorded."""
         self._on_claim = on_claim or (lambda: None)
         self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
         self._source: Root | None = None
-        """The root whose records are played."""
+        """The root whose records are replayed."""
         self._target: Root | None = None
-        """The root that takes new records."""
+        """The root that receives new records."""
         self._runs: dict[str, AskedRun] = {}
         self._new: dict[Key, Record] = {}
         self._exchanges: dict[Key, Exchange] = {}
-        """The outcomes of new records, which are encoded at the end."""
+        """Exchanges of new records, which are encoded at the end."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
         """(place, error) of each miss."""
@@ -108,7 +108,7 @@ class RootTape:
 
     @property
     def _records(self) -> Mapping[Key, Record]:
-        """The records that may be played."""
+        """The records that may be replayed."""
         return self._source.records if self._plays and self._source else {}
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
@@ -175,7 +175,7 @@ class RootTape:
         return None
 
     def _open(self, asked: AskedTurn) -> AskedRun:
-        """Returns the run of a request, which is described once, and claims the records."""
+        """Returns the run of a request, describing it once and claiming the run's records."""
         run = self._get_run(run_of(asked.request.place))
         run.take(asked.request, asked.model)
         if self._source is None:
@@ -183,7 +183,7 @@ class RootTape:
         return run
 
     def _find_attempts(self, request: Request, run: AskedRun) -> Sequence[Exchange]:
-        """Returns the recorded attempts of a turn, which are used now; none if it is asked anew."""
+        """Returns and uses up the recorded attempts of a turn; none if its request is new."""
         place, turn, attempts = request.place, turn_of(request.place), list[Exchange]()
         keys: Iterator[Key] = (("model", place, number) for number in count(1))
         records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
@@ -224,7 +224,7 @@ class RootTape:
             self._add(key, "", None, {"refused": kept})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
-        """Records a turn that was asked, or that a fork has found."""
+        """Records a turn that was sent, or found by a fork."""
         self._steps += 1
         request, run = asked.request, self._get_run(run_of(asked.request.place))
         if run.place != request.place:
@@ -268,7 +268,7 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records an answer, and the reply that is given instead of a model's as its turn."""
+        """Records an answer; a reply given in place of the model's is recorded as its turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)
@@ -288,7 +288,7 @@ class RootTape:
                 remember_trust(_compute_fingerprint(self.cassette.path, question, said))
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
-        """Returns the recorded output of a call of a tool that is recorded."""
+        """Returns the recorded output of a tool call; only tools with `record=True` have one."""
         self._steps += 1
         record = self._records.get(("tool", asked.run, asked.number))
         if record is None or not is_same(record.asked, self._describe_call(asked)):
@@ -352,7 +352,7 @@ class RootTape:
         return [self.cassette.commit(self._target, new.values(), stale)]
 
     def _is_stale(self, record: Record) -> bool:
-        """True if a record belongs to a run that has been asked otherwise since."""
+        """True if a record belongs to a run whose requests have changed since."""
         if record.key in self._new or record.key in self._played:
             return False
         if self.mode == "record" or (record.kind in ("end", "cap") and self._new):
@@ -392,7 +392,7 @@ class RootTape:
 
 
 def _describe_question(question: Question, clean: Filter) -> dict[str, Any]:
-    """Returns what a person is asked, as it is kept and compared."""
+    """Returns a question to the person in the form that is recorded and compared."""
     if isinstance(question, Step) and question.kind != "call":
         return {"step": question.kind, "turn": question.turn}
     if isinstance(question, Step):
@@ -428,7 +428,7 @@ def _is_step(record: Record) -> bool:
 
 
 def _has_chosen(record: Record, choice: str) -> bool:
-    """True for a decision about a step that chose something: `end`, `stop`."""
+    """True for a decision about a step with a certain choice, such as `end` or `stop`."""
     return _is_step(record) and record.outcome["decision"].get("choice") == choice
 
 
@@ -455,14 +455,14 @@ def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping
 
 
 def _state(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns what an approval is for, secrets included: nothing to be kept."""
+    """Returns the subject of an approval, secrets included: never to be recorded."""
     if not request.tool:
         return {"question": request.detail}
     return {"tool": request.tool, "arguments": jsonable(request.arguments)}
 
 
 def _describe_missing(records: Iterable[Record], question: Question, clean: Cleaner) -> str:
-    """Returns what a cassette lacks, in words, and how that differs from what it has."""
+    """Returns a description of the missing answer, and of its difference from recorded ones."""
     if not isinstance(question, Step):
         about = question.detail if not question.tool else f"may {question.tool} run?"
         return f"the person's answer to: {about}"

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of runs, made of their events, where a program has set OpenTelemetry up.
+"""OpenTelemetry spans of runs, made from their events, if a program has set up OpenTelemetry.
 
 A run is `invoke_agent`, a turn `chat`, a call `execute_tool`; they are nested as the tree is, below
 the span that is current where the run was started. Texts are left out unless the environment allows
@@ -43,7 +43,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 PLACE = "axe_nb.place"
 COST = "axe_nb.cost"
-"""The price of a turn, or of a run without its children, in US dollars, where it is known."""
+"""Attribute with the price of a turn, or of a run without its children, in US dollars, if known."""
 
 MAX_TEXT = 10_000
 """Characters of one text."""
@@ -70,7 +70,7 @@ class Spans:
         """Creates the object without any spans.
 
         Args:
-            context: that of the caller, whose current span becomes the parent.
+            context: the caller's context, whose current span becomes the parent.
         """
         self._context = context
         self._open: dict[str, Span] = {}
@@ -78,12 +78,12 @@ class Spans:
         self._agents: dict[str, tuple[str, str]] = {}
         """Run → its agent and model."""
         self._messages: dict[str, list[str]] = {}
-        """Run → what was said in it so far, each message as JSON; empty if texts are left out."""
+        """Run → the messages in it so far, each as JSON; empty if texts are left out."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
         self._is_on = True
 
     def event(self, event: Event) -> None:
-        """Takes an event; a failing exporter ends the tracing, never the run."""
+        """Records an event; a failing exporter ends the tracing, never the run."""
         if not self._is_on:
             return
         try:
@@ -155,7 +155,7 @@ class Spans:
         self._messages.setdefault(run, []).append(said)
 
     def _tell_asked(self, key: str, run: str) -> None:
-        """Gives a span the latest messages of a conversation."""
+        """Adds the latest messages of a conversation to a span."""
         said, size = self._messages.get(run, []), 0
         first = len(said)
         while first and (size := size + len(said[first - 1])) <= MAX_MESSAGES:
@@ -249,7 +249,7 @@ def _describe_cost(usage: Usage) -> dict[str, float]:
 
 
 def _fail(span: Span, reason: str, error: str) -> None:
-    """Marks a span as failed; the error is the run's own line, without secrets."""
+    """Marks a span as failed; the error is the run's own message, without secrets."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("error.type", reason)
@@ -259,13 +259,13 @@ def _fail(span: Span, reason: str, error: str) -> None:
 def _write_text(text: str) -> str:
     """Returns a text without secrets, cut.
 
-    Without what cannot be written in UTF-8 too: one such character can cost an exporter a batch.
+    Characters that UTF-8 cannot encode are removed too: a single one can cost an exporter a batch.
     """
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
 def _write_name(name: str) -> str:
-    """Returns a name or id, which a model may have made up, without secrets on one line, cut."""
+    """Returns a name or id, which may be a model's invention, as one short line without secrets."""
     return one_line(find_filter().text(name), 200)
 
 
@@ -274,7 +274,7 @@ def _make_text(text: str) -> dict[str, Any]:
 
 
 def _bound(arguments: Mapping[str, Any]) -> Any:
-    """Returns arguments without secrets; a text that is cut if they are too long."""
+    """Returns arguments without secrets; as a cut text if they are too long."""
     masked = find_filter().json(arguments)
     text = dump(masked).decode()
     return masked if len(text) <= MAX_TEXT else cut_chars(text, MAX_TEXT, "…")

@@ -46,7 +46,7 @@ METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
 """System → its methods, strongest first."""
 
 is_caged = False
-"""True in a process that is in a sandbox itself: what it starts is in it too."""
+"""True in a process that is itself in a sandbox, as are all programs that it starts."""
 
 TRIAL = 10.0
 """Seconds that a first trial may take."""
@@ -54,7 +54,7 @@ TRIAL = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A way to run commands with one view, which has been tried."""
+    """A tried way to run commands with one view."""
 
     method: Method
     view: View
@@ -111,7 +111,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
 
 
 def list_methods() -> Iterator[Method]:
-    """Yields the methods of this system, strongest first; not all of them have to work."""
+    """Yields the methods of this system, strongest first, whether they work or not."""
     for methods in METHODS.get(sys.platform, ()):
         yield from methods()
 
@@ -121,7 +121,7 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """Runs a trivial command with the real flags; protected files change, so they are left out."""
+    """Runs a trivial command with the real flags, but without protected files, which may change."""
     words = method.wrap(["/bin/true"], view).words
     key = (os.stat(words[0]).st_mtime_ns, *words)  # noqa: PTH116
     with _lock:

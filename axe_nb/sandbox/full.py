@@ -1,4 +1,4 @@
-"""Level `full`: bubblewrap, sandbox-exec of macOS, and docker, each command in its own container.
+"""Level `full`: bubblewrap, macOS's sandbox-exec, and docker, with a container for each command.
 
 Source: D-82.
 """
@@ -24,12 +24,12 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Devices mounted read-only could not be opened at all."""
+"""Caveat for root: devices mounted read-only could not be opened at all."""
 NO_NESTING = "--disable-userns"
-"""Known to 0.8 and newer, as is `--size`."""
+"""Option of bubblewrap 0.8 and newer, like `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
-"""Programs and libraries of the system."""
+"""Folders of the system's programs and libraries."""
 
 SETTINGS = (
     "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
@@ -40,11 +40,10 @@ SETTINGS = (
 )  # fmt: skip
 """Files and folders of `/etc` that programs need; none of them holds a secret.
 
-Each is a mount, which takes 0.2 ms.
-"""
+Each is a mount, which takes 0.2 ms."""
 
 SIZE = 1 << 30
-"""Most bytes that a command can write into each empty folder, which is memory."""
+"""Maximum bytes that a command can write into each empty folder, which is in memory."""
 
 
 def list_bubblewrap() -> Iterator[Method]:
@@ -80,7 +79,7 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
 
 
 def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:
-    """Yields the file system of a command: what it does not name does not exist there."""
+    """Yields the mounts of a command's file system; anything else does not exist there."""
     empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
     for name in SYSTEM:
         if Path(name).is_symlink():
@@ -150,7 +149,7 @@ def list_seatbelt() -> Iterator[Method]:
 
 
 def make_profile(view: View) -> str:
-    """Returns the profile of a view: of its rules, the last that matches a path holds."""
+    """Returns the sandbox-exec profile of a view; the last rule that matches a path applies."""
     temporary = os.path.realpath(tempfile.gettempdir())
     hidden = [path for path, seen in view.closed.items() if seen != path]
     work = [view.workdir, Path(temporary)]
@@ -179,10 +178,10 @@ CONTAINER = (
 )  # fmt: skip
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-"""Variables that tell the client where its daemon is; the container does not get them."""
+"""Variables that tell the client where its daemon is; they are kept from the container."""
 
 OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
-"""Variables of a container that would change what the client does."""
+"""Variables of a container that would change the client's behaviour."""
 
 ANSWER = 20.0
 """Seconds that the daemon has to answer."""

@@ -1,4 +1,4 @@
-"""Level `files`: Landlock by a launcher of our own, where there is no bubblewrap.
+"""Level `files`: Landlock, through a launcher of axe_nb, where there is no bubblewrap.
 
 Source: D-82.
 """
@@ -21,24 +21,24 @@ from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
-"""Read once: a command can change the file if the package lies in its workdir."""
+"""Source of the launcher, read once: a command can change the file if it lies in its workdir."""
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Those of `/etc` that programs do without, unless they see them and cannot read them."""
+"""Entries of `/etc` that programs need only if they exist but cannot be read."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
 ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
 ALL_TCP, ALL_SCOPES = 0b11, 0b11
-"""Rights of Landlock."""
+"""All rights of Landlock on TCP, and all its scopes."""
 
 OLDEST_LANDLOCK = 3
-"""The first version that refuses to cut files."""
+"""First version of Landlock that can forbid truncating files."""
 
 
 def find_landlock_version() -> int:

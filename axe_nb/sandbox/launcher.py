@@ -1,4 +1,4 @@
-"""Restricts itself, then runs a command: a program of its own, at level `files`.
+"""A program that restricts itself at level `files`, and then runs a command.
 
 Its arguments are the words of the command after a plan: a dict, marshalled, in hexadecimal, which
 `landlock.py` makes. It imports little, as it starts with every command.
@@ -26,9 +26,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1, 22, 24, 36, 38, 47
 RIGHTS_ON_FILES = 0b1100000000000111
-"""Landlock: rights that a file can have."""
+"""Rights of Landlock that apply to files."""
 REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
-"""Programs that know folders of any depth and follow no link."""
+"""Shell command for folders of any depth that follows no link."""
 
 
 def check(name: str, result: int) -> int:
@@ -43,7 +43,7 @@ def prctl(*arguments: int) -> int:
 
 
 def drop_capabilities() -> None:
-    """Gives up all capabilities, also those that root would get back with the next program."""
+    """Gives up all capabilities, including those that root would regain with the next program."""
     for capability in range(64):
         prctl(PR_DROP, capability)
     prctl(PR_AMBIENT, 4)
@@ -53,7 +53,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Refuses what a ruleset of Landlock handles, but for the rights of paths that exist."""
+    """Refuses all that a Landlock ruleset handles, except for the rights of existing paths."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():
@@ -71,7 +71,7 @@ def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
 
 
 def refuse_calls(program: bytes) -> None:
-    """Installs a filter of system calls, which children inherit."""
+    """Installs a filter of system calls, which child processes inherit."""
     steps = ctypes.create_string_buffer(program, len(program))
     filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
     buffer = ctypes.create_string_buffer(filter_, len(filter_))
@@ -119,7 +119,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def main() -> None:
-    """Runs the command and exits with its code, or 128 and its signal, when all has ended.
+    """Runs the command; exits with its code, or 128 plus its signal, once every process has ended.
 
     If its parent ends, it ends the command.
     """

@@ -1,4 +1,4 @@
-"""Programs in a sandbox: how each is started, with its variables and limits, and how it ends.
+"""Programs in a sandbox: their start, environment and limits, and their end.
 
 No process and no placeholder is left behind.
 Source: D-43, D-53, D-82.
@@ -36,8 +36,8 @@ LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
 """Options of `ulimit` for a command: core files, blocks of 512 bytes of a file, open files."""
 
 PROCESSES, LEAST_MEMORY = 8192, 2 << 30
-"""Processes of the user at the same time, but for root; bytes of memory that one process may use,
-or half of the machine's if that is more."""
+"""Maximum processes of the user, except for root; maximum bytes of memory of one process, or
+half of the machine's if that is more."""
 
 PROGRAM_FOLDERS = (
     "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/opt/homebrew/bin",
@@ -52,7 +52,7 @@ Ending = Literal["child", "group", "program"]
 SIGKILL to its group; or the program `Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0
-"""Seconds that a sandbox has to start its first child, and at exit to end."""
+"""Seconds that a sandbox may take to start its first child, and to end at exit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,9 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the level sets, on top of those of the command."""
     end: Sequence[str] = ()
-    """Program and arguments that end it."""
+    """Program and arguments that end the launched program."""
     filter: bytes = b""
-    """System calls that bubblewrap is to refuse."""
+    """Filter of system calls for bubblewrap, as a compiled program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class Method:
     """The program or interface that it uses, for people."""
     ending: Ending
     promises: tuple[str, ...]
-    """Short sentences about what a command cannot do."""
+    """Short sentences about actions that a command cannot take."""
     not_promised: tuple[str, ...] = ()
-    """Short sentences about what it can still do."""
+    """Short sentences about actions that it can still take."""
     wrap: Callable[[Sequence[str], View], Launch]
     """(words of a command, view) → the program to start instead."""
     protection: Protection
@@ -101,8 +101,8 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """Returns the program to start for a command.
 
     Another command may run in the same workdir and replace files that this one is to be shown with
-    links, which the mount would follow. So it starts only if it was shown the files and folders
-    that were seen there.
+    links, which the mount would follow. So it starts only if it sees the same files and folders as
+    the check before.
     """
     if os.name == "nt":
         return method.wrap(words, view)
@@ -120,7 +120,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
 
 
 def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
-    """Returns a line of the shell that ends it unless the workdir and paths are what they are."""
+    """Returns a shell line that exits unless the workdir and paths are unchanged."""
     seen = []
     for path in (workdir, *paths):
         with hold_real_folder(path.parent) as folder:
@@ -132,7 +132,7 @@ def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
 
 
 class Process:
-    """A program, run by a thread of its own until it ends."""
+    """A program that a thread of its own runs until it ends."""
 
     def __init__(
         self,
@@ -144,17 +144,18 @@ class Process:
     ) -> None:
         """Starts the program and returns at once.
 
-        It has no environment variables but these. `files` are the numbers of the files for its
-        input, output and errors; they are closed here.
+        It has only these environment variables. `files` are the numbers of the files for its input,
+        output and errors; they are closed here.
         """
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = it runs or did not start."""
         self.failure = ""
-        """The reason that it could not be started, or its protected files not be compared."""
+        """The reason that it could not be started, or that protected files could not be
+        compared."""
         self.notes: tuple[str, ...] = ()
         """Protected files that were changed while it ran."""
         self.owner = os.getpid()
-        """The process that started it; forks of it inherit the object, not the program."""
+        """Id of the process that started it; its forks inherit the object, but not the program."""
         self._method, self._view, self._files = method, view, files
         self._end: Sequence[str] = ()
         self._seen: Look | None = None
@@ -167,11 +168,11 @@ class Process:
         threading.Thread(target=keep, name="axe-nb-command", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Returns true once the program and everything that it started have ended."""
+        """Waits for the program and everything it started; returns false on timeout."""
         return self._over.wait(timeout)
 
     def kill(self) -> None:
-        """Kills the program and everything that it started; one that has not begun never does."""
+        """Kills the program and everything it started; if it has not begun, it never will."""
         with self._lock:
             is_killed, self._is_killed = self._is_killed, True
             if self._popen is None or self._popen.returncode is not None or is_killed:
@@ -203,7 +204,7 @@ class Process:
             _running.discard(self)
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since this was last asked."""
+        """Returns a note on each protected file that was changed since the last call."""
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()
@@ -237,7 +238,7 @@ _running: set[Process] = set()
 
 
 def end_all() -> None:
-    """Kills what this process started, and waits until it has ended."""
+    """Kills everything that this process started, and waits until it has ended."""
     own = [one for one in list(_running) if one.owner == os.getpid()]
     for one in own:
         one.kill()
@@ -268,7 +269,7 @@ def spawn(
 
 
 def wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Waits for the end of a process, whose number names nothing else until it is waited for."""
+    """Waits for the end of a process, whose number is not reused until then."""
     if hasattr(os, "waitid"):
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""A filter of system calls, as the kernel reads it, against what mounts and Landlock do not stop.
+"""A filter of system calls, in the kernel's form, for gaps that mounts and Landlock leave.
 
 Keyrings belong to no namespace, nor do sockets to the host of a virtual machine (AF_VSOCK). A
 command with the machine's network reaches abstract sockets, such as those of a desktop; one in the
@@ -39,30 +39,30 @@ OTHER_PROGRAMS: Rules = {
     **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
     "prlimit64": (0,),
 }
-"""For a command without namespaces: what others share, and limits that would end them."""
+"""Rules for a command without namespaces: shared objects, and limits that would end others."""
 
 UNIX, INTERNET = 1, (2, 10, 16)
-"""Families of sockets: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
+"""Socket families: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Types of pairs of sockets that stay pairs, SOCK_STREAM and SOCK_SEQPACKET, with their flags; one
-of SOCK_DGRAM can send to any socket."""
+"""Types of socket pairs that stay pairs, SOCK_STREAM and SOCK_SEQPACKET, with their flags; a
+pair of SOCK_DGRAM can send to any socket."""
 
 X32 = 0x40000000
-"""Set in the system calls of a second table of x86-64."""
+"""Bit that is set in system calls of x86-64's second table."""
 
 REFUSE = 0x00050000 | 13
-"""Return EACCES."""
+"""Filter result: fail with EACCES."""
 
 KILL, ALLOW = 0x80000000, 0x7FFF0000
 
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 
 MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24
-"""Offsets of what is loaded; of an argument, the kernel reads only the lower half here."""
+"""Offsets of the loaded fields; only the lower half of an argument is read."""
 
 Step: TypeAlias = tuple[int, int, int, int]
-"""Code, steps to skip if it is true, if it is not, and the value that it is about."""
+"""(code, steps to skip if true, steps to skip if false, value)."""
 
 
 def is_supported() -> bool:
@@ -70,7 +70,7 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns the rules that refuse sockets of other families; io_uring makes sockets, too."""
+    """Returns rules that refuse sockets of other families, and io_uring, which can make them."""
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS
@@ -78,7 +78,7 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Returns the filter for some rules, empty if there is none for this machine.
+    """Returns the filter for some rules; empty if this machine is not supported.
 
     System calls without a rule are allowed.
     """

@@ -4,9 +4,8 @@ Protected files of the workdir are covered before a command, and compared after 
 mount something read-only only over what exists. So a protected name that does not exist is made
 before the command, as an empty placeholder, and removed with the last command that runs there. If
 the kernel is killed meanwhile, the next command removes it: it is known by its time. No link is
-followed: a command may have put one in the place of a folder above it. What no mount prevents is
-seen, not undone.
-Source: D-82.
+followed: a command may have put one in the place of a folder above it. Changes that no mount
+prevents are noticed, not undone. Source: D-82.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""More of them, if the workdir is the home folder; there, whatever exists and begins with a dot."""
+"""Further protected files if the workdir is the home folder, beside all that begins with a dot."""
 
 OF_PROGRAMS = (".cache",)
-"""Folders of the home folder that programs must be able to write."""
+"""Folders in the home folder that programs must be able to write."""
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Names in `.git` to be kept from being made → a text without effect; None = an empty folder."""
+"""Names in `.git` that must not be created → a text without effect; None = an empty folder."""
 
 GIT_SETTINGS = (
     *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
     "branches",
 )  # fmt: skip
-"""Names in `.git` that decide what git runs; all else in it is written by a commit."""
+"""Names in `.git` that decide which programs git runs; commits write everything else in it."""
 
 NOTHING = Path("/dev/null")
-"""Seen in place of a file with keys."""
+"""File shown in place of a file with keys."""
 
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
-"""A file `.git`, as worktrees and submodules have."""
+"""Matches the content of a `.git` file, as in worktrees and submodules."""
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
@@ -67,22 +66,23 @@ TOOLCHAINS = (
 
 
 TIME = 946_684_807
-"""Seconds since 1970 at which all placeholders were last changed: 1 January 2000, and 7 s."""
+"""Modification time of all placeholders, in seconds since 1970: 1 January 2000, and 7 s."""
 
 LONGEST, MOST_HELD = 2, 100
-"""Most bytes of a placeholder; folders that are kept open, fewer than a process may open."""
+"""Maximum bytes of a placeholder; maximum folders held open, fewer than a process may open."""
 
 PATIENCE = 2.0
 """Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
 
 MOST, MOST_TOLD = 20_000, 10
-"""Protected files that are compared: a command could make any number; changes that are listed."""
+"""Maximum protected files that are compared, as a command could create any number; maximum
+changes that are listed."""
 
 CONTENTS = ("objects", "logs")
-"""Folders of repositories that hold contents only, and any number of them."""
+"""Folders of repositories with contents only, in any number."""
 
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
-"""Path → what changes with it."""
+"""Path → values that change when the file does."""
 
 Protection = Literal["mounts", "rules", "notes", "none"]
 """The way to protect files in the workdir: by mounts, for which a name must exist; by rules about
@@ -94,12 +94,12 @@ class View:
     """The files and network that a command may use."""
 
     workdir: Path
-    """The real folder that it works in; it may change it."""
+    """The real folder that the command works in, and may change."""
     home: Path
-    """The user's real home folder, where it sees only `readable`."""
+    """The user's real home folder, of which a command sees only `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Environment variables of a container; elsewhere the program is started with them."""
+    """Environment variables for a container; other programs are started with them."""
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
@@ -107,16 +107,16 @@ class View:
     names: tuple[Path, ...] = ()
     """Protected files, folders and links, which need not exist."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
-    """Protected files and folders in the workdir that exist → what it sees there, read-only; None =
-    an empty folder. None of them is a link; those that hold keys are the last."""
+    """Existing protected files and folders in the workdir → the read-only replacement that the
+    command sees; None = an empty folder. None of them is a link; those with keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
-    """Those that are to be kept from being made → their text; None = a folder."""
+    """Protected names that must not be created → their placeholder text; None = a folder."""
     anchored: tuple[Path, ...] = ()
-    """Writable folders in the workdir that must not be renamed: they hold protected paths."""
+    """Writable folders in the workdir that must not be renamed, as they contain protected paths."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Returns the view of a command in a workdir, a real path, before its files are looked at.
+    """Returns the view of a command in a workdir, a real path, without reading the folder.
 
     Raises ConfigError if it contains the home folder, which could not be hidden, or was replaced by
     a link; OSError if it does not exist.
@@ -135,7 +135,7 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
 
 
 def fill_view(view: View) -> View:
-    """Returns the view with the files of its workdir as they are now."""
+    """Returns the view with the current files of its workdir."""
     workdir, home = view.workdir, view.home
     _check_place(workdir)
     there = sorted(os.listdir(workdir))  # noqa: PTH208
@@ -175,7 +175,7 @@ def _check_place(workdir: Path) -> None:
 
 
 def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the places in the workdir that the links among the paths lead over, and to.
+    """Yields the places in the workdir that links among the paths lead through, and to.
 
     A command could make a folder of a cycle, wherever it likes.
     """
@@ -202,7 +202,7 @@ def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
 
 
 def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
-    """Returns the protected names, which need not exist, and of those there all like `.env…`."""
+    """Returns the protected names, which need not exist, and the existing ones like `.env…`."""
     found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
     if is_home:
         found += [*HOME_FOLDERS, *HOME_FILES]
@@ -237,7 +237,7 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
-    """Returns what the paths lead to, if it exists and is below a folder; none of it is a link."""
+    """Returns the targets of the paths that exist below a folder, without links."""
     there = filter(os.path.lexists, paths)
     real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)
     return [path for path in real if is_inside(path, folder) and path.exists()]
@@ -245,7 +245,7 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with the files of its workdir; for mounts, placeholders among them.
+    """Yields the view with the files of its workdir, and, for mounts, with placeholders.
 
     They stay until no other command of this or another process needs them.
     """
@@ -280,7 +280,7 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
 
 
 def _make(path: Path, text: str | None) -> bool:
-    """Makes a placeholder; returns true if there is something now."""
+    """Makes a placeholder; returns true if the path exists now."""
     try:
         with hold_real_folder(path.parent) as folder:
             if text is None:
@@ -301,7 +301,7 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
-    """Tries to lock or unlock a folder; true if it did. Without locks, placeholders stay."""
+    """Tries to lock or unlock a folder; returns true on success. No locks: placeholders stay."""
     import fcntl
 
     end = time.monotonic() + patience
@@ -348,7 +348,7 @@ def look(view: View) -> Look:
 
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
-    """Returns a note on each protected file that was made, changed or removed meanwhile."""
+    """Returns a note on each protected file that was created, changed or removed in between."""
     done = {
         path: "made" if path not in before else "changed" if path in after else "removed"
         for path in sorted(dict(before.items() ^ after.items()))

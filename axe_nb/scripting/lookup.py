@@ -27,7 +27,7 @@ functions: dict[str, ScriptFunction] = {}
 """Name → function, for this process; filled by `@axe_nb.script`."""
 
 _parse_cached = lru_cache(maxsize=64)(parse_script)
-"""Keyed by text, not by file, so that a changed file is parsed again: each run asks for its own."""
+"""Cache of parsed scripts, keyed by text, so that a changed file is parsed again."""
 
 
 def script(name: str) -> Callable[[F], F]:
@@ -54,7 +54,7 @@ def script(name: str) -> Callable[[F], F]:
 
 
 class ScriptNotFound(ConfigError):
-    """No function and no file has the name of a script."""
+    """No function and no file has this script name."""
 
 
 class Scripts:
@@ -75,7 +75,7 @@ class Scripts:
         self._read: dict[str, Script | None] = {}
 
     def find(self, name: str) -> ScriptFunction | Script | None:
-        """Returns the script of that name; None if there is none.
+        """Returns the script with this name; None if there is none.
 
         Raises ConfigError if its file cannot be read or is invalid.
         """
@@ -91,7 +91,7 @@ class Scripts:
             raise self.make_error(name)
 
     def make_error(self, name: str) -> ScriptNotFound:
-        """Makes the error for a name that no script has, which tells where it was searched."""
+        """Makes the error for an unknown script name, which lists the places searched."""
         if near := nearest(name, known(self.dirs)):
             hint = f"did you mean {quote(near)}?"
         elif not _is_plain(name):

@@ -1,8 +1,7 @@
 """The built-in model that needs no network and no key: a Python function or a file of rules.
 
-It is how lessons, demos and tests say what a model answers; its failures are read by the code that
-reads those of real servers, so that they are the same in process and over a socket.
-Source: D-24, D-36.
+Lessons, demos and tests use it to script a model's answers; its failures pass through the code for
+those of real servers, so that they are the same in process and over a socket. Source: D-24, D-36.
 """
 
 from __future__ import annotations
@@ -164,7 +163,7 @@ async def _play_parts(
 
 
 def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
-    """Makes the error that a real provider raises, before or after a part of the reply."""
+    """Makes the error that a real provider would raise, before or during the reply."""
     if fault.status:
         body = dump({"error": {"message": fault.message}}) if fault.message else b""
         try:
@@ -252,7 +251,7 @@ def _check_fault(name: str, fault: Fault) -> Fault:
 
 @contextmanager
 def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
-    """Converts any exception raised inside to an error that names the script."""
+    """Converts any exception in the block to an error with the script's name."""
     try:
         yield
     except (ProviderError, KeyboardInterrupt, asyncio.CancelledError):
@@ -301,7 +300,7 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
 
 
 def _as_sent(name: str, call: ToolCall) -> ToolCall:
-    """Returns a call with its arguments as they arrive over a socket: all keys are texts.
+    """Returns a call with its arguments as sent over a socket: all keys are text.
 
     Raises ProviderError if they cannot be written as JSON.
     """

@@ -1,4 +1,4 @@
-"""A script model's TOML file: an ordered list of rules, the first that matches answers.
+"""A script model's TOML file: an ordered list of rules, of which the first match answers.
 
 Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
 requests, so that parallel runs stay deterministic. Every mistake in a file is told with its line.
@@ -32,20 +32,20 @@ MAX_SECONDS = 1.0
 """Time limit of all regex searches for one reply, in seconds of CPU time."""
 
 FAULTS = ("timeout", "refused", "cut")
-"""Values of `error` without a status: no HTTP reply at all.
+"""Values of `error` without a status, for failures without an HTTP reply.
 
 After the text of a streamed reply: nothing more comes, the connection is closed, or the stream ends
-without its last event.
-"""
+without its last event."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
-"""Names that `{…}` in a text can always use, besides the named groups of the rule's regex."""
+"""Names that `{…}` in a text can always use, in addition to the named groups of the rule's
+regex."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure of a model, instead of an answer or after the beginning of a streamed answer."""
+    """A failure of a model, in place of an answer or in the middle of a streamed one."""
 
     message: str
     """The server's own message; one of FAULTS if there is no status."""
@@ -54,7 +54,7 @@ class Fault:
 
 
 Part: TypeAlias = Delta | ToolCall | Fault
-"""A piece of a reply as a function yields it; a text is a delta."""
+"""A piece of a reply as yielded by a function; a text is a delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Reply:
 
     response: Response = Response()
     fault: Fault | None = None
-    """If set, the script fails; if it streams, after the response."""
+    """The failure of the script, if any; in a stream it follows the response."""
     parts: AsyncGenerator[Part, None] | None = None
-    """Pieces of a function that yields them; None = the response is known."""
+    """Pieces from a function that yields them; None = the response is complete."""
     delay: float = 0.0
     """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
     stream: bool = False
@@ -81,18 +81,18 @@ class Rule:
     turn: int = 0
     """Number of the request in the conversation, from 1; 0 = any."""
     agent: str = ""
-    """Name of the agent that asks; empty = any."""
+    """Name of the agent that sends the request; empty = any."""
     reasoning: str = ""
     text: str = ""
     data: Any = None
-    """JSON data that is the answer instead of `text`; None = there is none."""
+    """JSON data to answer with instead of `text`; None = none."""
     calls: tuple[ToolCall, ...] = ()
     stop_reason: str = ""
-    """Empty = `tool_calls` if there are calls, else `stop`."""
+    """The stop reason; empty = `tool_calls` if there are calls, else `stop`."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """input_tokens, output_tokens; missing counts are estimated."""
+    """Token counts: input_tokens, output_tokens; missing counts are estimated."""
     delay: float = 0.0
-    """Seconds."""
+    """Delay in seconds."""
     stream: bool = False
     fault: Fault | None = None
 
@@ -166,7 +166,7 @@ class Script:
 
 
 def write_data(data: Any, request: Request) -> str:
-    """Data as the text of an answer; within an object if the request asks for one."""
+    """Writes data as the text of an answer; inside an object if the request asks for one."""
     data = jsonable(data)
     if request.output is not None and not isinstance(data, dict):
         data = {"value": data}
@@ -205,7 +205,7 @@ def _count_chars(calls: tuple[ToolCall, ...]) -> int:
 
 
 def parse_script(text: str, file: str) -> Script:
-    """Returns the script that a TOML text describes.
+    """Parses a script from TOML text.
 
     Raises ConfigError for text that is not TOML, an unknown key, a wrong value, an invalid regex,
     or no rule.

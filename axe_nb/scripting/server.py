@@ -38,7 +38,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""Status of a function's ProviderError without one of its own; `timeout` sends no reply."""
+"""HTTP status for a ProviderError of a function that sets none; `timeout` sends no reply."""
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
@@ -48,7 +48,7 @@ CLOSING = 5.0
 def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback in the protocol of a real server.
 
-    While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
+    While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables hold the
     server's URL, and a key if none was set. `responses` is OpenAI's Responses API: there, too, the
     model is `openai/NAME`.
 
@@ -91,11 +91,11 @@ class _Reply:
 
     status: int
     body: bytes | AsyncGenerator[bytes, None]
-    """The whole body; or its chunks as they are made, which may raise `_Refused`."""
+    """The whole body; or its chunks as they are produced, which may raise `_Refused`."""
     kind: str = "application/json"
     """Content type of the body."""
     retry_after: float | None = None
-    """Seconds; None = the header is not sent."""
+    """Value of `Retry-After` in seconds; None = the header is not sent."""
 
 
 class _Refused(Exception):
@@ -170,7 +170,7 @@ class ScriptServer:
             return await self._fail(_make_fault(error), error.retry_after)
 
     async def _run_script(self, request: Request, body: Json) -> _Reply:
-        """Plays the reply; if it fails before its first piece, that is an HTTP error."""
+        """Plays the reply; a failure before its first piece becomes an HTTP error."""
         pieces = play(request, await answer(request, Scripts()))
         first = await anext(pieces)
         options = body.get("stream_options")
@@ -211,7 +211,7 @@ def _make_fault(error: ProviderError) -> Fault:
 async def _encode(
     wire: Wire, first: Played, pieces: AsyncGenerator[Played, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the chunks of a streamed reply, whose first piece was played, to its end or failure.
+    """Yields the chunks of a streamed reply, whose first piece is given, to its end or failure.
 
     Raises _Refused if the connection is to be closed in the middle.
     """
@@ -251,7 +251,7 @@ class _Connection(asyncio.Protocol):
         self._head: h11.Request | None = None
         self._body = bytearray()
         self._task: asyncio.Task[None] | None = None
-        """Answers the request that has arrived; None = the next one is awaited."""
+        """The task that answers the current request; None = waiting for the next one."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
@@ -264,7 +264,7 @@ class _Connection(asyncio.Protocol):
             self._task.cancel()
 
     def close(self) -> asyncio.Task[None] | None:
-        """Closes the connection at once, as the server ends; returns the task that is cancelled."""
+        """Closes the connection at once, when the server ends; returns the cancelled task."""
         task, self._task = self._task, None
         if task:
             task.cancel()
@@ -277,7 +277,7 @@ class _Connection(asyncio.Protocol):
             self._read()
 
     def _read(self) -> None:
-        """Reads what has arrived, up to the end of a request."""
+        """Reads the available data, up to the end of a request."""
         while True:
             try:
                 event = self._http.next_event()
@@ -316,7 +316,7 @@ class _Connection(asyncio.Protocol):
         await self._send(reply)
 
     async def _send(self, reply: _Reply) -> None:
-        """Sends a whole reply, or the end of a streamed one, and goes on with the next request."""
+        """Sends a whole reply, or the end of a streamed one, and goes on to the next request."""
         if isinstance(reply.body, bytes):
             self._write(self._make_head(reply), h11.Data(data=reply.body))
         self._task = None

@@ -1,7 +1,7 @@
 """Server side of the four protocols: reads requests, writes replies, whole and streamed.
 
-The inverse of what the providers do, as far as their clients look.
-Source: A-1.9, A-2.*, A-3.*, A-4.*, B-4, B-5, D-24, D-31, D-73.
+The inverse of the providers, as far as clients can tell. Source: A-1.9, A-2.*, A-3.*, A-4.*, B-4,
+B-5, D-24, D-31, D-73.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Protocol = Literal["anthropic", "openai", "responses", "ollama"]
 Json: TypeAlias = dict[str, Any]
 
 SIGNATURE = "c2NyaXB0"
-"""Signature of a thinking block, and encrypted content of reasoning."""
+"""Signature of a thinking block, and encrypted content of reasoning items."""
 
 LENGTH = "max_tokens"
-"""Anthropic's word for a reply that the token limit cut."""
+"""Anthropic's word for a reply that was cut by the token limit."""
 
 
 TEXTS = ("text", "input_text", "output_text")
-"""Types of blocks with a text."""
+"""Types of blocks with text."""
 
 
 class Malformed(Exception):
-    """A body that the real server would answer with status 400; the text says why."""
+    """A body that a real server would reject with status 400; the message says why."""
 
 
 class Wire:
@@ -55,20 +55,20 @@ class Wire:
     kind = "text/event-stream; charset=utf-8"
     """Content type of a stream."""
     prefix = "call"
-    """Beginning of the ids of calls."""
+    """Prefix of call ids."""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
         """Begins a reply.
 
         Args:
-            input_tokens: as far as they are known before the end.
+            input_tokens: the count, as far as it is known before the end.
             wants_usage: true if the client asked for the usage in the stream.
         """
         self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
         self.calls: list[ToolCall] = []
-        """The calls of a streamed reply, as far as they are known."""
+        """The calls of a streamed reply so far."""
         self.items: dict[tuple[str, int], str] = {}
-        """(kind, number of the call) of each item of a streamed reply → its text so far."""
+        """(kind, number of the call) → the text so far, for each item of a streamed reply."""
 
     @staticmethod
     def read(body: Json) -> Request:
@@ -76,12 +76,12 @@ class Wire:
         return read_request(body)
 
     def whole(self, response: Response) -> Json:
-        """Returns the body of status 200."""
+        """Returns the body of a reply with status 200."""
         raise NotImplementedError
 
     @staticmethod
     def error(status: int, message: str) -> Json:
-        """Returns the body of any other status."""
+        """Returns the body of a reply with any other status."""
         kinds = {429: "rate_limit_error", 403: "permission_error"}
         codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
         kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
@@ -89,7 +89,7 @@ class Wire:
         return {"error": told}
 
     def begin(self) -> Iterator[Json]:
-        """Yields what comes before the first piece."""
+        """Yields the events before the first piece."""
         yield from ()
 
     def add(self, delta: Delta) -> Iterator[Json]:
@@ -103,7 +103,7 @@ class Wire:
             yield from self.piece(kind, number, [*self.items].index(item), delta.text)
 
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
-        """Yields the start of an item: its kind, the number of its call, its place."""
+        """Yields the start of an item, given its kind, the number of its call, and its position."""
         yield from ()
 
     def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
@@ -111,18 +111,18 @@ class Wire:
         raise NotImplementedError
 
     def end(self, response: Response) -> Iterator[Json]:
-        """Yields what comes after the last piece."""
+        """Yields the events after the last piece."""
         raise NotImplementedError
 
     mark = b""
     """The last bytes of a stream."""
 
     def fail(self, status: int, message: str) -> Json:
-        """Returns the event of an error; streams have no status."""
+        """Returns the event of an error, as streams have no status."""
         return self.error(status, message)
 
     def encode(self, event: Json) -> bytes:
-        """Returns an event as it is sent, named by its type if it has one."""
+        """Encodes an event, with its type as its name if it has one."""
         name = f"event: {event['type']}\n" if "type" in event else ""
         return b"%sdata: %s\n\n" % (name.encode(), dump(event))
 
@@ -136,7 +136,7 @@ def _write_arguments(call: ToolCall) -> str:
 
 
 class _Anthropic(Wire):
-    """Server-sent events about blocks, which are numbered."""
+    """Server-sent events for numbered blocks."""
 
     path, prefix = "/v1/messages", "toolu"
 
@@ -289,7 +289,7 @@ class _OpenAI(Wire):
 
 
 class _Responses(Wire):
-    """Server-sent events about items; the last one has the whole reply."""
+    """Server-sent events for items; the last event contains the whole reply."""
 
     path = "/v1/responses"
 
@@ -394,7 +394,7 @@ class _Responses(Wire):
 
 
 class _Ollama(Wire):
-    """Lines of JSON; a call comes whole, and the last line is done."""
+    """Lines of JSON; a call arrives whole, and the last line has `done: true`."""
 
     path, streams, kind = "/api/chat", True, "application/x-ndjson"
 
@@ -443,7 +443,7 @@ class _Ollama(Wire):
         yield {**self.whole(response), "message": {"role": "assistant", "content": ""}}
 
     def encode(self, event: Json) -> bytes:
-        """Returns a line; Ollama escapes what its own client takes for a line end."""
+        """Encodes a line; Ollama escapes characters that its own client takes for line ends."""
         line = dump(event).decode()
         return line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode() + b"\n"
 
@@ -454,7 +454,7 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 
 
 def read_request(body: Json, *, splits_texts: bool = False) -> Request:
-    """Parses a request of any protocol: each names its parts in its own way, and no two clash.
+    """Parses a request of any protocol: the protocols' names for parts never clash.
 
     Anthropic's clients join messages of the same role, so that each text is a message of its own.
     Raises Malformed.
@@ -515,7 +515,7 @@ def _add_result(messages: list[Message], entry: Json, content: Any) -> None:
 
 
 def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> None:
-    """Adds a text and calls to the assistant's turn, or begins one."""
+    """Adds a text and calls to the assistant's turn, or begins a turn."""
     is_next = bool(messages) and messages[-1].role == "assistant"
     last = messages.pop() if is_next else Message("assistant")
     joined = "\n\n".join(filter(None, (last.content, said)))
@@ -536,7 +536,7 @@ def _read_call(entry: Json) -> ToolCall:
 
 
 def _read_output(body: Json) -> Mapping[str, Any] | None:
-    """Returns the schema of the answer, wherever a protocol has it; None if there is none."""
+    """Returns the schema of the answer, in any protocol; None if there is none."""
     openai = table(table(body.get("response_format")).get("json_schema"))
     responses = table(table(body.get("text")).get("format"))
     anthropic = table(table(body.get("output_config")).get("format"))
@@ -568,7 +568,7 @@ def _read_blocks(content: Any) -> list[Json]:
 def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
     """Returns the pictures among blocks, in the form of any protocol.
 
-    Raises Malformed if one of them is none.
+    Raises Malformed if one of them is invalid.
     """
     found = map(_find_data, blocks)
     try:

@@ -40,7 +40,7 @@ BATCH = 256
 """Maximum events shown between two ticks of the display."""
 
 END = object()
-"""Follows the last event."""
+"""Marker after the last event."""
 
 
 class View(Protocol):
@@ -48,17 +48,17 @@ class View(Protocol):
 
     @property
     def streams(self) -> bool:
-        """True if it shows replies as they arrive."""
+        """True if the view shows replies as they arrive."""
 
     @property
     def is_live(self) -> bool:
-        """True if another thread may show what happens while this one waits for the person."""
+        """True if another thread may update the view while this one waits for the person."""
 
     def event(self, event: Event) -> None:
         """Receives each event, in order; neither blocks nor raises."""
 
     def tick(self) -> None:
-        """Called often; redraws if it is time to."""
+        """Called often; redraws if an update is due."""
 
     def finish(self, result: RunResult | None) -> None:
         """Called once, at the end; None = the run never started."""
@@ -80,14 +80,14 @@ class Line(Protocol):
     """Shows one line, and replaces it."""
 
     def show(self, text: str) -> None:
-        """Shows the line as it is now."""
+        """Shows the current text of the line."""
 
     def finish(self, text: str) -> None:
-        """Shows the line that is kept, or removes it."""
+        """Shows the final text of the line, or removes the line."""
 
 
 class NoLine:
-    """A line that no one sees."""
+    """A line that is not shown."""
 
     def show(self, text: str) -> None: ...
 
@@ -119,7 +119,7 @@ class Approver:
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Answers the next question within `meanwhile`, if the view had time to show its call."""
+        """Answers the next question within `meanwhile`, once the view had time to show its call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
@@ -183,7 +183,7 @@ def prompt_person(request: Question) -> Decision:
 
 
 class _Inbox:
-    """The events of a run, and its end; one thread at a time shows them.
+    """The events of a run and its end, shown by one thread at a time.
 
     A `get` that is interrupted by a signal just as it times out waits forever (CPython 3.11): a
     None wakes it.
@@ -196,7 +196,7 @@ class _Inbox:
         self.has_ended = False
 
     def show_more(self) -> None:
-        """Shows the events that there are, or that come soon."""
+        """Shows the events that are available or arrive soon."""
         wait = PUMP
         with suppress(queue.Empty):
             for _ in range(BATCH):
@@ -210,7 +210,7 @@ class _Inbox:
                 wait = 0.0
 
     def show_rest(self) -> None:
-        """Shows the events that there are."""
+        """Shows the events that are available."""
         with suppress(queue.Empty):
             while True:
                 event = self._events.get_nowait()

@@ -29,7 +29,7 @@ DEFAULT_TIMEOUT = 120.0
 """Seconds for a run and everything below it (B-9)."""
 
 FOR_TREE = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
-"""Options that are about a whole run, and change none of its agents."""
+"""Options for a whole run that change none of its agents."""
 
 StepOption: TypeAlias = bool | StepFunction
 
@@ -67,13 +67,14 @@ class Overrides:
     skill: str | None = None
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds, fractions allowed; None or 0 = no limit."""
+    """Time limit in seconds, fractions allowed; None or 0 = no limit."""
     retries: int | None = None
-    """Retries of each request of the tree that fails for now; 0 = none."""
+    """Retries of each request of the tree after a temporary failure; 0 = none."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Merged into `[params]`, key by key."""
+    """Parameters merged into `[params]`, key by key."""
     vars: Mapping[str, Any] = field(default_factory=dict)
-    """Merged into `[vars]`, name by name; agents below the root get those that they have."""
+    """Variables merged into `[vars]`, name by name; agents below the root get those that they
+    define."""
     agents_dir: str | None = None
     tools: tuple[str | Tool, ...] | None = None
     """Names or Tool objects that replace the agent's."""
@@ -85,9 +86,9 @@ class Overrides:
     expect: str | None = None
     """Expectations of the finished run, as in `depth <= 2; no write_file`."""
     step: StepOption | None = None
-    """True, or the function that decides at each pause: the run is stepped through."""
+    """True, or the function that decides at each pause; the run is stepped through."""
     break_at: tuple[str, ...] | None = None
-    """The places of the pauses; None or none = each request and call, if `step` says so."""
+    """The places of the pauses; None or empty = each request and call, if `step` is set."""
 
     def __post_init__(self) -> None:
         if self.output is not None:
@@ -114,7 +115,7 @@ class Overrides:
     ) -> Overrides:
         """Makes overrides from keywords, for every interface.
 
-        `defaults` are values for omitted keywords, as set by `%config AxeMagics`; errors name the
+        `defaults` are values for omitted keywords, as set by `%config AxeMagics`; errors list the
         `others` as options, too.
         """
         for name in given:
@@ -141,7 +142,7 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the keywords of many runs at once, which cannot be stepped through."""
+    """Returns the keywords for many runs at once; raises an error if they ask for steps."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(

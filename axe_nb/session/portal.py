@@ -44,7 +44,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._works: weakref.WeakSet[Coroutine[Any, Any, Any]] = weakref.WeakSet()
-        """The work begun, by which its tasks are told from those that tools started."""
+        """Coroutines started here, to tell their tasks from those that tools started."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,7 +187,7 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
 
 
 def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
-    """Returns the event that an interrupt of the current cell sets, and how to stop watching.
+    """Returns the event set when the current cell is interrupted, and a function to stop watching.
 
     A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does
     no harm: IPython shows it, while in any other it would end the event loop.

@@ -1,4 +1,4 @@
-"""The prompts for the person: their texts, what is typed there, and their events for the views.
+"""The prompts for the person: their texts, the parsing of answers, and their events for views.
 
 A person decides by them, so nothing in them may be invisible, look like part of the prompt, or be
 left out without being counted. The letters of answers come from constants: nothing of a model can
@@ -36,47 +36,48 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Characters shown of the arguments and of a preview; of longer ones, their start and end."""
+"""Maximum characters shown of arguments or a preview; of longer ones, the start and end are
+shown."""
 
 MAX_WHOLE = 100_000
-"""Characters shown of an argument that is shown in full, such as a command."""
+"""Maximum characters shown of an argument that is shown in full, such as a command."""
 
 MAX_NAME = 100
-"""Characters shown of an agent's name."""
+"""Maximum characters shown of an agent's name."""
 
 BLANKS = re.compile(r"[ \t\u3000]{5,}")
-"""Blanks that may be a gap; five tabs are."""
+"""Blanks wide enough to be a gap; five tabs are."""
 
 GAP = 40
-"""Columns of blanks that could push the rest of a line out of sight."""
+"""Minimum columns of blanks that could push the rest of a line out of sight."""
 
 BLANK_LINES = 3
-"""Blank lines that are replaced by their number."""
+"""Minimum number of blank lines that are replaced by their count."""
 
 MAX_LINES = 40
-"""Lines that most windows show; of a longer call, the start may be out of sight."""
+"""Lines that fit in most windows; the start of a longer call may be out of sight."""
 
 BAR = "  | "
 """Begins each line of an argument that is shown with its line breaks."""
 
 GOES_ON = "  : "
-"""Begins the rest of a line that is too long: none of it may stand where the prompt's words do."""
+"""Start of a continuation line, so that no text can stand where the prompt's own words do."""
 
 WIDTH = 78
-"""Columns of a line, which most windows show."""
+"""Maximum columns of a line; most windows show as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A possible answer: its first letter, or the whole word."""
+    """A possible answer, given by its first letter or the whole word."""
 
     choice: Choice
     about: str = ""
-    """Follows its word in the prompt."""
+    """Text after the word in the prompt."""
     needs_word: bool = False
-    """True if its letter is not enough."""
+    """True if the letter alone is not accepted."""
     takes_reason: bool = False
-    """True if more text may follow."""
+    """True if a reason may follow."""
 
     def __str__(self) -> str:
         word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
@@ -88,10 +89,10 @@ class Prompt:
     """An approval prompt."""
 
     text: str
-    """The call and the reason to ask."""
+    """The text of the call, and the reason to ask."""
     answers: Sequence[Answer]
     caution: str = ""
-    """The reason that only a whole word is a yes; empty if its letter is enough."""
+    """The reason that approval needs the whole word; empty if its letter is enough."""
 
     @property
     def choices(self) -> str:
@@ -99,12 +100,12 @@ class Prompt:
         return "  ".join(map(str, self.answers))
 
     def find(self, word: str) -> Answer | None:
-        """The answer with that word or letter; None if there is none."""
+        """Returns the answer with this word or letter; None if there is none."""
         return next((a for a in self.answers if word in (a.choice, a.choice[0])), None)
 
 
 def format_question(request: ApprovalRequest) -> Prompt:
-    """Formats the prompt for a call, or before the budget of the session is passed."""
+    """Formats the prompt for a call, or for exceeding the budget of the session."""
     if request.raises:
         text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
         return Prompt(
@@ -146,8 +147,8 @@ def format_question(request: ApprovalRequest) -> Prompt:
 def format_model_question(request: ApprovalRequest) -> str:
     """Formats a question that a model asks the person.
 
-    One of several lines could look like another prompt: each line is marked, and
-    `format_answer_mark` repeats who asks.
+    A question of several lines could imitate another prompt: each line is marked, and
+    `format_answer_mark` repeats the name of the agent.
     """
     caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
@@ -158,7 +159,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def format_answer_mark(request: ApprovalRequest) -> str:
-    """Formats the words before the answer to a model's question."""
+    """Formats the words before the input for a model's question."""
     return f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
 
 
@@ -178,7 +179,7 @@ def show(text: str) -> str:
 
 
 def _show_most(text: str, limit: int) -> tuple[str, int]:
-    """The text, or its start and end; returns the number of characters left out too."""
+    """Returns the text, or its start and end; also the number of characters left out."""
     kept, hidden = cut_middle(text, limit)
     return show(kept), hidden
 
@@ -190,7 +191,7 @@ def format_caller(request: ApprovalRequest | Step) -> str:
 
 
 def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
-    """Formats a call; returns the number of characters left out too."""
+    """Formats a call; also returns the number of characters left out."""
     name = show(printable(tool))
     text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
     given, hidden = _show_most(text, MAX_SHOWN)
@@ -209,15 +210,15 @@ REPLY = "reply, as text or JSON: "
 """The prompt for a reply."""
 
 EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
-"""A reply as JSON."""
+"""Example of a reply as JSON."""
 
 
 class WrongInput(Exception):
-    """Typed text that cannot be used; the message is a sentence with the place."""
+    """Typed text that cannot be used; the message is a sentence with the position."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks for the arguments of a call; an empty schema checks nothing."""
+    """Prompts for the arguments of a call; an empty schema accepts any."""
     arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -228,7 +229,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Returns the reply that a person typed: a text, or JSON with its text and calls."""
+    """Parses a reply that a person typed: text, or JSON with its text and calls."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(
@@ -279,16 +280,16 @@ ANSWERS: Mapping[str, Choice | None] = {
     "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
     "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
 }  # fmt: skip
-"""Answer → decision; None = to look at all of it first."""
+"""Answer → decision; None = show everything first."""
 
 RESULT = "result: "
 """The prompt for the result of a call."""
 
 NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
-"""The prompt for what takes the place of a reply."""
+"""The prompt for the replacement of a reply."""
 
 STEP_LINES = 12
-"""Lines shown of the latest message."""
+"""Maximum lines shown of the latest message."""
 
 
 def prompt_step(step: Step) -> Decision:
@@ -312,7 +313,7 @@ def prompt_step(step: Step) -> Decision:
 
 
 def _read_decision(step: Step, choice: Choice) -> Decision:
-    """Returns a decision, after asking for what belongs to it."""
+    """Returns a decision, after prompting for its details."""
     if choice == "edit" and step.kind == "call":
         return Decision("edit", arguments=read_arguments(step.schema))
     if choice == "result" and step.kind == "call":
@@ -368,20 +369,20 @@ NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "s
 """Answer to an approval → name of its button, in this order."""
 
 BUDGET_NAMES = {"yes": "Raise", "no": "Refuse"}
-"""Names of buttons that differ in a question about the budget."""
+"""Names of buttons that differ for a question about the budget."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
     ("s", "Stop"),
 )  # fmt: skip
-"""Letters of STEP_CHOICES and the names of their buttons."""
+"""Letters of STEP_CHOICES → names of their buttons."""
 
 MOST = 8000
-"""Characters of each text; of a longer one the start and the end, and of a longer prompt or
-arguments nothing."""
+"""Maximum characters of each text: longer ones are cut in the middle; a longer prompt or
+arguments are omitted."""
 
 SUBJECT = 60
-"""Characters of the argument that says what a call is about."""
+"""Maximum characters of the argument that tells the subject of a call."""
 
 
 def describe(question: Question) -> PersonAsked:
@@ -416,14 +417,14 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
-    """Adds the prompt, unless no view may have the whole of it: then only typed text answers."""
+    """Adds the prompt, unless it cannot be sent whole to views: then only typed text answers."""
     if len(prompt) > MOST or redact(prompt) != prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
 
 
 def _summarize(question: ApprovalRequest) -> str:
-    """The question about a call in a few words, with its first text; or that about the budget."""
+    """Summarizes a question about a call, with its first text, or about the budget."""
     if question.raises:
         return f"may it spend up to {question.raises}?"
     texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
@@ -432,7 +433,7 @@ def _summarize(question: ApprovalRequest) -> str:
 
 
 def _dump_given(arguments: Mapping[str, Any]) -> str:
-    """The arguments in one line, if they can be sent back as they are."""
+    """The arguments in one line, if they can be sent back unchanged."""
     given = dict(arguments)
     if find_filter().json(given) != given:
         return ""

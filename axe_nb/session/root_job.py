@@ -1,4 +1,4 @@
-"""From the request of a run, or of a fork, to its agent and its job.
+"""The agent and job of a root run, made from its request or from a fork.
 
 Source: D-27, D-53, D-66.
 """
@@ -40,11 +40,11 @@ ALONE = (
     "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell, "
     "or to run(None, …)"
 )
-"""The next step where a model was named and the agent does not exist: it may be the prompt."""
+"""Advice if a model was given and the agent does not exist: its name may be the prompt."""
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request, or its stand-in if the request names none."""
+    """Returns the agent of a request, or the stand-in for a request without one."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
@@ -68,7 +68,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Rejects names in the options of a run that its tree does not have."""
+    """Rejects names in the options of a run that do not occur in its tree."""
     _check_variables(request, env)
     expectations = request.overrides.expect
     if expectations is None:
@@ -81,7 +81,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
 
 
 def _check_variables(request: RunRequest, env: Env) -> None:
-    """Rejects a variable that no agent of the tree has: a misspelt one would have no effect."""
+    """Rejects a variable that no agent of the tree defines: a misspelt one would have no effect."""
     given = request.overrides.vars
     if not given:
         return
@@ -149,19 +149,19 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
 
 
 CHECKED = "0.check"
-"""The id of a run that is only checked."""
+"""Id of a run that is only checked."""
 
 
 @dataclass
 class BeginningFork:
-    """A fork that is about to begin."""
+    """A fork that is about to start."""
 
     request: RunRequest
     point: ForkPoint
     restored: RestoredAgents
     snapshot: Snapshot
     given: Agent | None
-    """The agent at the place, if one is named; None = the one that was there."""
+    """A new agent for the place; None = the agent of the recorded run."""
 
     @cached_property
     def fork(self) -> Fork:
@@ -215,7 +215,7 @@ class BeginningFork:
             below.meter.settle()
 
     def _find_agent(self, id: str) -> Agent:
-        """The agent of a recorded run; that of its caller for a copy, which has none of its own."""
+        """Returns the agent of a recorded run; for a copy, that of its caller."""
         runs = {run.id: run for run in self.point.root.walk()}
         while id != self.point.root.id:
             own = self.restored.changed.get(id) or self.restored.agents.get(runs[id].agent)
@@ -238,7 +238,7 @@ class BeginningFork:
 
 
 def _replace_task(job: Job, text: str) -> Job:
-    """Returns a job with another task: the words that a tool put around it stay."""
+    """Returns a job with another task; the text that a tool put around the task stays."""
     for prefix in ("Task: ", ""):
         if job.prompt.startswith(prefix + job.task):
             task = text.removeprefix(prefix)
@@ -250,7 +250,7 @@ def _replace_task(job: Job, text: str) -> Job:
 def begin_fork(
     request: RunRequest, point: ForkPoint, find: Callable[[str], Agent], snapshot: Snapshot
 ) -> BeginningFork:
-    """Gives a snapshot the agents of the run that is forked."""
+    """Prepares a fork; the snapshot gets the agents of the forked run."""
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     from axe_nb.recording.fork_agents import restore_agents
 

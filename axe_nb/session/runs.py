@@ -43,9 +43,9 @@ class RunRequest:
     agent: str | Agent | None
     """The agent or its name; None = the model is asked without an agent."""
     prompt: str = ""
-    """Blank = the task is in the agent's instructions."""
+    """The prompt; blank = the task is in the agent's instructions."""
     pictures: tuple[Picture, ...] = ()
-    """The pictures of the prompt, in the order of their marks there."""
+    """Pictures of the prompt, in the order of their marks."""
     overrides: Overrides = Overrides()
     """Changes to the agent for this run only."""
     continue_from: RunResult | None = None
@@ -92,7 +92,7 @@ class RunHandle:
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
-        """Time of the first `cancel`, on the monotonic clock; None = none yet."""
+        """Time of the first `cancel`, on the monotonic clock; None = not cancelled."""
         self._outcome: Future[RunResult | BaseException] = Future()
         """The result, or the exception that kept the run from starting."""
         self._outcome.set_running_or_notify_cancel()  # waiters cannot cancel it
@@ -230,7 +230,7 @@ class RunHandle:
         return result
 
     def _pass_on(self, event: Event) -> None:
-        """Passes events on until the end of the root, which is the last one (D-57)."""
+        """Passes on events until the end of the root, which is the last one (D-57)."""
         with self._lock:
             emit = self._emit
             if emit is discard:
@@ -251,7 +251,7 @@ class RunHandle:
             self._emit = discard
 
     def _settle(self, outcome: RunResult | BaseException) -> None:
-        """Ends the waiting; of several outcomes, the first one counts."""
+        """Ends the waiting; only the first outcome counts."""
         with self._lock:
             if self.done:
                 return
@@ -263,7 +263,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Seconds that the unfinished run is past its deadline or cancelled; 0.0 if it is not."""
+        """Seconds since the unfinished run's deadline or cancellation; 0.0 before both."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()

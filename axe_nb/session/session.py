@@ -88,17 +88,18 @@ class Session:
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
     keeps_history: bool = True
-    """False if runs are not kept in the history; written by `%config AxeMagics`."""
+    """False if runs are not recorded in the history; written by `%config AxeMagics`."""
     cassette: Cassette | None = None
-    """Records the exchanges of the session's runs, and plays them; None = neither."""
+    """Records and replays the exchanges of the session's runs; None = no cassette."""
     cassette_problem: ConfigError | None = None
-    """The reason that the cassette asked for is not in use: no run starts, as it might be paid."""
+    """The reason that a requested cassette is not in use; no run starts, as it might cost money."""
     budget: Budget = field(default_factory=Budget)
-    """The dollars that the session's runs have spent, and may spend."""
+    """The dollars that the session's runs have spent, and the limit."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed the agents to reach, until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
-    """Tools made by `@axe_nb.tool`, shared by the whole process: decorators know no session."""
+    """Tools made by `@axe_nb.tool`, shared by the whole process, as decorators belong to no
+    session."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
     """Name → model made by `@axe_nb.script`; shared like the tools."""
     servers: Servers = field(default_factory=Servers, repr=False)
@@ -121,7 +122,7 @@ class Session:
         return agent
 
     def forget(self, name: str) -> None:
-        """Reverses `define`: a file of that name is used again."""
+        """Reverses `define`: a file with this name is used again."""
         self.agents.pop(name, None)
         self.texts.pop(name, None)
 
@@ -130,7 +131,7 @@ class Session:
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
-        """Replaces the cassette; the one before is written, and so is this one at the end."""
+        """Replaces the cassette; the previous one is saved now, and this one at exit."""
         if self.cassette is not None:
             self.cassette.save()
             atexit.unregister(self.cassette.save_quietly)
@@ -139,7 +140,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, which the environment may name; None = there is none."""
+        """Returns the cassette in use, possibly set by the environment; None = there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
@@ -149,7 +150,7 @@ class Session:
         return self.cassette
 
     def start(self, request: RunRequest) -> RunHandle:
-        """Creates the handle of a run; this session remembers its result."""
+        """Creates the handle of a run, whose result this session remembers."""
         return RunHandle(request, partial(self.plan, traced_in=find_context()), self.remember)
 
     async def plan(
@@ -172,7 +173,7 @@ class Session:
             streams: True if replies are shown as they arrive.
             traced_in: the context of its spans.
             is_dry: True if nothing will be sent, so that no key is needed.
-            on_claim: called when the run has its records in the cassette.
+            on_claim: called when the run has claimed its records in the cassette.
         """
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
@@ -288,7 +289,7 @@ class Session:
 
 
 def find_context() -> Context | None:
-    """Returns the context in which the caller's run is to be traced; None = tracing is not set up.
+    """Returns the context for tracing the caller's run; None = tracing is not set up.
 
     OpenTelemetry is never imported here: a program that traces has imported it.
     """
@@ -300,7 +301,7 @@ def find_context() -> Context | None:
 
 
 def _extend(emit: Emit, recorder: Recorder | None, traced_in: Context | None) -> Emit:
-    """Returns what passes events to the recorder and to traces, too."""
+    """Returns an `Emit` that also passes events to the recorder and to traces."""
     if traced_in is not None:
         from axe_nb.recording.traces import with_spans
 

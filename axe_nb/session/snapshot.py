@@ -1,7 +1,7 @@
-"""The agents of one tree of runs, read once, when its root starts, and kept for later forks.
+"""The agents of one tree of runs, read once, when its root starts, and saved for later forks.
 
-A tool may change files during the run: that changes no agent, skill, context file or script of it.
-Source: D-53, D-66, docs/threat-model.md.
+A tool may change files during the run: this does not affect the agents, skills, context files and
+scripts of the run. Source: D-53, D-66, docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find_source_dirs(agents_dir: str | None) -> set[Path]:
 T = TypeVar("T")
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Characters of all agents, skills and context files that one tree can reach."""
+"""Maximum characters of all agents, skills and context files that one tree can reach."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """The fields of an agent that its context depends on."""
@@ -71,11 +71,11 @@ class Snapshot:
         self.loaded: dict[str, Agent] = {}
         """Name → agent that a run has looked up."""
         self._is_taken = False
-        """True if no agent that has not been read can be started any more."""
+        """True if only agents that were read already can be started."""
         self._is_sent = False
         """True if another process has read the agents."""
         self._roots: set[tuple[Key, bool]] = set()
-        """Roots, with true if they can start any agent, whose sub-agents have been read."""
+        """Roots whose sub-agents have been read; with true if the root can start any agent."""
         self._check: Callable[[], None] = lambda: None
         """Raises TimeIsUp if the time of the root is up."""
 
@@ -95,7 +95,7 @@ class Snapshot:
         agents: Mapping[str, Agent | ConfigError],
         contexts: Mapping[Key, Context | ConfigError],
     ) -> None:
-        """Takes what another process has read; nothing is read here any more."""
+        """Adds the agents and texts read by another process; nothing is read here any more."""
         self._agents.update(agents)
         self._contexts.update(contexts)
         self._is_taken = self._is_sent = True
@@ -110,7 +110,7 @@ class Snapshot:
         return shared
 
     def load(self, name: str) -> Agent:
-        """Returns the agent of that name, as it was when the root started."""
+        """Returns an agent as it was when the root started."""
         if not self.knows(name):
             raise self._explain_missing(name)
         found = self.defined.get(name) or self._agents.get(name) or self._read_agent(name)
@@ -118,7 +118,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """False if there was no such agent when the root started, without the reason."""
+        """False if there was no such agent when the root started; does not say why."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
@@ -142,7 +142,7 @@ class Snapshot:
         return brief(agent, _unwrap(context))
 
     async def take(self, root: RunScope) -> None:
-        """Reads all agents that a tree can reach; later changes do not count.
+        """Reads all agents that a tree can reach; later changes have no effect.
 
         These are its sub-agents and theirs; a tool of the user's own can start any other agent.
         """
@@ -228,7 +228,7 @@ def _make_key(agent: Agent) -> Key:
 
 
 def _unwrap(found: T | ConfigError) -> T:
-    """Returns what was read."""
+    """Returns the agent or texts, or raises the error found instead."""
     if isinstance(found, ConfigError):
         raise copy(found)
     return found
@@ -239,7 +239,7 @@ OUTPUT = "output"
 
 
 def find_output(kept: Definitions | None) -> Output | None:
-    """Returns the form of the answer that agents were kept with; None = it was text."""
+    """Returns the form of the answer saved with agents; None = it was text."""
     if kept is None:
         return None
     found: Output | None = kept.memory.get(OUTPUT)

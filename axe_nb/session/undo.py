@@ -24,10 +24,10 @@ from axe_nb.tools.kept_files import MAX_RUN, KeptFile, digest, read_content, rea
 from axe_nb.tools.tool import ToolError
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
-"""Bytes of the whole diff that are shown, and of that of one file."""
+"""Maximum bytes shown of the whole diff, and of the diff of one file."""
 
 MAX_NAMES = 20
-"""Names of files, or of other things, that one line of a report lists."""
+"""Maximum number of names, of files or other things, in one line of a report."""
 
 OWN = ("write_file", "edit_file")
 
@@ -49,9 +49,9 @@ class UndoneFiles:
     removed: tuple[str, ...] = ()
     """Files that the run had created."""
     conflicts: tuple[str, ...] = ()
-    """Files that were left because something else changed them since, or during the run."""
+    """Files that were left alone because something else changed them since, or during the run."""
     notes: tuple[str, ...] = ()
-    """A line for each thing that cannot be undone, with its reason."""
+    """A line for each thing that cannot be undone, with the reason."""
     diff: str = field(default="", repr=False)
     """The changes as a unified diff, cut if it is long, without secrets."""
     is_dry: bool = False
@@ -59,7 +59,7 @@ class UndoneFiles:
 
     @property
     def report(self) -> str:
-        """The lines that say what was done, and what was not."""
+        """The report as lines: files that were restored, and the rest."""
         would = "would " if self.is_dry else ""
         verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
         lines = [
@@ -114,7 +114,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
 ) -> tuple[Outcome, Difference | None]:
-    """Puts one file back; returns the contents before and after, if they may be shown."""
+    """Restores one file; returns the contents before and after, if they may be shown."""
     first = file.first
     names = locate(Path(first.root), first.path)
     if names.path != first.path:
@@ -167,7 +167,7 @@ def _list(paths: Collection[str]) -> str:
 
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
-    """Yields a line for each thing that was not kept."""
+    """Yields a line for each change that cannot be undone."""
     if result.origin:
         yield "not undone: what the forked run had changed before; undo that run as well"
     elif not is_kept and any(run.files_modified for run in result.walk()):

@@ -1,1 +1,1 @@
-"""Notebooks as tests: run without a person, compared with what is saved, frozen."""
+"""Notebooks as tests: run without a person, compared with their saved outputs, frozen."""

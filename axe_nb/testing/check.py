@@ -30,7 +30,7 @@ from axe_nb.testing.headless import (
 from axe_nb.text import plural
 
 MAX_LINES = 3
-"""Lines of our own errors: the cause, the place in the tree, the next step."""
+"""Maximum lines of an axe_nb error: the cause, the place in the tree, the next step."""
 
 NOT_COMPARED = {
     "image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json",
@@ -48,23 +48,23 @@ REMEDY = (
 CONSTANT = "send models nothing that varies, such as the time; the notebook was not changed"
 
 TIMES = ("execution", "ExecuteTime")
-"""Metadata of a cell that say when it ran."""
+"""Metadata of a cell with the times of its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A cell whose output is not what it should be."""
+    """A cell with an unexpected output."""
 
     cell: int
-    """The number beside the cell, from 1."""
+    """The number shown at the cell, from 1."""
     what: str
-    """One line, without the name of the notebook."""
+    """The problem in one line, without the name of the notebook."""
     is_miss: bool = False
-    """True if its cassette lacks the answer of a model."""
+    """True if its cassette lacks a model's answer."""
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Runs notebooks and compares them with what is saved; returns True if all are as saved."""
+    """Runs notebooks and compares their outputs with the saved ones; returns True if they agree."""
     paths = find_notebooks(targets)
     count = 0
     for path in paths:
@@ -94,7 +94,7 @@ def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str],
 
 
 def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records what is missing, verifies that two more runs agree, and writes the notebook.
+    """Records missing exchanges, verifies that two more runs agree, and writes the notebook.
 
     The two runs replay the cassette with the network closed. The notebook is written only if they
     agree; the cassette keeps what the models answered in any case. Returns True if it was written.
@@ -143,7 +143,7 @@ def _write_all(lines: list[str], write: Callable[[str], None]) -> None:
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
-    """Returns a line for each problem: notebook, cell, what changed, the next step."""
+    """Returns a line for each problem: notebook, cell, change, next step."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
@@ -159,10 +159,10 @@ def _advise(path: Path) -> str:
 
 
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
-    """Yields the cells that failed, and those whose outputs are not the saved ones.
+    """Yields cells that failed, or whose outputs differ from the saved ones.
 
-    After a cell that failed only cells that miss an answer are listed: what else differs there
-    may follow from it.
+    After a failed cell, only cells that lack a recorded answer are listed, as other differences may
+    result from the failure.
 
     Args:
         ran: the same notebook after it has run.
@@ -183,14 +183,14 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Returns an error output in one line; one of ours with its place and the next step."""
+    """Returns an error output in one line; an axe_nb error with its place and the next step."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
     return "; ".join(lines) if lines[0] == first and len(lines) <= MAX_LINES else first
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
-    """Returns how the outputs of two runs of a cell differ, in words; empty = they do not."""
+    """Returns a description of the difference between two outputs of a cell; empty if none."""
     if "ignore output" in marks_of(ran):
         return ""
     pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
@@ -223,7 +223,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the outputs of a run, without what varies from run to run.
+    """Returns the notebook with the outputs of a run, without parts that vary between runs.
 
     Args:
         book: the notebook as it was; all but outputs and counts is kept.

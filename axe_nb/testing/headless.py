@@ -1,4 +1,4 @@
-"""Notebook files, and their run from top to bottom in a kernel of their own, without a person.
+"""Notebook files, and running them from top to bottom in their own kernel, without a person.
 
 Source: D-68.
 """
@@ -24,7 +24,7 @@ from axe_nb.recording.modes import MODE, Mode
 from axe_nb.text import one_line, quote
 
 Book: TypeAlias = Any
-"""A notebook as nbformat has it."""
+"""A notebook as nbformat represents it."""
 
 Mark = Literal["ignore output", "raises exception", "skip"]
 
@@ -42,7 +42,7 @@ IN_KERNEL = "__import__('axe_nb.testing.headless').testing.headless"
 TIMEOUT = 600.0
 
 MAX_MISSED = 3
-"""Requests without an answer in the cassette that are listed."""
+"""Maximum number of unrecorded requests that are listed."""
 
 _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
@@ -52,19 +52,20 @@ class HeadlessRun:
     """A notebook after it has run."""
 
     book: Book
-    """A copy with the outputs of this run; cells that have not run have none."""
+    """A copy of the notebook with the outputs of this run; cells that did not run have none."""
     stopped: str = ""
-    """The reason why it did not run to its end, other than an error in a cell."""
+    """The reason that it did not run to its end, other than an error in a cell."""
     begun: int = 0
-    """Number of cells that were begun, if it did not run to its end."""
+    """Number of cells that were started, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, exchanges played, recorded and removed; None if no cassette was used."""
+    """Path, and numbers of exchanges replayed, recorded and removed; None if no cassette was
+    used."""
     missed: Sequence[str] = ()
-    """Requests without an answer in the cassette, in words; an output need not show them."""
+    """Unrecorded requests, in words, which outputs need not show."""
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns the notebooks that files and folders name, each once."""
+    """Returns the notebooks given as files or in folders, each once."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
@@ -113,7 +114,7 @@ def marks_of(cell: Any) -> set[Mark]:
 
 
 def find_failure(cell: Any) -> Any:
-    """Returns the error output of a cell that should have none; else None."""
+    """Returns the error output of a cell that should have none; None if there is none."""
     if cell.cell_type != "code" or "raises exception" in marks_of(cell):
         return None
     return next((one for one in cell.outputs if one.output_type == "error"), None)
@@ -202,7 +203,7 @@ def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy without the outputs that running it makes; cells to skip are left out."""
+    """Returns a copy without the outputs that a run produces, and without cells to skip."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
@@ -218,7 +219,7 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 
 
 def make_settings(path: Path, mode: Mode) -> Mapping[str, str]:
-    """Returns the variables that tell a process that it runs a test.
+    """Returns the variables that mark a process as running a test.
 
     Without a cassette there is nothing to replay: models that are scripts are run.
     """
@@ -234,12 +235,12 @@ def make_settings(path: Path, mode: Mode) -> Mapping[str, str]:
 
 
 def name_cassette(path: Path) -> str:
-    """Returns the name of the cassette beside a notebook that does not name another."""
+    """Returns the name of the cassette beside a notebook that does not set another."""
     return f"{path.stem}.axe"
 
 
 def _end_cassette(client: Any, own: str) -> HeadlessRun:
-    """Asks the kernel what its cassette has played, in one more cell, whose output is not kept."""
+    """Runs one more cell, not saved, in which the kernel reports what its cassette replayed."""
     cell = load("nbformat").v4.new_code_cell(f"{IN_KERNEL}.end_cassette({own!r})")
     client.nb.cells.append(cell)
     client.execute_cell(cell, len(client.nb.cells) - 1)
@@ -252,13 +253,13 @@ def _end_cassette(client: Any, own: str) -> HeadlessRun:
 
 
 def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
-    """Ends the cassette of this kernel, which is asked for what it did.
+    """Ends the cassette of this kernel, and returns its report.
 
     Removes what its records have for earlier versions of the notebook, if its file is named `own`,
     which no other notebook uses.
 
     Returns:
-        Its path; the numbers of exchanges played and recorded, and of records removed; what it
+        Its path; the numbers of exchanges replayed and recorded, and of records removed; what it
         lacked, unless the notebook asked for a replay itself, as to show that. None if no cassette
         was used.
     """
@@ -272,7 +273,7 @@ def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
 
 
 def close_network() -> None:
-    """Restricts this process, a kernel, to its own machine until it ends."""
+    """Restricts this kernel process to its own machine until it ends."""
     sys.addaudithook(_refuse)
 
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 READY = b"the first cell begins\n"
-"""Follows all that was written before the first cell runs."""
+"""Marker before the output of the first cell."""
 
 KEPT = 4000
-"""Most characters of a text that are reported."""
+"""Maximum characters of a text in the report."""
 
 
 def main(task: str, folder: str, level: str) -> None:
-    """Runs the cells as a kernel would, but without the sockets of one."""
+    """Runs the cells as a kernel would, but without a kernel's sockets."""
     cells = json.loads(Path(task).read_text())
     os.chdir(folder)
     sys.path.insert(0, "")
@@ -46,7 +46,7 @@ def main(task: str, folder: str, level: str) -> None:
 
 
 def _import_package() -> None:
-    """Imports axe_nb from its own folder; the one around it may be out of sight."""
+    """Imports axe_nb from its own folder, as the folder around it may be hidden."""
     spec = util.spec_from_file_location("axe_nb", Path(__file__).parents[1] / "__init__.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""`axe-nb lesson`: the copy of a lesson that students get, and their submissions, run and marked.
+"""`axe-nb lesson`: student copies of a lesson, and running and marking of submissions.
 
 The marks of solutions are those of nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that
 lessons made for it can be used as they are.
@@ -54,16 +54,16 @@ FOLDER = "student"
 """Folder of student copies, beside the lesson."""
 
 EXERCISE = "exercise:"
-"""Beginning of the tag of a check cell; the rest is the name of its exercise."""
+"""Prefix of the tag of a check cell; the name of its exercise follows."""
 
 SOLUTION = "solution"
-"""Tag of a cell that students do not get."""
+"""Tag of a cell that the student copy leaves out."""
 
 GOES_ON = "raises-exception"
 """Tag of a cell whose error does not stop *Run All*."""
 
 PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")')
-"""The lines that replace a solution; in a cell magic, only the first."""
+"""Lines that replace a solution; in a cell magic, only the first."""
 
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 """The next step for a lesson without exercises."""
@@ -75,10 +75,10 @@ _SOLUTION = re.compile(
 )
 
 REMOVING = 60.0
-"""Seconds that the removal of a submission's files may take; then the rest stays."""
+"""Maximum seconds for removing a submission's files; any left then stay."""
 
 TIMEOUT = 120.0
-"""Seconds that a submission may take."""
+"""Time limit of a submission in seconds."""
 
 MAX_BYTES = 32 * 1024 * 1024
 """Maximum size of a submission."""
@@ -93,7 +93,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
 
 PATIENCE = 5.0
-"""Seconds until everything that was killed has to be gone."""
+"""Seconds to wait for killed processes to end."""
 
 MAX_REPORT = 8 * 1024 * 1024
 """Maximum size of the outputs of a submission in bytes; the rest is not read."""
@@ -163,7 +163,7 @@ def tags_of(cell: Any) -> list[str]:
 
 
 def exercise_of(cell: Any) -> str | None:
-    """Returns the name of the exercise that a cell checks; None if it checks none."""
+    """Returns the name of the exercise that a cell checks; None if it is not a check cell."""
     if cell.cell_type != "code":
         return None
     names = [tag.removeprefix(EXERCISE) for tag in tags_of(cell) if tag.startswith(EXERCISE)]
@@ -171,7 +171,7 @@ def exercise_of(cell: Any) -> str | None:
 
 
 def id_of(cell: Any) -> str:
-    """Returns the id of a cell, which a notebook by a stranger may lack; empty = it has none."""
+    """Returns the id of a cell; empty if it has none, as is possible in a stranger's notebook."""
     found = cell.get("id")
     return found if isinstance(found, str) else ""
 
@@ -198,7 +198,7 @@ class Mark:
 
     state: Literal["passed", "failed", "not reached"]
     hint: str = ""
-    """The error of the check, or the reason why it was not reached, in one line."""
+    """The error of the check, or the reason that it was not reached, in one line."""
 
 
 Marks = Mapping[str, Mark]
@@ -280,7 +280,7 @@ def _remove(folder: str) -> None:
 
 
 def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
-    """Returns the marks of a submission none of whose exercises was reached."""
+    """Returns the marks of a submission that reached none of the exercises."""
     return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, MAX_HINT)))
 
 
@@ -409,7 +409,7 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 
 
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
-    """Runs a notebook past cells that fail; of its outputs, only text and errors are kept.
+    """Runs a notebook past failing cells; keeps only text and errors of its outputs.
 
     Args:
         path: its file, in a folder of its own; the folder around that is the workdir.

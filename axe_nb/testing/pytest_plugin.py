@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
 
 MODES = ("live", "record", "replay", "auto")
-"""Those of `recording.modes`, which is not imported for them."""
+"""Modes of `recording.modes`, repeated here to avoid the import."""
 
 PACKAGE = Path(__file__).parents[1]
 
 TMP_PATH = "⟨tmp_path⟩"
-"""Mark that takes the place of the folder of the fixture `tmp_path` in cassettes."""
+"""Mark that replaces the folder of the fixture `tmp_path` in cassettes."""
 
 MAX_NAME = 100
 """Characters of the name of a cassette."""
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Names the cassette beside a notebook to the kernel that nbval or nbmake starts for it."""
+    """Passes the cassette beside a notebook to the kernel that nbval or nbmake starts for it."""
     own = item.path.with_suffix(".axe")
     if item.path.suffix != ".ipynb" or "AXE_CASSETTE" in os.environ or not own.exists():
         return (yield)
@@ -74,7 +74,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Shows an error of axe_nb by the line of the test that met it, without frames of axe_nb."""
+    """Reports an axe_nb error at the line of the test that caused it, without frames of axe_nb."""
     report = yield
     item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
     errors = sys.modules.get("axe_nb.errors")

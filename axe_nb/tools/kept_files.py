@@ -1,4 +1,4 @@
-"""The files that the tools of a run changed, as they were before, so that they can be put back.
+"""The old contents of files that the tools of a run changed, for undoing the changes.
 
 Each root run has a folder in the user's state folder: `index` has a line for each write, and beside
 it are the old contents of the files.
@@ -25,10 +25,10 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
-"""Bytes that are kept of one run."""
+"""Maximum bytes stored for one run."""
 
 MAX_ALL = 1_000_000_000
-"""Bytes of all runs before a new one; the oldest runs are removed first."""
+"""Maximum bytes of all runs before a new one; the oldest runs are removed first."""
 
 ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 """Ids of runs sort by their time."""
@@ -38,20 +38,20 @@ TOO_LARGE = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write of a file; the first one of a path has the old content."""
+    """One write of a file; the first write to a path has the old content."""
 
     root: str
     """The real workdir of the run."""
     path: str
-    """Relative to it, without links."""
+    """Path relative to the root, without links."""
     mode: int | None = None
     """Permission bits before; None = the file did not exist."""
     before: str = ""
-    """Digest of the old content; empty if it is not known."""
+    """Digest of the old content; empty if unknown."""
     after: str
     """Digest of the new content."""
     kept: str = ""
-    """Name of the file with the old content; empty if it was not kept."""
+    """Name of the file with the old content; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class KeptFile:
 
     first: Write
     written: frozenset[str]
-    """Digests of what the run wrote."""
+    """Digests of the contents that the run wrote."""
     is_mixed: bool
     """True if something else changed the file between two writes of the run."""
 
@@ -70,15 +70,15 @@ class KeptFiles:
     """Keeps the files that the tools of one root run change; one call at a time."""
 
     is_quiet: bool = False
-    """True if trouble with the state folder is not a warning: tests run anywhere."""
+    """True if problems with the state folder cause no warning, as in tests."""
     id: str = field(default_factory=lambda: f"{time.time_ns():016x}-{os.urandom(4).hex()}")
     is_used: bool = False
     """True if there is something to undo."""
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, list[str]] = field(default_factory=dict)
-    """Reason → files that were not kept."""
+    """Reason → files whose old content was not stored."""
     _size: int = 0
-    """Bytes that are kept."""
+    """Bytes stored so far."""
 
     def keep(
         self,
@@ -87,7 +87,7 @@ class KeptFiles:
         old: tuple[os.stat_result, Callable[[], int]] | None,
         new: bytes,
     ) -> None:
-        """Keeps a file that is about to be written. Never fails: what is not kept is a warning.
+        """Stores the old content of a file about to be written. A failure is only a warning.
 
         `root` is the real workdir, `path` relative to it, `old` the status of the file and a
         function that opens it (None = it does not exist), `new` the content to be written.
@@ -110,7 +110,7 @@ class KeptFiles:
     def _keep_old(
         self, write: Write, folder: Path, status: os.stat_result, open_old: Callable[[], int]
     ) -> Write:
-        """Keeps the old content at the first write of a file; returns the write with it."""
+        """Stores the old content at the first write of a file; returns the write with it."""
         data = None
         with os.fdopen(open_old(), "rb") as file:
             if status.st_size <= MAX_RUN:
@@ -133,7 +133,7 @@ class KeptFiles:
             lost.append(path)
 
     def describe_lost(self) -> Iterator[str]:
-        """Yields a warning for each reason why files were not kept."""
+        """Yields a warning for each reason that files were not stored."""
         for why, paths in self._lost.items():
             names = list_some([one_line(printable(path), 200) for path in paths], 3)
             whose = "its" if len(paths) == 1 else "their"
@@ -167,7 +167,7 @@ def read_kept(run: str) -> list[KeptFile] | None:
 
 
 def _join(writes: list[Write]) -> KeptFile:
-    """Returns the file of writes, which are in order of time."""
+    """Merges the writes of one file, given in order of time."""
     known = {writes[0].before}
     is_mixed = False
     for write in writes:
@@ -204,7 +204,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _make_room(home: Path) -> None:
-    """Removes the oldest runs, so that there is room for a new one."""
+    """Removes the oldest runs to make room for a new one."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     size = 0
     for folder in sorted(home.iterdir(), reverse=True):

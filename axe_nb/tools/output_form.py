@@ -40,12 +40,12 @@ from axe_nb.text import one_line, quote
 
 
 def uses_pydantic(given: Any) -> bool:
-    """True if a type is a model or dataclass of pydantic, or has one in it at any depth."""
+    """True if a type is, or contains at any depth, a model or dataclass of pydantic."""
     return "pydantic" in sys.modules and _holds_pydantic(given, set())
 
 
 def _holds_pydantic(given: Any, seen: set[Any]) -> bool:
-    """As `uses_pydantic`; records that were seen, which may hold themselves, are not read again."""
+    """Like `uses_pydantic`, but skips records already seen, as records may contain themselves."""
     if isinstance(given, type) and hasattr(given, "__pydantic_core_schema__"):
         return True
     parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
@@ -59,7 +59,7 @@ def _holds_pydantic(given: Any, seen: set[Any]) -> bool:
 def _read_pydantic(
     given: Any, where: str
 ) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
-    """Returns the JSON Schema of a type, and what makes a value of it from JSON data.
+    """Returns the JSON Schema of a type, and the function that converts JSON data to it.
 
     Raises ConfigError: pydantic cannot describe it.
     """
@@ -87,17 +87,17 @@ def _read_pydantic(
 
 
 SECONDS_PER_BYTE = 1e-5
-"""Time that a check may take for each character of an answer, besides `MAX_SECONDS`."""
+"""Time for checking each character of an answer, in addition to `MAX_SECONDS`."""
 
 VALUE = "value"
-"""Key of data that is not an object, which some providers accept at the top only."""
+"""Key for data that is not an object, as some providers accept only objects at the top."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 """(JSON data, its mistakes so far) → the Python value."""
 
 
 class WrongOutput(Exception):
-    """An answer that does not fit; its text lists the mistakes, for the model."""
+    """An answer that does not fit; the text lists the mistakes for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class Answer:
     """A valid answer."""
 
     data: Any
-    """JSON data."""
+    """The answer as JSON data."""
     value: Any
-    """The same as the type that was asked for; JSON data if that was a schema."""
+    """The answer as the requested type; JSON data if the request was a schema."""
     text: str
-    """The data as JSON: the model's own words, unless there was more than the data in them."""
+    """The data as JSON: the model's own text, unless that contained more than the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Output:
     sent: Mapping[str, Any]
     """JSON Schema of an object, for the provider."""
     is_wrapped: bool = False
-    """True if that object only holds the data, as `value`, because the data is not one."""
+    """True if that object only holds the data as `value`, as the data is not an object."""
     convert: Convert | None = None
     """Makes the Python value; None = it stays JSON data."""
 
@@ -163,7 +163,7 @@ class Output:
 
 
 def make_output(given: Any, where: str = "output") -> Output:
-    """Returns the form of an answer that a JSON Schema or a type describes.
+    """Makes the form of an answer from a JSON Schema or a type.
 
     That is a dict, a dataclass, a TypedDict, a pydantic model, a list of one of these, or any other
     type that a parameter of a tool may have. Raises ConfigError, which calls it `where`, if it
@@ -194,7 +194,7 @@ def make_output(given: Any, where: str = "output") -> Output:
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
-    """Puts a schema of other data than an object into one."""
+    """Wraps a schema for data other than an object in an object."""
     if schema.get("type") == "object":
         return Output(schema, convert=convert)
     defined = {key: schema[key] for key in DEFINITIONS if key in schema}
@@ -210,7 +210,7 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns what is within the only Markdown fence of an answer, else all of it.
+    """Returns the content of the only Markdown fence in an answer, else the whole answer.
 
     Thoughts before it, which servers without a parser for them leave in the text, are dropped.
     """
@@ -231,7 +231,7 @@ def _take_out(text: str) -> str:
 
 
 def find_output(given: Any) -> Output:
-    """Returns the form of an answer: of a schema, a type, or the path of a file with a schema.
+    """Makes the form of an answer from a schema, a type, or the path of a schema file.
 
     Raises ConfigError if it cannot be used; one that is not there may have been meant as a name.
     """

@@ -1,4 +1,4 @@
-"""Creation of tools from Python functions: parameters from the signature, checks, calls.
+"""Tools made of Python functions: parameters from the signature, checks, calls.
 
 Printed output of a call goes into its result, so that it appears in no other cell. Printing goes
 through `sys.stdout`, which all threads and tasks share: a reader in front of it tells them apart by
@@ -93,7 +93,7 @@ class Signature:
     description: str
     parameters: Mapping[str, Parameter]
     context: str
-    """The parameter for the ToolContext, hidden from the model; empty = none."""
+    """Name of the ToolContext parameter, which is hidden from the model; empty = none."""
     python: inspect.Signature
 
 
@@ -148,7 +148,7 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
 
 
 class PythonFunction:
-    """A Python function as a tool runs it. Pickled as the function alone, so that tools travel."""
+    """A Python function to run as a tool; pickled as the function alone, so that it can be sent."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
@@ -184,7 +184,7 @@ class PythonFunction:
 
 
 def _call_in_thread(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """Calls the function and converts its result, unless that is to be awaited, to text.
+    """Calls the function and converts its result to text, unless that must be awaited first.
 
     Exceptions that a future or event loop cannot carry become a ToolError.
     """
@@ -213,7 +213,7 @@ class CapturedOutput:
         self.text = ""
 
     def write(self, text: str) -> int:
-        """Keeps the text, as far as there is room."""
+        """Keeps the text, as far as there is room for it."""
         self.text += text[: MAX_PRINTED - len(self.text)]
         return len(text)
 
@@ -222,9 +222,9 @@ _output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default
 
 
 class _Switch:
-    """Replaces a stream: output of a call goes to its capture, all else to the stream.
+    """Replaces a stream: output of a call goes to its capture, everything else to the stream.
 
-    The stream is None where Python has none, as under pythonw; then all else goes nowhere.
+    The stream is None where Python has none, as under pythonw; then everything else is discarded.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -248,7 +248,7 @@ class _Switch:
 
 @contextmanager
 def capture_output() -> Iterator[CapturedOutput]:
-    """Captures output printed inside, also by threads that start there and outlive it."""
+    """Captures output printed in the block, also by threads that start there and outlive it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later

@@ -19,7 +19,7 @@ class ToolTable:
     """A source of tools: the built-in ones, a session or one agent."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Name → tool, or the module whose mapping `TOOLS` has it, which is imported on first use."""
+    """Name → tool, or the module with the tool in its `TOOLS`, imported on first use."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Toolset or alias → the tools that it expands to."""
 
@@ -55,7 +55,7 @@ class Registry:
         return frozenset(self.names).union(*(source.sets for source in self.sources))
 
     def expand(self, name: str) -> tuple[str, ...]:
-        """Expands a toolset or alias to its tools; any other name is returned as is."""
+        """Expands a toolset or alias to its tools; returns any other name unchanged."""
         sets = (source.sets[name] for source in self.sources if name in source.sets)
         return (name,) if name in self.names else next(sets, (name,))
 

@@ -37,7 +37,7 @@ Effect = Literal["read", "user", "network", "write", "delegate"]
 
 Verdict = Literal["deny", "ask", "allow"]
 VERDICTS = ("deny", "ask", "allow")
-"""Strictest first."""
+"""Verdicts, strictest first."""
 
 
 class ToolError(Exception):
@@ -69,18 +69,19 @@ class ToolOutput:
     content: str
     is_error: bool = False
     note: str = ""
-    """A few words on how it was obtained, for the row of the call; never sent to a model."""
+    """A few words on how the result was obtained, for the row of the call; never sent to a
+    model."""
     pictures: tuple[Picture, ...] = ()
     """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """The conversation before a turn, as it was in the run that is forked."""
+    """The conversation before a turn in the forked run."""
 
     messages: Sequence[Message]
     said: str = ""
-    """The text of the last message, if a fork has added it."""
+    """Text of the last message, if a fork added it."""
 
 
 MAX_TURNS = 50
@@ -92,9 +93,9 @@ class Limits:
     """Limits of one run; None = no limit."""
 
     turns: int = MAX_TURNS
-    """Maximum requests."""
+    """Maximum number of requests."""
     tool_calls: int | None = None
-    """Maximum executed tool calls."""
+    """Maximum number of executed tool calls."""
     tokens: int | None = None
     """Size of its context: input and output tokens of its latest response (D-18)."""
     seconds: float | None = None
@@ -111,7 +112,7 @@ class Limits:
                 raise ConfigError(name)
 
     def within(self, above: Limits) -> Limits:
-        """Caps calls and tokens at the limits `above`, those of the parent run (O-9).
+        """Caps calls and tokens at the limits `above`, which are the parent run's (O-9).
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
@@ -139,26 +140,26 @@ class Job:
     """The complete prompt."""
     limits: Limits = Limits()
     closing: str = ""
-    """A last question, asked without tools, whose answer is the run's text (X-21); empty = none."""
+    """A last question without tools, whose answer becomes the run's text (X-21); empty = none."""
     mode: Mode | None = None
     """The child's mode, unless it is laxer than the parent's."""
     is_copy: bool = False
     """True if the child is a copy of the caller, whose file holds its settings."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
-    """(result) -> what the delegation tool notes about it, for `RunResult.metadata`."""
+    """(result) -> metadata from the delegation tool, for `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
     """The pictures of the prompt."""
     history: tuple[Message, ...] = ()
     """An earlier conversation to continue."""
     output: Any = None
-    """An `Output`, the form of the answer in place of `[output]` of the agent; None = as there."""
+    """An `Output`, the form of the answer instead of the agent's `[output]`; None = the agent's."""
     key: str | int | None = None
-    """Tells the children of one call apart, in whatever order they begin: a position from 0, or a
-    name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
+    """Identifies the child among those of one call, in whatever order they begin: a position
+    from 0, or a name of letters, digits and `_`; None = by the order in which they begin (D-59)."""
     asked: Illustrated | None = None
-    """The complete prompt, as a run had it that is forked; None = made of the other fields."""
+    """The complete prompt in a forked run; None = made of the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
-    """Number of a turn → the conversation before it, of a run that is forked; None = its own."""
+    """Number of a turn → the conversation before it in a forked run; None = unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +179,8 @@ class Guard:
     """The needs of one call beyond the permission of its tool, which it can only tighten."""
 
     floor: Verdict = "allow"
-    """The strictest of it and the tool's permission applies, in every mode. `ask` is a denial if
-    no one can be prompted."""
+    """Minimum strictness of the verdict, in every mode, whatever the tool's permission. `ask` is
+    a denial if no one can be prompted."""
     reason: str = ""
     """The reason for the floor, as a clause: `setup.pth is protected: Python runs it at start`."""
     key: str = ""
@@ -189,9 +190,10 @@ class Guard:
     note: str = ""
     """A line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """The host that it reaches, in ASCII; its approval lasts for the session (D-50)."""
+    """The host that the call reaches, in ASCII; approval of it lasts for the session (D-50)."""
     path: str = ""
-    """The file of the floor, relative to the workdir; approval is for it alone (D-83)."""
+    """The file that the floor is about, relative to the workdir; only this file is approved
+    (D-83)."""
 
 
 @dataclass(slots=True)
@@ -201,7 +203,7 @@ class FileLog:
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
     kept: KeptFiles | None = None
-    """Keeps the old contents of files that are modified; None = nothing is kept."""
+    """Stores the old contents of modified files; None = they are not stored."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about other files, for people."""
 
@@ -214,8 +216,8 @@ Delegation: TypeAlias = Callable[..., Awaitable[RunResult]]
 class ToolContext:
     """Context of one tool call, for a tool with a parameter annotated `ToolContext`.
 
-    It names the caller (`agent`, `depth`), the folder that tools stay inside (`workdir`, absolute),
-    and starts children with `await ctx.delegate(task)`.
+    It identifies the caller (`agent`, `depth`), the folder that tools stay inside (`workdir`,
+    absolute), and starts children with `await ctx.delegate(task)`.
     """
 
     call: ToolCall
@@ -240,7 +242,7 @@ class ToolContext:
     delegation: Delegation | None = None
     """The implementation of `delegate`; None = this context cannot delegate."""
     guard: Guard | None = None
-    """The tool's guard result with which the call was permitted."""
+    """The result of the tool's guard with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
     """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
     sources: Collection[Path] = ()
@@ -304,34 +306,36 @@ class Tool:
     """(arguments, caller) -> the needs of one call; None = its tool's permission is enough, and
     "always" covers the tool. Runs in a thread. Raises ToolError to reject the call."""
     default_depth: int = field(default=3, kw_only=True)
-    """Default maximum depth for delegating with this tool (D-3)."""
+    """Default maximum depth of delegation with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
     """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
     shown_whole: str = field(default="", kw_only=True)
     """The argument that the approval prompt shows completely, with its line breaks."""
     adapt: Callable[[Agent, Describe], Tool] | None = field(default=None, kw_only=True)
-    """(agent, descriptions of other agents) -> this tool as that agent has it, if its description
-    depends on the agent."""
+    """(agent, descriptions of other agents) -> the tool as adapted to that agent, if its
+    description depends on the agent."""
     in_plan: bool = field(default=False, kw_only=True)
-    """Allowed in plan mode although it is not read-only; its children run in plan mode too."""
+    """True if allowed in plan mode although it is not read-only; its children run in plan mode
+    too."""
     denied_below: str = field(default="", kw_only=True)
-    """The reason to deny it to children; empty = allowed."""
+    """The reason to deny the tool to children; empty = allowed."""
     is_one_child: bool = field(default=False, kw_only=True)
-    """Each call is exactly one child run: views show the two as one row."""
+    """True if each call is exactly one child run, so that views show both as one row."""
     copies_caller: bool = field(default=False, kw_only=True)
-    """Its children are copies of the caller."""
+    """True if its children are copies of the caller."""
     calls_sub_agents: bool = field(default=False, kw_only=True)
-    """Its children are those of `sub_agents`: offered if there are any, and only then (D-44)."""
+    """True if its children are those of `sub_agents`: offered only if there are any (D-44)."""
     record: bool = field(default=False, kw_only=True)
-    """Its outputs are recorded in cassettes, and replayed from there instead of running it."""
+    """True if its outputs are recorded in cassettes and replayed instead of running it."""
     is_budgeted: bool = field(default=False, kw_only=True)
-    """Its children work within `[sub_agents_config.budget]`."""
+    """True if its children work within `[sub_agents_config.budget]`."""
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """JSON Schema as in `ToolSpec.schema`; the tool's author then checks the arguments."""
     server: str = field(default="", kw_only=True)
-    """The MCP server whose tool it is; `[permissions]` may name it for all of its tools."""
+    """The MCP server of the tool, whose name `[permissions]` may use for all of its tools."""
     by_server: bool = field(default=False, kw_only=True)
-    """Run by the model's server within a reply, and so permitted before it is offered (D-76)."""
+    """True if the model's server runs it within a reply; it is permitted before it is offered
+    (D-76)."""
 
     @property
     def traits(self) -> CallTraits:
@@ -377,7 +381,7 @@ def output_of(answer: object) -> ToolOutput:
 
 
 def _illustrate(answer: object) -> Illustrated:
-    """Returns a result as text with its pictures; a figure is not shown below the cell as well.
+    """Returns a result as text with pictures; keeps a figure from being shown below the cell.
 
     Raises ToolError if there is a picture that cannot be sent.
     """
@@ -396,7 +400,7 @@ def _illustrate(answer: object) -> Illustrated:
 def as_text(result: object) -> str:
     """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON.
 
-    Raises ToolError if it is bytes or a picture, or is still to be computed.
+    Raises ToolError if it is bytes or a picture, or must be awaited first.
     """
     if isinstance(result, str):
         return result

@@ -1,1 +1,1 @@
-"""A run as a tree and as text; pure."""
+"""Views of a run, as a tree and as text. Pure."""

@@ -29,10 +29,10 @@ from axe_nb.views.axe_text import list_caps, text_of
 from axe_nb.views.html import PLAIN
 
 MAX_OUTPUT, WIDTH = 200, 100
-"""Characters of the schema of an answer, and of a line about a tool."""
+"""Maximum characters of an answer's schema, and of a line about a tool."""
 
 NAME_WIDTH, SHORTEST = 40, 20
-"""Characters that names are aligned within, and that are left for a description."""
+"""Maximum width of aligned names; minimum characters left for a description."""
 
 CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
 
@@ -52,7 +52,7 @@ EFFECTS: dict[Effect, str] = {
 
 
 def rows(agent: Agent) -> Iterator[tuple[str, str]]:
-    """(label, value) of the settings in its file, without those it omits."""
+    """Yields (label, value) for the settings in the agent's file."""
     settings = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Model Ends", ": ".join(filter(None, tell_end(agent.model, date.today())))),
@@ -77,7 +77,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
 
 
 def line(label: str, value: str) -> str:
-    """A row as text (A-5.7); further lines are indented, so that none looks like a row."""
+    """Formats a row as text (A-5.7); further lines are indented, so that none looks like a row."""
     indent = " " * 16
     return f"{label + ':':<16}" + clean(value).replace("\n", f"\n{indent}")
 
@@ -85,7 +85,7 @@ def line(label: str, value: str) -> str:
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     """The agent's tools, limits and graph of sub-agents; empty if it has none of them.
 
-    Raises ConfigError: it names an unknown tool.
+    Raises ConfigError: it has an unknown tool.
     """
     lines = [line(label, value) for label, value in list_abilities(agent)]
     return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
@@ -94,7 +94,7 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
     """(label, value) of the agent's tools and limits.
 
-    Raises ConfigError: it names an unknown tool.
+    Raises ConfigError: it has an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
@@ -110,7 +110,7 @@ def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:
-    """Every tool that an agent can name, one a line, and the names of tool sets."""
+    """Lists every tool that an agent can use, one a line, and the names of toolsets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
@@ -122,7 +122,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
     """The agent's tools, one a line, with the effect of its mode and permissions.
 
-    Raises ConfigError: it names an unknown tool.
+    Raises ConfigError: it has an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
@@ -183,7 +183,7 @@ def _list_below(
 
 
 def _describe_end(child: Agent, name: str, path: tuple[str, ...], limit: DepthLimit) -> str:
-    """The reason why nothing is drawn below a child that could delegate; empty if there is none."""
+    """The reason that nothing is drawn below a child that could delegate; else empty."""
     may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
     deepest = _find_deepest(child, limit)
     if may and name in path:
@@ -200,7 +200,7 @@ def _find_copying_tools(agent: Agent) -> list[Tool]:
 
 
 def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
-    """The depth at which no delegation tool of the agent may be used any more (D-3)."""
+    """Returns the depth at which the agent can no longer use any delegation tool (D-3)."""
     tools = _find_copying_tools(agent)
     if agent.sub_agents or not tools:
         tools += filter(None, [REGISTRY.find("call_agent")])
@@ -217,11 +217,11 @@ class AgentCard:
     rows: tuple[tuple[str, str], ...]
     """(label, value) of its tools and limits."""
     graph: str
-    """Its sub-agents as a picture in text."""
+    """Its sub-agents as a graph in text."""
     notes: tuple[str, ...]
     """Warnings and problems."""
     saved: tuple[str, ...]
-    """The file that has been written, and what has changed in it."""
+    """The file that was written, and its changes."""
 
     def to_bundle(self) -> dict[str, str]:
         """The card for a notebook and for a terminal."""

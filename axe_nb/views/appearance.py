@@ -1,7 +1,7 @@
 """Appearance of the tree: signs, colours and sizes. HTML and CSS take them from here.
 
-Rows and texts have them as inline styles; what the live tree adds to them has the custom properties
-of `css_rules`. The colours have enough contrast on white and on black; lines, tracks and shades are
+Rows and texts use them as inline styles; additions of the live tree use the custom properties of
+`css_rules`. The colours have enough contrast on white and on black; lines, tracks and shades are
 half transparent grey, so that both kinds of theme can have them.
 """
 
@@ -45,16 +45,16 @@ SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"
 """Colours of the parts of a live bar, by the use of time."""
 
 PLAYED_TIME = "#8886"
-"""The part of a bar that played a recorded answer: no model took that time."""
+"""Colour of the part of a bar that replayed a recorded answer: no model took that time."""
 
 PALE = "#3936"
-"""The uncertain part of a bar: the range in which a share may lie."""
+"""Colour of the uncertain part of a bar: the range in which a share may lie."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""The type of code; pages of nbconvert give a `pre` of an output the type of its surroundings."""
+"""Font of code; pages of nbconvert give a `pre` in an output the font of its surroundings."""
 
 GONE, NEW = "#d333", "#3933"
-"""Backgrounds of what one of two texts has and the other has not."""
+"""Backgrounds of text that only the first, or only the second, of two texts contains."""
 
 MUTED = ".7"
 """Opacity of labels and summaries."""
@@ -88,12 +88,12 @@ LOOKS: Mapping[State, Look] = {
 }
 
 GAP = "8px"
-"""Between the columns of a row."""
+"""Gap between the columns of a row."""
 
 BAR_WIDTH, BAR_HEIGHT = "9em", ".4em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
-"""Left and right of the line along a level."""
+"""Space left and right of the line along a level."""
 
 LINE_HEIGHT = "1.7em"
 
@@ -111,7 +111,7 @@ WHO_WIDTH = "9em"
 
 
 def css_rules() -> str:
-    """Rules that give the style sheet of the live tree its values, and each tone its accent."""
+    """CSS rules with the values for the style sheet of the live tree, and each tone's accent."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
         "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,

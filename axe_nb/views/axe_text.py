@@ -32,18 +32,18 @@ from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, TurnNode
 
 PREVIEW = 80
-"""Characters of a task in one line."""
+"""Maximum characters of a task in one line."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
-    """The text in one line; `...` only where it is cut (D-14)."""
+    """The text in one line; ends with `...` only if it is cut (D-14)."""
     return cut_chars(_LINE_END.sub(" ", text), PREVIEW)
 
 
 def shown_path(path: Path) -> str:
-    """The path, relative to the current folder if below it, so that it names no machine."""
+    """The path, relative to the current folder if below it, so that it is not machine-specific."""
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -75,7 +75,7 @@ def dry_run(plan: Plan) -> str:
 
 
 def _format_tools(plan: Plan) -> str:
-    """The tools of an agent other than its sub-agents, and what may be done with them."""
+    """The tools of an agent other than its sub-agents, with their permissions."""
     tools, policy = plan.toolset.tools, plan.scope.policy
     offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
     verdicts = {tool.name: policy.decide(tool)[0] for tool in tools.values()}
@@ -133,7 +133,7 @@ def _format_limit(seconds: float | None) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A parameter as `--param` takes it: text as it is, all else as JSON."""
+    """Formats a parameter as for `--param`: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else dump(value).decode()
 
 
@@ -192,7 +192,7 @@ class VerboseLines:
         self._transcript = Transcript()
 
     def show(self, event: Event) -> None:
-        """Writes the event's lines, if it has any."""
+        """Writes the lines of an event, if it has any."""
         changed = self._transcript.apply(event, time.monotonic())
         if changed:
             for line in _format_lines(event, changed[-1]):

@@ -1,4 +1,4 @@
-"""Compares two trees of runs, and tells each change once, where it began. Pure.
+"""Comparison of two trees of runs, which reports each change once, where it began. Pure.
 
 Turns, calls and runs are paired by agent, tool, arguments and prompt, never by position alone, nor
 by ids: an item more or less does not shift the others. What follows from a change in the same step
@@ -29,13 +29,13 @@ from axe_nb.secrets import Filter, redact
 from axe_nb.text import printable
 
 MAX_PAIRS = 10_000
-"""Turns, calls or runs compared by their words between two equal stretches."""
+"""Maximum pairs of turns, calls or runs compared by their words between two equal stretches."""
 
 MAX_CHARS = 600
-"""Characters at the beginning of a text by which its likeness is judged."""
+"""Characters at the start of a text that are compared for similarity."""
 
 LEAST = 0.25
-"""Likeness from 0 to 1 below which two things do not belong together."""
+"""Minimum similarity, from 0 to 1, of two items that can be paired."""
 
 _WORDS = re.compile(r"\w{1,40}")
 
@@ -44,31 +44,30 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""The part of a run that differs. A `turn`, `call` or `run` is there on one side only."""
+"""The part of a run that differs. A `turn`, `call` or `run` exists on one side only."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference. Its texts are not filtered; what is shown of them has no secrets."""
+    """One difference. Its texts are unfiltered; their display contains no secrets."""
 
     place: str | None
     """Turn of the first tree, such as `0.2/3`; None if only the second tree has it."""
     other: str | None
-    """The same turn of the second tree; None if only the first tree has it."""
+    """The same turn in the second tree; None if only the first tree has it."""
     kind: Kind
     agent: str
-    """The agent, else the model."""
+    """Name of the agent, or of the model if there is none."""
     tool: str = ""
-    """The tool, if it is about a call."""
+    """Name of the tool, if the change is about a call."""
     call: int | None = None
-    """Number of the call in its run, from 1, as in places; that of the first tree if both have it.
-    """
+    """Number of the call in its run, from 1, as in places; in the first tree if both have it."""
     before: str | None = None
-    """The text of the first tree; None if it has none."""
+    """The text in the first tree; None if it has none."""
     after: str | None = None
-    """The text of the second tree; None if it has none."""
+    """The text in the second tree; None if it has none."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -78,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TurnPair:
-    """Two turns that belong together."""
+    """Two turns that correspond to each other."""
 
     a: Turn = field(repr=False)
     b: Turn = field(repr=False)
@@ -90,7 +89,7 @@ class TurnPair:
 
 @dataclass(frozen=True, slots=True)
 class RunPair:
-    """Two runs that belong together."""
+    """Two runs that correspond to each other."""
 
     a: RunResult
     b: RunResult
@@ -128,7 +127,7 @@ def find_path(run: RunResult) -> Hashable:
 def align(
     a: Sequence[Hashable], b: Sequence[Hashable], likeness: Callable[[int, int], float]
 ) -> list[tuple[int, int]]:
-    """Returns the pairs of positions that belong together, ascending on both sides.
+    """Returns the pairs of matching positions, ascending on both sides.
 
     Equal stretches are found first; what lies between them is paired by likeness, the best first,
     in long stretches only at similar positions.
@@ -161,7 +160,7 @@ def align(
 def _list_pairs(
     a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[Item | None, Item | None]]:
-    """Yields the items that belong together, and those that are there on one side only."""
+    """Yields the matching items, and those that exist on one side only."""
     at = at_b = 0
     for i, j in [*pairs, (len(a), len(b))]:
         yield from ((one, None) for one in a[at:i])
@@ -183,11 +182,11 @@ def _share(a: Set[str], b: Set[str]) -> float:
 
 @dataclass
 class _Call:
-    """A call with what came of it."""
+    """A call with its result and the runs that it started."""
 
     call: ToolCall
     number: int
-    """In its run, from 1."""
+    """Number of the call in its run, from 1."""
     result: ToolResult | None
     children: Sequence[RunResult]
 
@@ -196,7 +195,7 @@ class _Call:
 
     @cached_property
     def given(self) -> str:
-        """The arguments as JSON, the same for equal ones; what is not an object as it is."""
+        """The arguments as JSON, equal for equal arguments; other values unchanged."""
         return self.call.raw or _format_value(self.call.arguments)
 
     @property
@@ -224,7 +223,7 @@ class _Turn:
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for turns in which the same was said, called and returned."""
+        """Key that is equal for turns with the same text, calls and results."""
         results = ((call.key, call.result) for call in self.calls)
         told = tuple(
             (key, r and (without_seconds(r), r.is_error, r.is_denied)) for key, r in results
@@ -236,7 +235,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Turns of different kinds never belong together: with calls, without, at the end."""
+        """Similarity of two turns; 0 for different kinds: with calls, without, at the end."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -248,7 +247,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns the turns of a run; calls that its end left unanswered are none (D-17)."""
+    """Returns the turns of a run; calls that its end left unanswered do not count (D-17)."""
     children: dict[str, list[RunResult]] = {}
     for child in run.children:
         children.setdefault(child.call_id, []).append(child)
@@ -264,13 +263,13 @@ def _list_turns(run: RunResult) -> list[_Turn]:
 
 
 def _list_others(run: RunResult) -> list[RunResult]:
-    """Returns the child runs that belong to no call that is known."""
+    """Returns the child runs that belong to no known call."""
     known = {c.id for t in run.log if not (t.closing or t.asked) for c in t.calls}
     return [child for child in run.children if child.call_id not in known]
 
 
 def _pair_calls(a: Sequence[_Call], b: Sequence[_Call]) -> tuple[dict[int, int], Set[int]]:
-    """Returns the positions of calls of one turn that belong together, and which of a moved."""
+    """Returns the matching positions of one turn's calls, and the positions in a that moved."""
     pairs = dict(align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j])))
     left = [j for j in range(len(b)) if j not in pairs.values()]
     moved = set[int]()
@@ -297,7 +296,7 @@ def _pair_runs(
 
 
 OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
-"""Changes of a run that its caller's model is told."""
+"""Changes of a run that the model of its caller sees."""
 
 REQUEST_FIELDS: Mapping[Kind, Callable[[Exchange], Any]] = {
     "system prompt": lambda exchange: exchange.system,
@@ -305,12 +304,12 @@ REQUEST_FIELDS: Mapping[Kind, Callable[[Exchange], Any]] = {
     "tools": lambda exchange: exchange.tools,
     "output": lambda exchange: exchange.output,
 }
-"""The parts of a request that are not made of the turns before it."""
+"""Part of a request that does not come from earlier turns → its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Two turns, or begins or ends of runs, whose changes are told."""
+    """Two turns, or starts or ends of runs, whose changes are reported."""
 
     agent: str
     place: str | None
@@ -320,7 +319,7 @@ class _Step:
     def tell(
         self, kind: Kind, before: str | None, after: str | None, call: _Call | None = None
     ) -> Iterator[Change]:
-        """Yields the change between two texts, of a call or not, if they differ."""
+        """Yields the change between two texts, with the call if there is one, if they differ."""
         clean = self.clean.text
         if before == after or (before and after and clean(before) == clean(after)):
             return
@@ -335,8 +334,8 @@ def compare_runs(a: RunResult, b: RunResult, clean: Filter, *, is_told: bool = F
     """Compares two runs and all runs below them.
 
     Args:
-        is_told: if True, the arguments of the call that started them differ, and so does what they
-            were told.
+        is_told: if True, the arguments of the call that started them differ, and so do their
+            prompts.
     """
     return RunPair(a, b, tuple(_RunComparison(a, b, clean).list_parts(is_told)))
 
@@ -350,7 +349,7 @@ class _RunComparison:
         self._clean = clean
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._told: dict[Kind, tuple[Any, Any]] = {}
-        """Values of the requests that differ, as they were last."""
+        """Fields of the requests that differ → their latest values."""
 
     def list_parts(self, is_told: bool) -> Iterator[Change | TurnPair | RunPair]:
         a, b = self._a, self._b
@@ -401,7 +400,7 @@ class _RunComparison:
         yield from step.tell("pictures", *_format_pictures(a.pictures, b.pictures))
 
     def _compare_requests(self, step: _Step, turn: int, turn_b: int) -> Iterator[Change]:
-        """Yields what differs in two requests, unless it did so in those before."""
+        """Yields the differences of two requests that earlier requests did not have."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
@@ -429,7 +428,7 @@ class _RunComparison:
     def _compare_calls(
         self, step: _Step, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Change | RunPair]:
-        """Yields the changes of the reply first, then those of what came of its calls."""
+        """Yields the changes of the reply first, then those of the results of its calls."""
         pairs, moved = _pair_calls(a, b)
         changed = set[int]()
         for i, one in enumerate(a):
@@ -480,14 +479,14 @@ class _RunComparison:
 
 
 def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
-    """Yields the change of the answer: of its data if both have some, which is its text, too."""
+    """Yields the change of the answer; if both have data, of the data instead of the text."""
     if a.data is None or b.data is None:
         yield from step.tell("answer", a.text, b.text)
     yield from step.tell("data", _format_data(a.data), _format_data(b.data))
 
 
 def _compare_arguments(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
-    """Yields the arguments that differ, those of the person included if a call was edited."""
+    """Yields the arguments that differ, including those of the person if a call was edited."""
     if a.call.raw or b.call.raw:
         yield from step.tell("arguments", a.given, b.given, a)
         return
@@ -515,7 +514,7 @@ def _compare_results(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
 
 
 def _has_new_outcome(part: Change | RunPair) -> bool:
-    """True if a run ended differently, or is there on one side only."""
+    """True if a run ended differently, or exists on one side only."""
     if isinstance(part, Change):
         return True
     own = [one for turn in part.parts if isinstance(turn, TurnPair) for one in turn.parts]
@@ -533,7 +532,7 @@ def _last_place(run: RunResult) -> str:
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
-    """Returns a value as JSON, the same for equal ones."""
+    """Returns a value as JSON; equal values have equal texts."""
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
     except (TypeError, ValueError, RecursionError):
@@ -560,7 +559,7 @@ def _format_message(message: Message) -> str:
 
 
 def _format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
-    """Returns two values of a field of a request as texts, without what they have in common."""
+    """Returns two values of a request's field as texts, without their common parts."""
     match kind:
         case "params":
             return _format_changed(a, b)
@@ -577,7 +576,7 @@ def _format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
 
 
 def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the entries of two objects that differ, one a line."""
+    """Returns the differing entries of two objects, one a line."""
     texts = [
         {
             str(k): value if isinstance(value, str) else _format_value(value)
@@ -598,7 +597,7 @@ def _format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, s
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines that only one of two lists has; all of both if only their order differs."""
+    """Returns the lines that only one of two lists has; all lines if only their order differs."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

@@ -1,9 +1,8 @@
 """Export of a finished run, for people and programs that have no axe_nb.
 
-A strict policy lets a page load and run nothing, whatever a model or a tool wrote. In Markdown,
-their texts stand in fences only: no viewer renders or loads any of it; the titles of cited pages
-are escaped instead, beside their links.
-Source: D-59, D-60.
+A strict policy keeps a page from loading or running anything, whatever a model or a tool wrote. In
+Markdown, their texts stand in fences only: no viewer renders or loads any of it; the titles of
+cited pages are escaped instead, beside their links. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from axe_nb.views.outline import MAX_LISTED, TITLE, Block, Entry, Outline, count
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
-"""Characters of one text, and rows of a page."""
+"""Maximum characters of one text, and rows of a page."""
 
 VERSION = 1
-"""Of the form; a line may have more keys in a later one."""
+"""Version of the format; lines of later versions may have more keys."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -66,7 +65,7 @@ th, td {{ padding: .2em .6em }}
 
 
 def write_html(result: RunResult) -> str:
-    """Returns the page of a run."""
+    """Writes a run as an HTML page."""
     root = Transcript.of(result).whole
     outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
@@ -79,7 +78,7 @@ def write_html(result: RunResult) -> str:
 
 
 def write_markdown(result: RunResult) -> str:
-    """Returns the Markdown of a run."""
+    """Writes a run as Markdown."""
     root = Transcript.of(result).whole
     outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     top = outline.tree
@@ -121,7 +120,7 @@ def _format_block(block: Block, indent: str) -> Iterator[str]:
 
 
 def _fence(text: str, indent: str) -> Iterator[str]:
-    """Yields a text between fences that are longer than any in it."""
+    """Yields a text in a fence longer than any fence within it."""
     longest = max((len(found) for found in _TICKS.findall(text)), default=2)
     ticks = "`" * (longest + 1)
     yield f"{indent}{ticks}text"
@@ -131,12 +130,12 @@ def _fence(text: str, indent: str) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    """Returns a text of one line without a meaning in Markdown or HTML."""
+    """Escapes a one-line text, so that nothing in it is Markdown or HTML."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
 def write_json_lines(result: RunResult) -> str:
-    """Returns the lines of a run."""
+    """Writes a run as lines of JSON."""
     lines = [{"kind": "axe_nb", "version": VERSION}, *_list_run(result)]
     # in ASCII: to some readers, other characters end a line as well, and some have no UTF-8
     return "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -184,7 +183,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
     ".md": write_markdown,
     ".jsonl": write_json_lines,
 }
-"""Ending of a file's name → what writes the text of a run."""
+"""File name suffix → function that writes the text of a run."""
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:

@@ -1,9 +1,9 @@
 """A tree as HTML: kept in the saved notebook and shown without a kernel, or drawn live. Pure.
 
 Rows and texts are drawn by the same functions in both, so that the live tree and its twin cannot
-differ. Styles are inline, short and without theme variables: what survives JupyterLab's sanitizer
-in an untrusted notebook. All values are those of `views/appearance.py`; everything that comes from
-a model or a tool is escaped.
+differ. Styles are inline, short and without theme variables: they survive JupyterLab's sanitizer in
+an untrusted notebook. All values are those of `views/appearance.py`; everything that comes from a
+model or a tool is escaped.
 """
 
 from __future__ import annotations
@@ -61,28 +61,30 @@ LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:
 PICTURE = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
 
 BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
-"""If there is little room, bars give way first, then costs and names; a part of each task stays."""
+"""Style of a bar. If space is short, bars shrink first, then costs and names; part of each task
+stays visible."""
 
 CLIPPED = 40
-"""Characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
+"""Maximum characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
-"""Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
+"""Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
 
 MARK = "border-bottom:2px solid"
-"""Style of facts that need a look: no text colour has enough contrast in both kinds of theme."""
+"""Style of facts that need attention: no text colour has enough contrast in both kinds of theme."""
 
 STRIPE, MOST_STRIPES = 0.5, 60
-"""Width in em of the part of one sub-agent; of more of them, no strip is drawn."""
+"""Width in em of one sub-agent's part of the strip; maximum number of parts, above which the
+strip is omitted."""
 
 STRIP = "display:inline-block;height:.7em"
-"""Not text: who cannot tell colours apart has the same in words before it."""
+"""Style of the strip, which holds no text: the words before it say the same as its colours."""
 
 ROOM = 16_000
-"""Characters of HTML of all long texts that a saved tree keeps whole."""
+"""Maximum characters of HTML for all long texts that a saved tree contains whole."""
 
 FOLDED, TITLED = 300, 60
-"""Characters of a text that is shown without a fold, and of the line of a fold."""
+"""Maximum characters of a text that is shown unfolded, and of the line of a fold."""
 
 DATA = f"white-space:pre-wrap;margin-bottom:1em;{MONO}"
 
@@ -90,7 +92,7 @@ CODE = re.compile("`(.+?)`")
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
-    """The one bundle that a finished run leaves in a notebook: answer first, then the tree."""
+    """The bundle that a finished run leaves in a notebook: answer first, then the tree."""
     return page(Transcript.of(result).whole, name)
 
 
@@ -102,7 +104,7 @@ def page(root: Node, name: str) -> dict[str, str]:
 
 
 def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
-    """The bundle of an unfinished run: what is known so far, and how to get the rest.
+    """The bundle of an unfinished run: its state so far, and how to get the rest.
 
     It stays in notebooks that were saved in mid-run.
 
@@ -125,7 +127,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
 
 
 def answer(result: RunResult) -> dict[str, str]:
-    """The bundle of the answer alone; without one, of a line that says how the run ended."""
+    """The bundle of the answer alone; without an answer, a line about the end of the run."""
     root = Transcript.of(result).whole
     outline = Outline(root, "axe_nb.last()")
     block, sources = outline.answer(), outline.sources()
@@ -162,12 +164,12 @@ def _format_answer(outline: Outline) -> str:
 
 
 def safe(text: str) -> str:
-    """Escaped for a text node; of such texts, only addresses are ever put into an attribute."""
+    """Escapes a text for a text node; only addresses are ever put into attributes."""
     return escape(text, quote=False)
 
 
 def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
-    """The saved texts and rows that a row opens into."""
+    """The saved texts and rows inside a row."""
     again = ""
     if entry.place and outline.name.isidentifier():
         code = f"<code>%%axe --from {outline.name}@{entry.place}</code>"
@@ -192,7 +194,7 @@ def _format_open(row: Row) -> str:
 
 
 def _choose_folds(root: Entry) -> Set[int]:
-    """The ids of the blocks whose whole text there is room for."""
+    """Returns the ids of the blocks that fit whole."""
     cut = [block for block in _list_blocks(root) if block.whole]
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     chosen, room = set(), ROOM
@@ -212,7 +214,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 
 def format_head(root: Node, row: Row, clock: str = "") -> str:
-    """The line of a root: its facts, its clock, and a strip of its sub-agents' states."""
+    """The line of a root: its facts, its clock, and a strip with its sub-agents' states."""
     return (
         f"{_format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
@@ -244,7 +246,7 @@ def _format_sign(row: Row, *, is_live: bool = False) -> str:
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
-    """Facts in one line; parts that need a look have their colour."""
+    """Formats facts in one line; parts that need attention are coloured."""
     shown = []
     for fact in facts:
         marks = ", ".join(
@@ -256,7 +258,7 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 
 
 def _format_strip(states: Sequence[State]) -> str:
-    """The states of several sub-agents in call order, as colours."""
+    """Formats the states of several sub-agents as colours, in call order."""
     if not 1 < len(states) <= MOST_STRIPES:
         return ""
     stops, at = [], 0.0
@@ -275,13 +277,13 @@ class Drawing:
         """Begins a page.
 
         Args:
-            folds: the ids of the texts that are whole in a fold; None = it is live.
+            folds: ids of the texts that are whole in a fold; None = the tree is live.
         """
         self._is_live, self._folds = folds is None, folds or frozenset()
         self._thumbnails = Thumbnails()
 
     def block(self, block: Block) -> str:
-        """A text with its pictures; a long one, and what a model thought, is a fold."""
+        """A text with its pictures; a long text, or a model's thought, is folded."""
         is_whole = id(block) in self._folds
         if is_whole:
             block = replace(block, text=block.whole, more=0)
@@ -299,7 +301,7 @@ class Drawing:
 
 
 def _format_fold(block: Block) -> str:
-    """A text that a line is clicked for: its label, and how it begins."""
+    """A folded text: its label, and its beginning."""
     text, title = safe(block.text), ""
     if block.label not in (THOUGHT, THINKS):
         size = plural(len(block.text), "character")
@@ -316,7 +318,7 @@ def _format_muted(text: str) -> str:
 
 
 def _format_block(block: Block) -> str:
-    """A text under its row."""
+    """A text below its row."""
     label = "" if block.label == "result" else _format_muted(safe(block.label))
     if block.label == "warning":
         label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
@@ -338,7 +340,7 @@ def format_sources(pages: Sequence[Page]) -> str:
 
 
 def _format_links(pages: Sequence[Page]) -> str:
-    """A numbered list of links, beside each of which stands the host that it leads to."""
+    """A numbered list of links, each with the host that it leads to."""
     items = "".join(f"<li>{_format_link(page)}</li>" for page in pages[:MAX_LISTED])
     more = f"<small>{count_more(pages)}</small>" if count_more(pages) else ""
     return f"<ol style='margin:0;white-space:normal'>{items}</ol>{more}"
@@ -371,5 +373,5 @@ def format_question(asked: PersonAsked) -> str:
 
 
 def format_data(text: str) -> str:
-    """A JSON text as it stands above a tree."""
+    """A JSON answer in the form shown above a tree."""
     return f"<pre style='{DATA}'>{safe(text)}</pre>"

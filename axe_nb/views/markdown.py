@@ -1,4 +1,4 @@
-"""An answer as Markdown: rendered by a library, with nothing in it that acts or loads.
+"""An answer as Markdown: rendered by a library, without active or loaded content.
 
 A link says where it leads: if its text looks like another address, the true host stands beside it.
 """
@@ -32,24 +32,24 @@ SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
 
 DEEPEST = 20
-"""Nested lists, quotes and brackets; deeper ones are left out."""
+"""Maximum nesting of lists, quotes and brackets; deeper ones are left out."""
 
 GROWTH = 14
-"""Characters of HTML for one of the text; a table of empty cells would have 70."""
+"""Maximum characters of HTML per character of text; a table of empty cells would have 70."""
 
 SMALL = 4000
-"""Characters of HTML that any text may have."""
+"""Characters of HTML that any text may have, whatever its growth."""
 
 HOST = re.compile(
     r"[a-z][a-z0-9+.-]*://([^\s/?#]+)|((?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+|\d+))", re.IGNORECASE
 )
-"""An address or the name of a host in the text of a link."""
+"""Matches an address or a host name in the text of a link."""
 
 LONGEST = 1000
-"""Characters of a link's text in which hosts are looked for, as the search takes their square."""
+"""Maximum characters of a link's text searched for hosts, as the search takes quadratic time."""
 
 MAX_MISSING = 2000
-"""Maximum number of empty cells that fill up a table; each takes 15 µs."""
+"""Maximum number of empty cells added to a table; each takes 15 µs."""
 
 LANGUAGES = frozenset(
     {
@@ -61,7 +61,7 @@ LANGUAGES = frozenset(
 """Names after ``` whose code is coloured; each was tried with hostile code."""
 
 LONGEST_CODE, MOST_LINES = 5000, 400
-"""Characters and lines of code; more are not coloured, as some languages take quadratic time."""
+"""Maximum characters and lines of coloured code, as some languages take quadratic time."""
 
 CODE_GROWTH = 8
 """Maximum characters of HTML for each character of code; if more are needed, it is not coloured."""
@@ -82,12 +82,12 @@ STYLES = {
     "Generic.Inserted": f"color:{CODE['new']}",
     "Generic.Prompt": f"color:{CODE['comment']}",
 }
-"""Kind of a token, or of those that it is one of → its style; coarse, so that a newer library gives
-the same page."""
+"""Kind of token, or of an enclosing kind → its style; coarse, so that newer libraries give the
+same page."""
 
 
 def render(text: str) -> str:
-    """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
+    """Renders Markdown to HTML; a text that would grow out of proportion stays plain."""
     return "".join(render_blocks(text))
 
 
@@ -108,7 +108,7 @@ def render_blocks(text: str) -> list[str]:
 
 
 def quote(text: str) -> str:
-    """HTML of a text as it is."""
+    """Wraps the library's rule, which fills up short rows; a table with many gaps stays text."""
     return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
@@ -132,7 +132,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """The library's rule, which fills up short rows; a table that misses many cells is its text."""
+    """Wraps the library's rule, which would search the whole line for a scheme at each `://`."""
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)
     line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
@@ -157,7 +157,7 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _link_address(state: StateInline, silent: bool) -> bool:
-    """The library's rule; before each `://` it searches all of the line for the scheme."""
+    """Gives each block the form of a Markdown cell, and its own direction."""
     return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
 
 
@@ -175,7 +175,7 @@ def _adapt_tokens(state: StateCore) -> None:
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
-    """Adds `rel` to all links, and the true host to those whose text names another one."""
+    """Adds `rel` to all links, and the true host to those whose text shows another one."""
     target, shown = "", ""
     for token in tokens:
         yield token
@@ -202,7 +202,7 @@ def _host_of(url: str) -> str:
 
 
 def _named_hosts(text: str) -> Iterator[str]:
-    """Yields the hosts that a text names or seems to name, without ports."""
+    """Yields the hosts in a text, real or apparent, without ports."""
     seen = INVISIBLE.sub("", text).replace(REPLACEMENT, "")
     plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
     for match in HOST.finditer(plain):
@@ -210,7 +210,7 @@ def _named_hosts(text: str) -> Iterator[str]:
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:
-    """HTML of a piece of code, coloured if its language is known."""
+    """Formats code as HTML, coloured if its language is known."""
     code = clean(code).removesuffix("\n")
     plain = escape(code, quote=False)
     inner = plain
@@ -241,7 +241,7 @@ def _paint(code: str, language: str) -> Iterator[str]:
 
 @cache
 def _style_of(kind: _TokenType) -> str:
-    """The style of a kind of token, or of the nearest one that it is one of."""
+    """Returns the style of a token's kind, or of the nearest enclosing kind."""
     parts = str(kind).split(".")[1:]
     names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
     return next((STYLES[name] for name in names if name in STYLES), "")

@@ -1,7 +1,6 @@
-"""The texts that the rows of a tree open into, and its text twin: answer, sources, rows. Pure.
+"""The texts inside the rows of a tree, and its text twin: answer, sources, rows. Pure.
 
-They are drawn by `views/html.py`, saved and live.
-Source: D-6, D-11, D-34.
+`views/html.py` draws them, saved and live. Source: D-6, D-11, D-34.
 """
 
 from __future__ import annotations
@@ -42,43 +41,43 @@ WIDE = 120
 """Maximum length of a text beside its label in characters."""
 
 MAX_ROWS = 250
-"""Maximum number of rows of a twin, which has a kilobyte for each; others are counted."""
+"""Maximum number of rows of a twin, with a kilobyte for each; further rows are counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
 """
 
 MAX_CHARS = 5000
-"""Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
+"""Characters shared by all texts of a tree, so that long runs do not make huge notebooks."""
 
 LEAST, MOST = 50, 1000
-"""Maximum length of one text in characters: in a long run, and in the shortest."""
+"""Maximum characters of one text in a long run, and in the shortest."""
 
 ENOUGH = 100
-"""Characters; a run is long if the share of each text is less."""
+"""Characters per text below which a run counts as long."""
 
 DRAFT, MAX_CALLS = 1000, 8
-"""Characters that are shown at least of what a root thinks, or of a call that it writes; calls of
-that reply, the latest ones."""
+"""Minimum characters shown of a root's thought or of a call being written; maximum calls shown
+of that reply, the latest ones."""
 
 ANSWER = 20_000
 """Maximum length of the answer above the tree in characters."""
 
 MAX_LISTED, TITLE, ADDRESS = 10, 100, 200
-"""Pages of one list, the others are counted; characters of a title, and of an address that is
-written out: of a longer one, the host is."""
+"""Maximum pages in one list, beyond which they are counted; characters of a title, and of an
+address, beyond which only the host is shown."""
 
 NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
 """Metadata that the tree shows elsewhere, or that differs between equal runs."""
 
 THOUGHT, THINKS = "thought", "thinks"
-"""Labels of what a model thought or thinks: folded, and not in the text twin."""
+"""Labels of a model's thoughts, finished and current: folded, and not in the text twin."""
 
 MINOR = frozenset({"said", "arguments", "result", THOUGHT})
-"""Labels of texts that a long run only points to, and that its text twin omits."""
+"""Labels of texts that a long run only refers to, and that its text twin omits."""
 
 FIRST = ("answered", "error", "result")
-"""Labels of the texts that are kept whole before others."""
+"""Labels of texts that are kept whole in preference to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +87,24 @@ class Block:
     label: str
     text: str
     more: int = 0
-    """Characters that are left out."""
+    """Number of characters left out."""
     pointer: str = ""
     """The Python expression for the whole text."""
     pictures: tuple[Picture, ...] = ()
-    """Drawn below the text."""
+    """Pictures drawn below the text."""
     whole: str = ""
-    """The whole text if some of it is left out; empty if nothing is, or if it is not available."""
+    """The whole text if part of it is left out and it is available; else empty."""
     links: tuple[Page, ...] = ()
-    """Pages that are drawn as links, where there are links, instead of the text that lists them."""
+    """Pages to draw as links, where links are possible, instead of the text that lists them."""
 
     @property
     def is_line(self) -> bool:
-        """True if it fits beside its label."""
+        """True if the text fits beside its label."""
         return "\n" not in self.text and len(self.text) <= WIDE
 
     @property
     def rest(self) -> str:
-        """The number of characters left out and their pointer; empty if there are none."""
+        """The number of characters left out and the pointer to them; empty if none are."""
         if not self.more:
             return ""
         where = f": {self.pointer}" if self.pointer else ""
@@ -115,14 +114,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row with all that it opens into, in reading order."""
+    """A row with everything inside it, in reading order."""
 
     row: Row
     before: tuple[Block, ...]
     rows: tuple[Entry, ...]
     after: tuple[Block, ...]
     left_out: int = 0
-    """Rows below this one that are not drawn."""
+    """Number of rows below this one that are not drawn."""
     place: str = ""
     """The place of its turn, for forks: `0.2/1`; empty if there is none, or the run is long."""
 
@@ -135,9 +134,9 @@ class Outline:
     name: str = ""
     """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
     max_chars: int = 0
-    """Characters of one text; 0 = a share of MAX_CHARS."""
+    """Maximum characters of one text; 0 = a share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
-    """Rows in all; others are counted, not drawn."""
+    """Maximum number of rows; further rows are counted, not drawn."""
     is_long: bool = field(init=False)
     """True if there is no room to quote arguments and results of successful calls."""
 
@@ -170,7 +169,7 @@ class Outline:
         return _list_pages("Sources", turns[0].sources if turns else ())
 
     def warnings(self, node: Node) -> list[Block]:
-        """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
+        """The run's warnings; a root's are outside the fold, so that they are visible (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
         path = f"{node.path}.warnings"
         shown = [self._make_block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
@@ -182,7 +181,7 @@ class Outline:
 
     @cached_property
     def tree(self) -> Entry:
-        """The rows, with all that they open into, up to `max_rows` in all."""
+        """The rows with everything inside them, up to `max_rows`."""
         self._rows = 0
         return self._make_entry(self.root)
 
@@ -204,7 +203,7 @@ class Outline:
         return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-        """The texts before and after the rows that a row opens into."""
+        """The texts before and after the rows inside a row."""
         if isinstance(thing, Node):
             before, after = self._collect_run(thing, None)
         elif isinstance(thing, TurnNode):
@@ -251,7 +250,7 @@ class Outline:
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """A child's output: the text its caller's model received, and its own if that says more."""
+        """A child's output: the text sent to its caller's model, and its own if that says more."""
         own = self._make_block("text so far", node.text, f"{node.path}.text")
         if not (call and call.result):
             is_answer = node.state == "completed"
@@ -277,7 +276,7 @@ class Outline:
         return [*spoken, *before], after
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """The end of each part of a reply that is being written; a root's text is elsewhere."""
+        """The end of each part of a reply being written; a root's text is shown elsewhere."""
         draft = turn.draft
         if draft is None:
             return []

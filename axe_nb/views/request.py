@@ -1,4 +1,4 @@
-"""One request of a run as it was sent: its exact body, what is new in it, what fills the context.
+"""One request of a run: its exact body, its changes, and the sources that fill the context.
 
 All that is shown has passed the filter for secrets: plain text for terminals, HTML without scripts
 for notebooks, always the same for the same request. Tokens are estimated for each source as UTF-8
@@ -37,26 +37,26 @@ SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"
 TOOLS, HISTORY, PROMPT, RESULTS = "tool schemas", "history", "prompt", "results"
 
 SOURCES = (SYSTEM_PROMPT, SKILL, FILES, TOOLS, HISTORY, PROMPT, RESULTS)
-"""Every source. The prompt is that of the run, with a closing question; the results are those of
-tools; the history is all else that was said, the model's own calls included."""
+"""Every source. PROMPT is that of the run, with a closing question; RESULTS are those of tools;
+HISTORY is the rest of the conversation, including the model's own calls."""
 
 BYTES = 4
-"""UTF-8 bytes of a token, in the middle."""
+"""Average UTF-8 bytes per token."""
 
 Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
 """A message → its objects on the wire."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
-"""Characters shown of one text of a body, and of a body; changes that are listed."""
+"""Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
 
 MORE = "… ({more:,} more characters)"
-"""Stands for what is cut of a text."""
+"""Replaces the part of a text that is cut."""
 
 SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
 """Style of a body in a notebook, which is often long."""
 
 BAR = 30
-"""Characters of the bar of a source that fills the whole context."""
+"""Length in characters of the bar of a source that fills the whole context."""
 
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
 """Source → its colour."""
@@ -65,19 +65,19 @@ _PICTURE = re.compile(
     r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
     r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
 )
-"""Beginning of the bytes of a PNG, JPEG, GIF, WebP or PDF in base64."""
+"""Start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN, MAX_NAMES = 60, 10
-"""Characters shown of a new text; tools named of one reply."""
+"""Maximum characters shown of a new text; maximum tools listed for one reply."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextTokens(Mapping[str, int]):
-    """Source → its tokens; every source is there."""
+    """Source → its tokens; has all sources."""
 
     tokens: Mapping[str, int]
     is_estimate: bool
-    """True if the model's server did not say how many there were."""
+    """True if the model's server did not report the number."""
 
     @property
     def total(self) -> int:
@@ -90,7 +90,7 @@ class ContextTokens(Mapping[str, int]):
         return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
 
     def list_shares(self) -> Iterator[tuple[str, int, str]]:
-        """Yields (source, tokens, share of the total) of those that have any."""
+        """Yields (source, tokens, share of the total) for sources with tokens."""
         for source, count in self.tokens.items():
             if count:
                 share = f"{count / self.total:.0%}" if 100 * count >= self.total else "<1%"
@@ -113,7 +113,7 @@ class ContextTokens(Mapping[str, int]):
 def _count_context(
     request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int
 ) -> ContextTokens:
-    """Counts the tokens of a request, of which `reported` are known; 0 = it is not."""
+    """Counts the tokens of a request, given the total `reported` by the server; 0 = unknown."""
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
@@ -147,7 +147,7 @@ def _count_texts(value: Any) -> int:
 
 
 def _share_out(total: int, size: Mapping[str, int]) -> dict[str, int]:
-    """Shares a total out in proportion to sizes; the parts add up to it."""
+    """Splits a total in proportion to sizes; the parts add up to it."""
     if not any(size.values()):
         size = {**size, PROMPT: 1}
     whole = sum(size.values())
@@ -160,21 +160,21 @@ def _share_out(total: int, size: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model. `body` is not filtered; what is shown of it has no secrets."""
+    """One request to a model. `body` is unfiltered; its display contains no secrets."""
 
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """From 1; the last one of the turn."""
+    """Number of the attempt, from 1; the last one of the turn."""
     agent: str
     model: str
-    """provider/model."""
+    """The model, as provider/model."""
     protocol: str
     """Protocol of the body."""
     note: str = ""
-    """The reason why this body was not sent as it is; empty if it was."""
+    """The reason that this exact body was not sent; empty if it was."""
     raw: bytes = field(repr=False)
-    """The body, byte by byte."""
+    """The exact bytes of the body."""
     changed: tuple[str, ...]
     """The changes since the previous turn, in words, without secrets."""
     context: ContextTokens
@@ -363,7 +363,7 @@ def _hide_picture(text: str) -> str:
 
 
 def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
-    """Yields what a request has that the one before had not: changed fields, new messages."""
+    """Yields the differences from the previous request: changed fields, new messages."""
     if before:
         if before.tools and not now.tools:
             yield "tools can no longer be called"
@@ -409,7 +409,7 @@ def _name(name: str) -> str:
 
 
 def _show(text: str) -> str:
-    """The beginning of a text, and its length if that is not all."""
+    """The beginning of a text, and the length of the text if it is longer."""
     text = redact(text)
     line = one_line(text, MAX_SHOWN)
     more = f" ({plural(len(text), 'character')})" if len(text) > MAX_SHOWN else ""

@@ -30,25 +30,25 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 72, 32
-"""Maximum length of a row's task or arguments, and of a name, in characters."""
+"""Maximum characters of a row's task or arguments, and of a name."""
 
 GIVEN, LAST_WORDS = 40, 48
-"""Characters of a call's arguments beside the cause of its failure, and of the last words in a row,
-whose end must not be cut off where there is little room."""
+"""Maximum characters of a call's arguments beside the cause of its failure, and of the latest
+words in a row, whose end must stay visible if space is short."""
 
 POINTER = 60
-"""Length of a pointer in characters; it takes the place of no text that is shorter."""
+"""Length of a pointer in characters; it never replaces a shorter text."""
 
 LINES = 12
 """Maximum number of lines of a text."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
-"""State of a call without a result → its words."""
+"""State of a call without a result → its description."""
 
 TROUBLES: Mapping[State, str] = {
     "denied": "denied", "error": "failed", "cancelled": "interrupted", "not run": "not run",
 }  # fmt: skip
-"""States of calls that are counted in the head → their words there."""
+"""State of calls that are counted in the head → its word there."""
 
 ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
 """Order of the parts of the bar below the head."""
@@ -60,7 +60,7 @@ class Fact:
 
     text: str
     marks: tuple[tuple[str, Tone], ...] = ()
-    """Parts of it that need a look, each with the tone of its colour; in brackets."""
+    """Parts that need attention, each with the tone of its colour; in brackets."""
 
     def __str__(self) -> str:
         marks = ", ".join(text for text, _ in self.marks)
@@ -77,8 +77,8 @@ class Row:
     asked: str
     cost: str
     is_open: bool
-    """Failures open by themselves, and so does the way to a failed or denied call; what was merely
-    stopped does not."""
+    """True if the row opens by itself, as failures and the rows around them do; runs that were
+    merely stopped do not."""
     facts: tuple[Fact, ...] = ()
     """The parts of `asked`, for the row of a root."""
 
@@ -88,7 +88,7 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """The row of a run, a turn or a call; a call that is a child is that child's."""
+    """Makes the row of a run, a turn or a call; a call that is a child has the child's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     if isinstance(thing, Node):
@@ -143,7 +143,7 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def cost_of_turn(turn: TurnNode) -> str:
-    """The tokens of a turn, its source, and of its only call the failure or the note."""
+    """The tokens of a turn, its source, and the failure or note of its only call."""
     call, outcome = turn.only_call, ""
     if call and (call.state in ("error", "denied", *CUT_SHORT) or call.waits):
         outcome = cost_of_call(call)
@@ -154,7 +154,7 @@ def cost_of_turn(turn: TurnNode) -> str:
 
 
 def cost_of_run(node: Node) -> str:
-    """The ending of a run, unless it completed, its source, with its turns and tokens."""
+    """The end of a run, unless it completed, its source, turns and tokens."""
     ending = "" if node.state in ("completed", "running") else node.state
     turns = plural(len(node.turns), "turn") if node.turns else ""
     facts = (ending, node.source, turns, format_tokens(node.total))
@@ -162,7 +162,7 @@ def cost_of_run(node: Node) -> str:
 
 
 def finding_of(node: Node) -> str:
-    """The work of a sub-agent, or what came of it: its answer's first line, cause, or task."""
+    """The work or outcome of a sub-agent: its answer's first line, cause of failure, or task."""
     if node.state == "running":
         return _format_work(node)
     if node.state == "completed":
@@ -177,7 +177,7 @@ def finding_of(node: Node) -> str:
 
 
 def find_wait(node: Node) -> str:
-    """The wait of a run before a retry, or for the person; else empty."""
+    """The current wait of a run, before a retry or for the person; else empty."""
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
@@ -187,7 +187,7 @@ def find_wait(node: Node) -> str:
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
-    """The question to the person that a run, a turn or a call waits for, of its own."""
+    """The person's open question of a run, a turn or a call itself."""
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
@@ -199,7 +199,7 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
-    """The question to the person that a row opens into: that of the call or turn that it shows."""
+    """The open question inside a row: that of the call or turn that it shows."""
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
@@ -214,7 +214,7 @@ def _format_question(asked: PersonAsked) -> str:
 
 
 def _format_work(node: Node) -> str:
-    """The latest words, the wait, or the calls of a run; until there are any, its task."""
+    """The latest words, the wait, or the calls of a run; before there are any, its task."""
     turn = node.turns[-1] if node.turns else None
     if turn is None:
         return cut_line(node.task)
@@ -236,7 +236,7 @@ def _format_work(node: Node) -> str:
 
 
 def main_argument(arguments: Mapping[str, Any]) -> str:
-    """The arguments that say most, in a few words: the first two texts, else numbers."""
+    """The most telling arguments in a few words: the first two texts, else numbers."""
     plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
     texts = [value for value in plain if isinstance(value, str)]
     words = []
@@ -247,7 +247,7 @@ def main_argument(arguments: Mapping[str, Any]) -> str:
 
 
 def asked_of(call: CallNode) -> str:
-    """The task or the arguments of a call, in one line; of one that failed, with the cause."""
+    """The task or arguments of a call in one line; for a failed call, with the cause."""
     if call.asks and call.asks.words:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -287,7 +287,7 @@ _ASKED = {"": "", "output": "gives its answer as JSON", "repair": "repairs its a
 
 
 def doing_of(turn: TurnNode) -> str:
-    """The activity of a turn, in a few words."""
+    """The current activity of a turn, in a few words."""
     asked = find_question(turn) if turn.only_call or not turn.calls else None
     if asked and asked.words:
         return _format_question(asked)
@@ -313,7 +313,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def is_misfit(turn: TurnNode) -> bool:
-    """True if the turn's answer was to be data, and does not fit its schema."""
+    """True if the turn's answer should have been data, and does not fit its schema."""
     turns = turn.run.turns
     if not turns or turns[-1].asked != "repair":
         return False
@@ -337,7 +337,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
 
 
 def _format_drafting(draft: Draft | None) -> str:
-    """The part of a reply that is being written; its words are shown elsewhere."""
+    """The kind of the part of a reply being written; its words are shown elsewhere."""
     match draft:
         case Draft(latest="reasoning"):
             return draft_line(draft)  # what it thinks is folded
@@ -357,7 +357,7 @@ def _format_names(names: list[str], noun: str) -> str:
 
 
 def facts_of(node: Node) -> list[Fact]:
-    """The parts of the line that sums up a run with all that is below it, none of them empty."""
+    """The non-empty parts of the line that sums up a run and everything below it."""
     facts = [*map(Fact, _list_progress(node)), *_count_parts(node)]
     return [fact for fact in facts if str(fact)]
 
@@ -375,7 +375,7 @@ def progress_of(node: Node) -> list[tuple[Tone, int]]:
 
 
 def _list_progress(node: Node) -> Iterator[str]:
-    """The model and the state; while it runs, how far it has come."""
+    """Yields the model and the state, and the progress while it runs."""
     is_over = node.state != "running"
     # without an agent, the model is the name that stands before
     yield cut_line(node.model, 2 * WHO) if node.agent else ""
@@ -395,7 +395,7 @@ def _list_progress(node: Node) -> Iterator[str]:
 
 
 def _count_parts(node: Node) -> Iterator[Fact]:
-    """The parts of its tree, and how many of them need a look."""
+    """Yields counts of the parts of its tree, and of those that need attention."""
     below = list(node.below())
     ended = Counter(n.state for n in below if n.state not in ("completed", "running"))
     if node.state == "running":
@@ -444,7 +444,7 @@ def has_trouble(node: Node) -> bool:
 
 
 def format_cost(usage: Usage) -> str:
-    """The price; `≥ $0.012` if that of some tokens is unknown, empty if that of all is."""
+    """Formats the price; `≥ $0.012` if it is unknown for some tokens, empty if for all."""
     if not usage.priced_tokens:
         return ""
     is_whole = usage.priced_tokens == usage.total
@@ -452,7 +452,7 @@ def format_cost(usage: Usage) -> str:
 
 
 def indent_json(text: str) -> str:
-    """JSON text with an indentation that people read; what is not JSON stays as it is."""
+    """Indents JSON text for reading; leaves any other text unchanged."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
@@ -465,7 +465,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """The beginning of a text, and how many characters of it are left out; hardly any is none."""
+    """The beginning of a text, and the number of characters left out; never just a few."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)

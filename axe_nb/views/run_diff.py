@@ -43,19 +43,20 @@ from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
 
 MAX_BLOCKS = 60
-"""Changes whose texts are shown; others are counted."""
+"""Maximum number of changes whose texts are shown; further ones are counted."""
 
 MAX_CHARS, LEAST, MOST = 12_000, 200, 2_000
-"""Characters that all texts share; of one text, at least and at most."""
+"""Characters shared by all texts; minimum and maximum characters of one text."""
 
 CONTEXT = 60
-"""Characters shown of what is the same beside a change."""
+"""Characters of unchanged text shown beside a change."""
 
 WIDE, WHO = 90, 60
-"""Characters of a text that stands beside its label, and of a name."""
+"""Maximum characters of a text that stands beside its label, and of a name."""
 
 MAX_WORDS = 2_000
-"""Words compared between the equal ends of two texts; in longer texts, lines are."""
+"""Maximum words compared between the equal ends of two texts; longer texts are compared by
+lines."""
 
 _WORD = re.compile(
     # scripts without spaces: each character is a word
@@ -77,14 +78,14 @@ MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
 
 class Piece(NamedTuple):
-    """A part of two texts."""
+    """A piece of the comparison of two texts."""
 
     kind: PieceKind
     text: str
 
 
 def compare_texts(before: str, after: str) -> list[Piece]:
-    """Returns the parts of two texts in order; those that are not `new` make up the first."""
+    """Returns the pieces of two texts in order; those that are not `new` make up the first."""
     a, b = _WORD.findall(before), _WORD.findall(after)
     start = count_common(a, b)
     end = count_common(a[start:][::-1], b[start:][::-1])
@@ -105,7 +106,7 @@ def compare_texts(before: str, after: str) -> list[Piece]:
 
 
 def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
-    """Returns the parts, changes joined if hardly anything between two is the same.
+    """Merges changes that are separated by hardly any equal text.
 
     Words such as `the` are the same in any two sentences.
     """
@@ -127,7 +128,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit, and how many changed characters are left out."""
+    """Returns the pieces that fit, and the number of changed characters left out."""
     shown: list[Piece] = []
     left = 0
     for number, (kind, text) in enumerate(pieces):
@@ -148,16 +149,16 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
 
 
 SECONDS = "seconds"
-"""The name of the figure that is never the same twice."""
+"""Name of the figure that differs each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of each tree."""
+    """One figure, for each of two trees."""
 
     name: str
     a: float | None
-    """None if it is unknown, as the price of a model may be."""
+    """The figure of the first tree; None if unknown, as the price of a model may be."""
     b: float | None
 
     @property
@@ -166,7 +167,7 @@ class Figure:
         return None if self.a is None or self.b is None else self.b - self.a
 
     def cells(self) -> tuple[str, ...]:
-        """Name, both numbers, and the change."""
+        """The name, both numbers, and the change."""
         change = ""
         if self.change:
             change = f"{'+' if self.change > 0 else '−'}{self._format(abs(self.change))}"
@@ -195,17 +196,17 @@ READERS: Mapping[str, Callable[[RunResult, Usage], float | None]] = {
     "cost": lambda run, usage: run.total_cost,
     SECONDS: lambda run, usage: run.duration_ms / 1000,
 }
-"""Name of a figure → how it is read from a tree and the tokens of it; cost is in US dollars."""
+"""Name of a figure → function that reads it from a tree and its usage; cost is in US dollars."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One change: a label, and both texts in one."""
+    """One change: a label, and both texts merged."""
 
     label: str
     pieces: Sequence[Piece]
     rest: str = ""
-    """The characters left out, with their pointer; empty if there are none."""
+    """The number of characters left out, with a pointer; empty if there are none."""
 
     @property
     def is_line(self) -> bool:
@@ -216,7 +217,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A run or a turn, with what differs in it."""
+    """A run or a turn, with its differences."""
 
     who: str
     facts: str
@@ -234,14 +235,14 @@ class RunDiff:
     pair: RunPair = field(repr=False)
     """The two runs, aligned."""
     changes: tuple[Change, ...]
-    """All changes, in reading order: what an agent was told, its turns with their calls and child
-    runs, and how it ended."""
+    """All changes, in reading order: the agent's instructions and task, its turns with their
+    calls and child runs, and its end."""
     same_path: bool
-    """True if the same agents called the same tools in the same order, whatever the texts."""
+    """True if the same agents called the same tools in the same order, regardless of texts."""
     figures: tuple[Figure, ...] = field(repr=False)
     """Requests, tokens, money and time of the trees, side by side."""
     names: tuple[str, str] = ("a", "b")
-    """The names of the two runs in what is shown."""
+    """Names of the two runs, for display."""
 
     @property
     def first(self) -> str | None:
@@ -277,7 +278,7 @@ class RunDiff:
         return bundle, {"axe_nb": {"seconds": seconds}}
 
     def _make_parts(self, whole: bool = False) -> tuple[_Entry, Sequence[str]]:
-        """The row of the two runs, and a note on changes that are left out."""
+        """Makes the row of the two runs, and a note on changes that are left out."""
         made = _Parts(self, whole)
         return made.make_entry(self.pair), made.rest
 
@@ -317,7 +318,7 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
     Args:
         a: one run, however it ended, in memory or loaded.
         b: the other.
-        names: their names in what is shown.
+        names: their names, for display.
 
     Raises:
         ConfigError: one of them is not the result of a run.
@@ -342,7 +343,7 @@ def _show(name: str) -> str:
 
 
 class _Parts:
-    """Makes the parts of a difference, as long as there is room."""
+    """Makes the parts of a difference, as far as there is room."""
 
     def __init__(self, diff: RunDiff, whole: bool) -> None:
         count = len(diff.changes)
@@ -376,7 +377,7 @@ class _Parts:
                     yield from self._draw_turn(part)
 
     def _draw_turn(self, pair: TurnPair) -> Iterator[_Part]:
-        """Yields the row of a turn; only those of its runs, if nothing else differs."""
+        """Yields the row of a turn; only the rows of its runs, if nothing else differs."""
         inner = list[_Part]()
         for part in takewhile(self._is_shown, pair.parts):
             if isinstance(part, Change):

@@ -1,6 +1,6 @@
 """The timeline of a finished run: a row for each run, turn and call, with its seconds. Pure.
 
-It is the one view of a finished run that is not the same twice.
+It is the only view of a finished run that differs each time the same run is repeated.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from axe_nb.views.rows import Row, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
 MOST = 300
-"""Rows that are drawn; others are counted."""
+"""Maximum number of rows that are drawn; further ones are counted."""
 
 CELLS, TICKS = 200, 4
 """Parts of a bar, and of the axis."""
 
 LABEL, DEEPEST = 52, 12
-"""Characters of a row's name and task in text, and levels that are indented."""
+"""Maximum characters of a row's name and task in text, and number of indented levels."""
 
 LATEST = 1e9
-"""No run ends so many seconds after its beginning."""
+"""Seconds after its start by which any run has ended."""
 
 WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
@@ -54,7 +54,8 @@ NONE = "no times were recorded for this run"
 PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
-"""As wide in every row, so that all are on one axis; where there is little room, it goes first."""
+"""Style of a bar, equally wide in every row, so that all share one axis; it shrinks first if
+space is short."""
 
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
@@ -85,7 +86,7 @@ class Timeline:
 
 
 class _Times:
-    """The times of a run and of all runs below it, without those that no clock gives.
+    """The times of a run and of all runs below it, without impossible values.
 
     A file may hold any numbers, also infinite ones and such as are none (NaN).
     """
@@ -94,7 +95,7 @@ class _Times:
         self.root = Transcript.of(result).whole
         self._of_run = defaultdict[str, list[Lap]](list)
         self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
-        """(run, turn, call) → times; no call = the request, no turn either = those of the run."""
+        """(run, turn, call) → times; call 0 = the request, turn 0 too = the run's own times."""
         for run in result.walk():
             for lap in run.times:
                 if 0 <= lap.began <= lap.ended <= LATEST:
@@ -115,7 +116,7 @@ class _Times:
         whole = next((lap for lap in self._of_run[result.id] if lap.kind == "run"), None)
         self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
         self.laps = [lap for laps in self._of_run.values() for lap in laps] if whole else []
-        """All of them; empty if the time of the run itself is not known."""
+        """All times; empty if the time of the run itself is unknown."""
         seen = {lap.kind for lap in self.laps}
         self.kinds: list[LapKind] = [kind for kind in WORDS if kind in seen]
 
@@ -186,7 +187,7 @@ class _Times:
         )
 
     def _list_rows(self) -> Iterator[tuple[int, Row, Sequence[Lap]]]:
-        """(depth, row, times) of the rows that are shown."""
+        """Yields (depth, row, times) for the rows shown."""
         for depth, thing in islice(_walk(self.root), MOST):
             yield depth, make_row(thing), self._find_laps(thing)
 
@@ -195,7 +196,7 @@ class _Times:
         return f"… {plural(more, 'more row')}" if more > 0 else ""
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """The times that a row is about, and those of what it has no rows of their own for."""
+        """Returns the times of a row, and of parts of it that have no rows of their own."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):
@@ -213,7 +214,7 @@ class _Times:
 
 
 def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
-    """Yields (indentation, node) in reading order; deep names stay in sight."""
+    """Yields (indentation, node) in reading order; deep names stay visible."""
     yield min(depth, DEEPEST), thing
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)
@@ -224,7 +225,7 @@ def _draw_sign(row: Row) -> str:
 
 
 def _measure(laps: Sequence[Lap]) -> str:
-    """The seconds from the first to the last of them; empty if unknown."""
+    """The seconds from the first to the last of the times; empty if unknown."""
     if not laps:
         return ""
     return _format(max(lap.ended for lap in laps) - min(lap.began for lap in laps))

@@ -40,7 +40,7 @@ from axe_nb.secrets import Filter, find_filter, redact
 from axe_nb.text import format_seconds
 
 BEFORE = 500
-"""Characters around a part of a text in which a secret may lie that reaches into it."""
+"""Characters around a part of a text in which an overlapping secret may lie."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Growing:
     """A text that arrives in pieces."""
 
     size: int = 0
-    """Characters so far."""
+    """Number of characters so far."""
     _pieces: list[str] = field(default_factory=list)
 
     def add(self, piece: str) -> None:
@@ -58,12 +58,12 @@ class Growing:
             self.size += len(piece)
 
     def show_beginning(self, size: int) -> str:
-        """The first `size` characters without secrets, as far as they have arrived whole."""
+        """The first `size` characters without secrets; an incomplete last part is left out."""
         most = size + BEFORE
         return redact("".join(self._pieces[:most])[:most])[:size]
 
     def show_end(self, size: int) -> str:
-        """The last `size` characters, without the same, in time proportional to `size`."""
+        """The last `size` characters without secrets, in time proportional to `size`."""
         most = size + BEFORE
         return redact("".join(self._pieces[-most:])[-most:])[-size:]
 
@@ -91,10 +91,10 @@ class Draft:
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
     begins: bool = False
-    """True if the last piece is the first one of its part."""
+    """True if the last piece begins its part."""
 
     def take(self, event: TextDelta) -> None:
-        """Adds a piece of this draft's attempt."""
+        """Adds a piece to this attempt."""
         self.begins = event.kind != self.latest
         self.latest = event.kind
         if event.kind != "arguments":
@@ -131,7 +131,7 @@ class Pause(Times):
     """A wait of a request or a call."""
 
     for_person: bool = False
-    """True if it waits for the person, else it is the wait before a retry."""
+    """True for a wait for the person, false for one before a retry."""
 
 
 @dataclass(slots=True)
@@ -150,15 +150,15 @@ class CallNode:
     """The current wait, in a few words; live only."""
     asks: PersonAsked | None = None
     seconds: float = 0.0
-    """Time that it took, as its run counts it."""
+    """Seconds that it took, as measured by its run."""
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     path: str = ""
-    """Below the root's RunResult: `.log[0].calls[1]`."""
+    """Path below the root's RunResult: `.log[0].calls[1]`."""
     result_path: str = ""
-    """`.log[0].results[1]`."""
+    """Path of its result: `.log[0].results[1]`."""
     served: ServerCall | None = None
-    """The same call as the model's server has made it; None = it was made here."""
+    """The call as the model's server made it; None = it was made here."""
 
     @property
     def key(self) -> str:
@@ -178,7 +178,7 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The run that this call is, if it is one."""
+        """The run that this call consists of, if it is a child run."""
         return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
@@ -194,21 +194,21 @@ class TurnNode:
     asked: FinalRequest = ""
     question: str = ""
     data: DataForm = ""
-    """As in `TurnStarted`, like those before it."""
+    """As in `TurnStarted`, like the fields above."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
     exchanges: int = 0
-    """Exchanges of its run up to its response."""
+    """Number of the run's exchanges up to its response."""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
     asks: PersonAsked | None = None
-    """These three as in `CallNode`, and for waits before further attempts."""
+    """As in `CallNode`, like the next two fields; also for waits before further attempts."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
-    """Calls that have no result yet."""
+    """Number of calls without a result."""
     server_calls: list[CallNode] = field(default_factory=list)
     sources: tuple[Page, ...] = ()
     usage: Usage = Usage()
@@ -217,7 +217,7 @@ class TurnNode:
     parallel: bool = True
     times: Times = field(default_factory=Times)
     path: str = ""
-    """`.log[0]`."""
+    """Path below the root's RunResult: `.log[0]`."""
 
     @property
     def key(self) -> str:
@@ -225,7 +225,7 @@ class TurnNode:
 
     @property
     def reasoning_path(self) -> str:
-        """Below the root's RunResult: `.exchanges[0].response.reasoning`."""
+        """Path below the root's RunResult: `.exchanges[0].response.reasoning`."""
         return f"{self.run.path}.exchanges[{self.exchanges - 1}].response.reasoning"
 
     @property
@@ -241,12 +241,12 @@ class TurnNode:
 
     @property
     def text_so_far(self) -> str:
-        """Its text, also while it arrives; in time proportional to its size."""
+        """Its text, even while it arrives; takes time proportional to the text's size."""
         return str(self.draft.text) if self.draft else self.text
 
     @property
     def only_call(self) -> CallNode | None:
-        """Its only call, if that is a plain tool: both share a row."""
+        """Its only call, if that is of a plain tool, so that both share a row."""
         if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
             return None
         return None if self.calls[0].call.traits.delegates else self.calls[0]
@@ -268,13 +268,13 @@ class Node:
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     total: Usage = Usage()
-    """Tokens of this run and of all runs below it."""
+    """Usage of this run and of all runs below it."""
     result: RunResult | None = None
     """Set when it has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     path: str = ""
-    """Below the root's RunResult: `.children[0]`; empty for the root."""
+    """Path below the root's RunResult: `.children[0]`; empty for the root."""
     origin: str = ""
     """As in `RunResult`."""
 
@@ -284,7 +284,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """The source of all its answers; empty if a request of it was sent."""
+        """The common source of its answers; empty if it sent any request."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
@@ -304,7 +304,7 @@ class Node:
 
     @property
     def draft(self) -> Draft | None:
-        """The reply that it is receiving, if that is streamed."""
+        """The reply that it is receiving, if it is streamed."""
         return self.turns[-1].draft if self.turns and self.state == "running" else None
 
     def below(self) -> Iterator[Node]:
@@ -321,7 +321,7 @@ TreeNode: TypeAlias = Node | TurnNode | CallNode
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """The node whose row shows this one: itself, or the one that shares its row."""
+    """The node whose row shows this one: the node itself, or the one that shares its row."""
     if isinstance(thing, CallNode):
         return thing.turn if thing.turn.only_call is thing else thing
     if isinstance(thing, TurnNode):
@@ -351,7 +351,7 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
 
 
 def set_paths(node: Node) -> None:
-    """Sets the path of everything in the tree, by which a reader finds it in the result."""
+    """Sets the path of every node in the tree, by which readers find it in the result."""
     children = 0
     for index, turn in enumerate(node.turns):
         turn.path = f"{node.path}.log[{index}]"
@@ -371,20 +371,20 @@ def set_paths(node: Node) -> None:
 Thing = TypeVar("Thing")
 
 RESULT = ("content", "name", "note", "edited")
-"""Fields of the result of a call that are shown."""
+"""Displayed fields of a call's result."""
 
 
 @dataclass
 class Transcript:
-    """A tree of runs as far as its events have come."""
+    """A tree of runs, as far as its events have arrived."""
 
     root: Node | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
-    """(time of the next attempt, its turn, the words for it then)."""
+    """(time of the next attempt, its turn, the label for it then)."""
     _reports: set[str] = field(default_factory=set)
-    """Seconds in the reports of this tree."""
+    """Durations in the reports of this tree."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -404,7 +404,7 @@ class Transcript:
         """Applies the event in constant time; returns the changed nodes, its subject last.
 
         Args:
-            event: the next one of this tree; its root's first.
+            event: the next event of this tree; its root's comes first.
             now: seconds of a monotonic clock, for the bars of the live view.
         """
         if isinstance(event, RunStarted):
@@ -487,7 +487,7 @@ class Transcript:
     def _ask(
         self, node: Node, event: PersonAsked | PersonAnswered, now: float
     ) -> tuple[TreeNode, ...]:
-        """Notes that a request or a call waits for the person, or no longer."""
+        """Marks a request or a call as waiting for the person, or as no longer waiting."""
         about: TurnNode | CallNode | None = node.turns[-1] if node.turns else None
         if event.call_id:
             about = self._calls.get((node.id, event.call_id))
@@ -503,7 +503,7 @@ class Transcript:
         return self.root, node, about
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Notes the attempts that begin, which no event tells; returns the changed nodes."""
+        """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
         begun = [retry for retry in self._retries if retry[0] <= now]
         if not begun:
             return ()
@@ -619,19 +619,19 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
-    """Removes secrets from the texts of a tree, and the seconds of its reports."""
+    """Removes secrets from the texts of a tree, and durations from its reports."""
 
     secrets: Filter
     reports: Set[str] = frozenset()
-    """Matches of REPORT in reports of the tree; the same words of anyone else's stay."""
+    """Matches of REPORT in reports of the tree; the same words elsewhere stay."""
 
     def text(self, text: str) -> str:
-        """The text as it is shown."""
+        """Returns a text for display."""
         shown = self.secrets.text(text)
         return REPORT.sub(self._mask, shown) if self.reports else shown
 
     def json(self, value: Any) -> Any:
-        """Nested JSON data as it is shown."""
+        """Returns nested JSON data for display."""
         shown = self.secrets.json(value)
         if not self.reports:
             return shown
@@ -642,7 +642,7 @@ class TreeFilter:
 
 
 def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
-    """The run without secrets in its own texts; those of its turns and children stay."""
+    """Returns the run without secrets in its own texts; its turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
         "metadata", "warnings",
@@ -655,7 +655,7 @@ def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
 
 
 def _show(thing: Thing, clean: TreeFilter, *names: str) -> Thing:
-    """The dataclass without secrets in these fields."""
+    """Returns the dataclass without secrets in these fields."""
     shown = {name: clean.json(getattr(thing, name)) for name in names}
     for name, value in shown.items():
         if isinstance(value, list):
