@@ -338,15 +338,15 @@ def _make_request(
 
 def _check(result: RunResult, request: RunRequest) -> RunResult:
     """Checks the result against the expectations of its request, and returns it."""
-    return _check_met(result, request.overrides.expect, request.overrides.agents_dir)
+    given = request.overrides
+    return result if given.expect is None else _check_met(result, given.expect, given.agents_dir)
 
 
-def _check_met(result: RunResult, expectations: str | None, agents_dir: str | None) -> RunResult:
-    if expectations is not None:
-        from axe_nb.expectations.check import check
+def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> RunResult:
+    from axe_nb.expectations.check import check
 
-        name = "axe_nb.last()" if result is session.last else "the result"
-        check(result, expectations, name=name, agents_dir=agents_dir)
+    name = "axe_nb.last()" if result is session.last else "the result"
+    check(result, expectations, name=name, agents_dir=agents_dir)
     return result
 
 

@@ -15,11 +15,24 @@ def to_plain(value: Any) -> Any:
 
     For values that must not lose anything, such as parameters.
     """
+    try:
+        return _make_plain(value)
+    except Exception:  # nested too deeply, or a method of the value's own
+        return value
+
+
+def _make_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: _make_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    return value.tolist() if callable(getattr(type(value), "tolist", None)) else value
+        return [_make_plain(item) for item in value]
+    if not callable(getattr(type(value), "tolist", None)):
+        return value
+    if getattr(value, "ndim", 0):
+        return [_make_plain(item) for item in value]
+    if isinstance(value, Real) and not isinstance(value, Integral):
+        return float(str(value))  # 32 bits have fewer digits than they seem to have in 64
+    return value.tolist()
 
 
 def as_number(value: object) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
+from axe_nb.sandbox.process import kill_group
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
@@ -20,6 +22,9 @@ SECONDS = 30.0
 
 FRESH_SECONDS = 600.0
 """Time after which a command is run again; the tokens of most services last an hour."""
+
+MAX_OUTPUT = 32_768
+"""Bytes that a command may print, many times the length of a key."""
 
 PAUSE = 30.0
 """Seconds after a refusal in which the key that replaced the refused one is not replaced again."""
@@ -88,15 +93,46 @@ def _read_key(command: KeyCommand) -> str:
 
     Raises ValueError if it fails, or the line cannot be a key; the message does not quote it.
     """
-    ended = subprocess.run(
-        command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, timeout=SECONDS, check=False,
-    )  # fmt: skip
-    if ended.returncode:
-        raise ValueError(f"it failed with exit status {ended.returncode}")
-    key = ended.stdout.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
+    output, status = _read_output(command)
+    if len(output) == MAX_OUTPUT:
+        raise ValueError("it prints more than a key")
+    if status:
+        raise ValueError(f"it failed with exit status {status}")
+    key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
     if not key:
         raise ValueError("it printed nothing")
     if not (key.isascii() and key.isprintable()):
         raise ValueError("it printed characters that no key has")
     return key
+
+
+def _read_output(command: KeyCommand) -> tuple[bytes, int]:
+    """Returns what a command prints, not much more than a key, and its exit status.
+
+    If it takes too long or prints too much, it is ended with all that it has started.
+    """
+    process = subprocess.Popen(
+        command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        kill_group(process)
+
+    timer = threading.Timer(SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    with process:
+        try:
+            output = process.stdout.read(MAX_OUTPUT)
+            if len(output) == MAX_OUTPUT:
+                kill_group(process)
+            process.wait()
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise subprocess.TimeoutExpired(command.words, SECONDS)
+    return output, process.returncode

@@ -7,7 +7,6 @@ Source: B-9, D-10.
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.conversion.libraries import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.toml_tables import is_number, is_whole
 from axe_nb.engine.person import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
@@ -200,10 +200,10 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "True or a function",
         lambda v: isinstance(v, bool | None) or callable(v),
     ),
-    "int | None": ("a whole number, as in 2", lambda v: v is None or (type(v) is int and v >= 0)),
+    "int | None": ("a whole number, as in 2", lambda v: v is None or is_whole(v, 0)),
     "float | None": (
         "seconds, as in 120 or 0.5",
-        lambda v: v is None or (type(v) in (int, float) and 0 <= v < math.inf),
+        lambda v: v is None or (is_number(v) and v >= 0),
     ),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (

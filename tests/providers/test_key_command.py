@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -179,6 +180,7 @@ def test_many_requests_whose_key_stays_refused_ask_for_it_once_more(
         ("print('ya29-\\x1b[1m')", "it printed characters that no key has"),
         ("print('ya29-schlüssel')", "it printed characters that no key has"),
         ("import time; time.sleep(60)", "it did not end within 2s"),
+        ("\nwhile True: print('kkkkkkkk')", "it prints more than a key"),
     ],
 )
 def test_a_command_without_a_key_is_one_line_with_its_place(
@@ -193,6 +195,22 @@ def test_a_command_without_a_key_is_one_line_with_its_place(
     )
     assert error.hint == "run the command in a terminal: what it prints is never shown here"
     assert (vertex.keys, error.exit_code) == ([], 3)
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(
+    vertex: Vertex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_command, "SECONDS", 4.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        child = f"import socket, time; s = socket.create_connection({address}); time.sleep(60)"
+        words = f"[sys.executable, '-c', {child!r}]"
+        vertex.settings(f"import subprocess, sys; subprocess.run({words})")
+        assert ": it did not end within 4s (key_command under" in failure().message
+        server.settimeout(20)
+        with server.accept()[0] as connection:
+            connection.settimeout(20)
+            assert not connection.recv(1)
 
 
 def test_a_program_beside_config_toml_is_never_one_of_the_project(
