@@ -175,6 +175,8 @@ def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
             return Leaf(None if numpy.isnat(value) else str(value))
         case "f":  # without the digits that a number of 32 bits only seems to have in 64
             return open_value(float(str(value)))
+        case "V" if names := value.dtype.names:
+            return Entries(((name, value[name]) for name in names), len(names))
     return open_value(value.item())
 
 

@@ -217,8 +217,7 @@ class _Page:
         return f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
 
     def parts(self) -> list[str]:
-        """The HTML of the head, the figures, each input and the rest; the number of parts is fixed.
-        """
+        """HTML of the head, the figures, each input and the rest; the number of parts is fixed."""
         grid = self._grid
         numbers = self._format_numbers()
         inputs = [

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -37,7 +38,11 @@ VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records the runs of tests."""
 
 PATIENCE = 0.2
-"""Seconds that the end of a run waits for its last write, unless the previous one failed."""
+"""Maximum seconds that the end of a run waits to learn whether the run was written, while the disk
+is nearly full or the last write failed."""
+
+LOW = 100_000_000
+"""Bytes of free space below which a disk may be full before the next batch is written."""
 
 AT_EXIT = 1.5
 """Seconds that the end of the process waits for pending writes."""
@@ -115,7 +120,10 @@ class Recorder:
         """See `engine.scope.Recorder`."""
         if self._held:
             return ""
-        if not self._writer.is_fine:
+        is_nearly_full = False
+        with contextlib.suppress(OSError):  # the folder may not exist yet
+            is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
+        if is_nearly_full or not self._writer.is_fine:
             self._writer.flush(PATIENCE)
         return self.lost or self._writer.problem
 

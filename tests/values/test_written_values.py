@@ -61,6 +61,8 @@ TEXTS: list[tuple[Any, str]] = [
     (Decimal("1.10"), "1.10"), (date(2024, 1, 2), "2024-01-02"), (float("nan"), "null"),
     (np.float32(0.1), "0.1"), (np.bool_(True), "True"),
     (np.arange(4).reshape(2, 2), "[[0, 1], [2, 3]]"),
+    (np.array([(1, (0.1,))], [("n", int), ("in", [("x", "f4")])]), '[{"n": 1, "in": {"x": 0.1}}]'),
+    (np.rec.array([(1, "a")], [("n", int), ("s", "U1")])[0], '{"n": 1, "s": "a"}'),
     (pd.DataFrame({"a": [1, 2], "b": ["x,y", None], "c": ["", 'say "hi"']}),
      'a,b,c\n1,"x,y",""\n2,,"say ""hi"""'),
     (pd.DataFrame({"a": [1.5]}, index=pd.Index(["r"], name="row")), "row,a\nr,1.5"),
