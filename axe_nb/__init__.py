@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.agents.agent import Agent as Agent
-    from axe_nb.agents.tables import ChildBudget as ChildBudget
-    from axe_nb.agents.tables import Retry as Retry
-    from axe_nb.agents.tables import SubAgentsConfig as SubAgentsConfig
-    from axe_nb.agents.tables import TreeLimits as TreeLimits
+    from axe_nb.agents.agent_tables import ChildBudget as ChildBudget
+    from axe_nb.agents.agent_tables import Retry as Retry
+    from axe_nb.agents.agent_tables import SubAgentsConfig as SubAgentsConfig
+    from axe_nb.agents.agent_tables import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
     from axe_nb.api import cassette as cassette
     from axe_nb.api import define as define
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "agents.agent",
     **dict.fromkeys(
-        ("ChildBudget", "Retry", "SubAgentsConfig", "TreeLimits"), "agents.tables"
+        ("ChildBudget", "Retry", "SubAgentsConfig", "TreeLimits"), "agents.agent_tables"
     ),
     **dict.fromkeys(
         (

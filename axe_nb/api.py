@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config
 from axe_nb.agents.data_files import read_data
+from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, make_view
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import axe_nb
-from axe_nb.agents import agent_files, config
+from axe_nb.agents import agent_files, user_config
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
@@ -67,10 +67,10 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "version":
             _write(f"axe-nb {axe_nb.__version__}")
         case "config path":
-            _write(str(config.config_path()))
+            _write(str(user_config.config_path()))
         case "config init":
-            write_new(config.config_path(), config.SCAFFOLD, mode=0o600)
-            _write(str(config.config_path()))
+            write_new(user_config.config_path(), user_config.SCAFFOLD, mode=0o600)
+            _write(str(user_config.config_path()))
         case "init":
             _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
         case "edit":

@@ -15,13 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
-from axe_nb.agents import agent, config
-from axe_nb.agents.config import UNSET, PriceTable
+from axe_nb.agents import agent, user_config
+from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
-from axe_nb.agents.tables import McpServer
+from axe_nb.agents.user_config import UNSET, PriceTable
+from axe_nb.commands.option_table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
-from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations.measures import FORMS, MEASURES
@@ -364,7 +364,7 @@ def environment() -> Iterator[str]:
     yield _table(["variable", "what it does"], rows)
     yield "## Settings file"
     yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes this template:"
-    yield f"```toml\n{config.SCAFFOLD}```"
+    yield f"```toml\n{user_config.SCAFFOLD}```"
     yield from _keys(ProviderTable, ("providers", "NAME"))
     yield from _keys(PriceTable, ("prices", '"PROVIDER/MODEL"'))
     yield from _keys(McpServer, ("mcp_servers", "NAME"))

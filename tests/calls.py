@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from axe_nb import builtin
 from axe_nb.agents.agent import Agent
-from axe_nb.builtin import table as builtin
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import (

@@ -40,9 +40,9 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
 
 Without the tools themselves (`builtin/shell.py`, `builtin/web.py` with its rules for addresses) and
 what is kept for undo. Some are the names of older commits. Since 27 November 2026, hosts are in
-`agents/names.py`, workdirs in `agents/prompt.py` and `.env` files in `agents/config.py`: about 220
-lines, not counted. Until then, `engine/questions.py` also held the pauses of stepping (about 150
-lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
+`agents/names.py`, workdirs in `agents/prompt.py` and `.env` files in `agents/user_config.py`: about
+220 lines, not counted. Until then, `engine/questions.py` also held the pauses of stepping (about
+150 lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
 counted; nor are the 55 of `engine/ask_person.py`, which are `RunScope.ask` now.
 What was `invisible.py` (77 lines) are now 40 lines of `text.py`, not counted either.
 """

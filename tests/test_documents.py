@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import axe_nb
-from axe_nb.agents.config import Config
+from axe_nb.agents.user_config import Config
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]

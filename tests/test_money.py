@@ -13,13 +13,13 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.user_config import Config, config_path
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.providers.prices import Prices
-from axe_nb.recording.recorder import find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer

@@ -12,8 +12,8 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.provider_table import PROVIDERS, describe_provider
+from axe_nb.agents.user_config import Config, config_path
 from axe_nb.engine.make_provider import make
 from axe_nb.errors import ConfigError
 from tests.providers.dialects import BY_NAME, KEY, ask

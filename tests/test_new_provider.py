@@ -69,7 +69,7 @@ import asyncio, axe_nb
 from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import init
-from axe_nb.agents.config import Config
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.commands.doctor import examine
 from axe_nb.session.session import session

@@ -12,7 +12,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult, tool
-from axe_nb.agents.config import Config
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make, server
 from axe_nb.errors import ConfigError
 from axe_nb.providers import listing

@@ -13,7 +13,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.recording.recorder import find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin

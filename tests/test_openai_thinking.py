@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.recording.recorder import find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.views.html import twin
 from tests.providers.openai_2026 import OWN, THOUGHTS, OpenAI, at_own_address, settings
 

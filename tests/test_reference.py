@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.commands.options import OPTIONS
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.results import EXIT_CODES

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, ToolCall, call, script
-from axe_nb.agents.config import state_dir
-from axe_nb.builtin import table as builtin
+from axe_nb import Agent, Request, RunResult, ToolCall, builtin, call, script
+from axe_nb.agents.user_config import state_dir
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context

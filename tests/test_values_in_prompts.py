@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import parse_run
-from axe_nb.commands.table import RUN
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.notebook.option_line import read_words
 from axe_nb.results import RunResult

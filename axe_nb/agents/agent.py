@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
-from axe_nb.agents.config import agent_dirs, format_path
-from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
-from axe_nb.agents.names import check_name, host_problem, names_of, own_tools
-from axe_nb.agents.tables import (
+from axe_nb.agents.agent_tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
     LIMIT_ADVICE,
@@ -33,7 +30,10 @@ from axe_nb.agents.tables import (
     parse_servers,
     variable_problem,
 )
+from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
+from axe_nb.agents.names import check_name, host_problem, names_of, own_tools
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
+from axe_nb.agents.user_config import agent_dirs, format_path
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
 from axe_nb.agents.files import expand_home, read_real_text, reason, write_new
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import trust_new_folder
+from axe_nb.agents.user_config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
 from axe_nb.errors import ConfigError
 from axe_nb.text import one_line, quote, suggestion
 

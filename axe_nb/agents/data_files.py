@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home, reason, write_whole
+from axe_nb.agents.user_config import format_path
 from axe_nb.errors import ConfigError
 from axe_nb.paths import open_real_file
 from axe_nb.text import INVISIBLE, one_line

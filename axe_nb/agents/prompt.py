@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent, NoAgent
-from axe_nb.agents.config import format_path, is_own, skill_paths
+from axe_nb.agents.agent_tables import COMMON_PARAMS, variable_problem
 from axe_nb.agents.files import expand_home, read_real_text, reason
 from axe_nb.agents.globs import find_paths
 from axe_nb.agents.protected import find_read_protection
 from axe_nb.agents.provider_table import NOT_PARAMS
-from axe_nb.agents.tables import COMMON_PARAMS, variable_problem
 from axe_nb.agents.trust import NEXT_STEP, is_outside, is_trusted
+from axe_nb.agents.user_config import format_path, is_own, skill_paths
 from axe_nb.conversion.toml_tables import Source, make_table, toml_fields
 from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words

@@ -18,7 +18,7 @@ from inspect import getmodulename
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.agents.config import config_dir, state_dir
+from axe_nb.agents.user_config import config_dir, state_dir
 
 KEYS = "it may hold keys or passwords"
 

@@ -16,9 +16,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.config import is_own, skill_paths, state_dir
+from axe_nb.agents.agent_tables import COMMON_PARAMS, DEFAULT_LIMITS
 from axe_nb.agents.files import display_path, expand_home, hold_lock, read_text, reason, write_whole
-from axe_nb.agents.tables import COMMON_PARAMS, DEFAULT_LIMITS
+from axe_nb.agents.user_config import is_own, skill_paths, state_dir
 from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable, quote
 

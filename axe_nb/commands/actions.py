@@ -11,16 +11,16 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import check_agents_dir, creation_step, find_file, list_agents
-from axe_nb.agents.config import (
+from axe_nb.agents.files import display_path, expand_home
+from axe_nb.agents.prompt import all_warnings, find_workdir
+from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
+from axe_nb.agents.user_config import (
     PROJECT_AGENTS,
     Config,
     format_path,
     format_path_or_name,
     is_own,
 )
-from axe_nb.agents.files import display_path, expand_home
-from axe_nb.agents.prompt import all_warnings, find_workdir
-from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history import delete_run, list_history

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config
 from axe_nb.agents.globs import check_glob
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief, fill_in
 from axe_nb.agents.provider_table import SEARCH
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make, provider_for
 from axe_nb.engine.plan import check_agent_thinking, check_search
 from axe_nb.engine.toolbox import find_tools

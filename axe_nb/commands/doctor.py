@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
-from axe_nb.agents.config import Config, config_path, format_path
+from axe_nb.agents.agent_tables import DEFAULT_LIMITS, McpServer, parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.names import ANY
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.agents.tables import DEFAULT_LIMITS, McpServer, parse_servers
+from axe_nb.agents.user_config import Config, config_path, format_path
 from axe_nb.commands.agent_problems import problems
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
@@ -34,7 +34,7 @@ from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.secrets import without_login
-from axe_nb.recording.recorder import find_reason_against, history_path
+from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, printable, quote

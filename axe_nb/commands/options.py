@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from axe_nb.agents.tables import MODES, variable_problem
+from axe_nb.agents.agent_tables import MODES, variable_problem
 from axe_nb.results import Status
 from axe_nb.text import quote
 

@@ -20,8 +20,8 @@ from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.opened import key_of
 from axe_nb.conversion.own_text import MAX_SHOWN
+from axe_nb.conversion.value_kinds import key_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import cut_chars, plural, quote, suggestion

@@ -13,8 +13,8 @@ from datetime import date, time
 from enum import Enum
 from typing import Any
 
-from axe_nb.conversion.opened import key_of
 from axe_nb.conversion.own_text import own_text
+from axe_nb.conversion.value_kinds import key_of
 from axe_nb.messages import dump
 
 

@@ -14,7 +14,8 @@ from itertools import chain, islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from axe_nb.conversion.opened import (
+from axe_nb.conversion.own_text import describe, type_name
+from axe_nb.conversion.value_kinds import (
     Entries,
     Items,
     Leaf,
@@ -23,7 +24,6 @@ from axe_nb.conversion.opened import (
     open_safely,
     open_value,
 )
-from axe_nb.conversion.own_text import describe, type_name
 from axe_nb.text import count_bytes, cut_chars, one_line, plural
 
 LONGEST_DATA = 100_000

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from axe_nb import builtin
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_tables import keep_server_tools, keep_servers, names_of_servers
 from axe_nb.agents.prompt import server_of
-from axe_nb.agents.tables import keep_server_tools, keep_servers, names_of_servers
-from axe_nb.builtin import table as builtin
 from axe_nb.delegation import SOURCE
 from axe_nb.text import one_line
 from axe_nb.tools.registry import Registry

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import ChildBudget, Mode
+from axe_nb.agents.agent_tables import ChildBudget, Mode
 from axe_nb.delegation.child_copy import copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
+from axe_nb.agents.agent_tables import NO_CONFIG, SubAgentsConfig
 from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter

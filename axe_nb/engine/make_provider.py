@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.agents.config import Config, config_dir
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.provider_table import PROTOCOLS, ProviderInfo
+from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.providers.protocol import OnDelta, Provider, Server

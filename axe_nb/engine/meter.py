@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from axe_nb.agents.config import format_path_or_name
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.agent_tables import TreeLimits
+from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.results import RunStopped, Status
 from axe_nb.text import format_dollars
 

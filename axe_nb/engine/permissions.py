@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_tables import MODES, Mode
 from axe_nb.agents.names import ANY, is_allowed
-from axe_nb.agents.tables import MODES, Mode
 from axe_nb.agents.trust import COMMANDS, NEXT_STEP
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.text import printable, quote

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
-from axe_nb.agents.tables import McpServer
 from axe_nb.engine.clock import Clock
 from axe_nb.engine.meter import Budget, InFlight, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
+from axe_nb import builtin
 from axe_nb.agents.agent import Agent, find_place
+from axe_nb.agents.agent_tables import names_of_servers
 from axe_nb.agents.provider_table import SERVER_TOOLS
-from axe_nb.agents.tables import names_of_servers
-from axe_nb.builtin import table as builtin
-from axe_nb.builtin.table import make_server_tool
+from axe_nb.builtin import make_server_tool
 from axe_nb.delegation import SOURCE as DELEGATION
 from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec

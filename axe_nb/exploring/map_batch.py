@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.agent_tables import TreeLimits
+from axe_nb.agents.user_config import Config
 from axe_nb.conversion.libraries import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.loop import MAX_ERROR

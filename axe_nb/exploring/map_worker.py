@@ -20,9 +20,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Context
+from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words

@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, TypeVar
 
-from axe_nb.agents.tables import McpServer
+from axe_nb.agents.agent_tables import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from axe_nb.agents.tables import McpServer, expand_variables
+from axe_nb.agents.agent_tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.process import Process, clean_environment

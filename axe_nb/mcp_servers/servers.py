@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.agent import Agent, find_place
+from axe_nb.agents.agent_tables import McpServer, names_of_servers, parse_servers
 from axe_nb.agents.prompt import RESOURCE
-from axe_nb.agents.tables import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.text import plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError

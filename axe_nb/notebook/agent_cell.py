@@ -15,14 +15,14 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file
-from axe_nb.agents.config import agent_dirs, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
+from axe_nb.agents.user_config import agent_dirs, format_path_or_name
 from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.commands.option_table import AGENT_CELL
 from axe_nb.commands.parser import parse, parser
-from axe_nb.commands.table import AGENT_CELL
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source
 from axe_nb.conversion.toml_text import parse_toml

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from axe_nb.agents import agent_files
-from axe_nb.agents.config import Config, format_path_or_name, load_env
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
+from axe_nb.agents.user_config import Config, format_path_or_name, load_env
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
 from axe_nb.commands.doctor import Finding
+from axe_nb.commands.option_table import RUN, commands_of
 from axe_nb.commands.parser import (
     UsageError,
     advise_command,
@@ -29,7 +30,6 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.commands.table import RUN, commands_of
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.notebook.option_line import read_words

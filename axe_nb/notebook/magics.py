@@ -46,8 +46,8 @@ def axe_magic(name: str) -> Callable[[F], F]:
     """
 
     def page() -> str:
+        from axe_nb.commands.option_table import commands_of
         from axe_nb.commands.parser import list_parser, parser
-        from axe_nb.commands.table import commands_of
 
         made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")
         return made.format_help().rstrip()
@@ -109,8 +109,8 @@ class AxeMagics(Magics):
     @cell_magic
     @axe_magic("axe")
     def axe(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Any:
+        from axe_nb.commands.option_table import RUN
         from axe_nb.commands.parser import parse_run
-        from axe_nb.commands.table import RUN
         from axe_nb.conversion.interpolation import prompt_of
         from axe_nb.notebook.option_line import find_cell_source, read_words
         from axe_nb.notebook.run_cell import run_cell
@@ -150,7 +150,7 @@ class AxeMagics(Magics):
     @cell_magic
     @axe_magic("axe_grid")
     def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
-        from axe_nb.commands.table import GRID
+        from axe_nb.commands.option_table import GRID
         from axe_nb.notebook.grid_cell import run_grid
         from axe_nb.notebook.option_line import read_words
 
@@ -184,7 +184,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
     """Returns completions at the cursor, if it is on the line or in the body of an axe_nb magic."""
     if "%axe" not in context.full_text:
         return {"completions": []}
-    from axe_nb.notebook.offers import list_offers
+    from axe_nb.notebook.completion import list_offers
 
     above = context.full_text.split("\n")[: context.cursor_line]
     offered = list_offers(above, context.text_until_cursor, context.full_text)

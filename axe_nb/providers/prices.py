@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.provider_table import SEARCH
+from axe_nb.agents.user_config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.text import quote

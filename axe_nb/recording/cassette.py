@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from axe_nb.agents.config import format_path, state_dir
 from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home, hold_lock
+from axe_nb.agents.user_config import format_path, state_dir
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import (

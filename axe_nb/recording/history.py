@@ -13,12 +13,12 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.prompt import TRUSTED
+from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.recording.history_tree import DIED, Tree
-from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.results import NO_AGENT
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
 from axe_nb.tools.kept_files import forget_kept

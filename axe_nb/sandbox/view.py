@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.agents.protected import KEY_PATHS, is_hidden
+from axe_nb.agents.user_config import config_dir, state_dir
 from axe_nb.errors import ConfigError
 from axe_nb.paths import FOLDER, PASSED, follow_links, hold_real_folder
 from axe_nb.text import quote

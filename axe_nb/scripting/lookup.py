@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
+from axe_nb.agents.user_config import config_dir
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.scripting.rules import Script, parse_script

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
+from axe_nb.agents.agent_tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.conversion.libraries import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_number, is_whole

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
-from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import find_workdir
+from axe_nb.agents.user_config import Config
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.clock import Clock
 from axe_nb.engine.make_provider import Needed, provider_for
@@ -35,8 +35,8 @@ from axe_nb.messages import Usage
 from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
+from axe_nb.recording.history_recorder import begin_recorder
 from axe_nb.recording.modes import is_test
-from axe_nb.recording.recorder import begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.prompts import describe
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
     from axe_nb.recording.cassette import Cassette
-    from axe_nb.recording.tape import RootTape
+    from axe_nb.recording.playback import RootTape
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Session:
         if cassette is None:
             return None
         from axe_nb.recording.modes import find_mode
-        from axe_nb.recording.tape import RootTape
+        from axe_nb.recording.playback import RootTape
 
         mode = find_mode(cassette.mode, can_ask=can_ask)
         return None if mode == "live" else RootTape(cassette, mode, on_claim)

@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from axe_nb.agents.config import Config
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.agents.user_config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.launcher import REMOVE

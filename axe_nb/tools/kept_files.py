@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from axe_nb.agents.config import state_dir
 from axe_nb.agents.files import reason
+from axe_nb.agents.user_config import state_dir
 from axe_nb.conversion.records import from_json
 from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable

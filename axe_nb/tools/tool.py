@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import Mode
+from axe_nb.agents.agent_tables import Mode
 from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.conversion.value_text import NoText, write_json
 from axe_nb.errors import AxeError, ConfigError, words

@@ -13,7 +13,7 @@ from html import escape
 from itertools import islice
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import names_of_servers
+from axe_nb.agents.agent_tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit

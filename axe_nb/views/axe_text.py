@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.tables import DEFAULT_LIMITS, TreeLimits
+from axe_nb.agents.agent_tables import DEFAULT_LIMITS, TreeLimits
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.session.session import Session, session
 

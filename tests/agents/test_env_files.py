@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.config import (
+from axe_nb.agents.user_config import (
     EMPTY,
     EXPANDED,
     KEPT,

@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.python_tool import tool_of
 from tests.engine.in_process import agent, heard, lead, play, texts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from axe_nb import Agent, ConfigError, secrets
-from axe_nb.agents.tables import McpServer, expand_variables, keep_servers, parse_servers
+from axe_nb.agents.agent_tables import McpServer, expand_variables, keep_servers, parse_servers
 
 pytestmark = pytest.mark.req("D-46")
 

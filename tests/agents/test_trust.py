@@ -14,7 +14,7 @@ import axe_nb
 from axe_nb import Request, call
 from axe_nb.agents import agent_files, trust
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.trust import is_trusted
 from axe_nb.cli import main
 from axe_nb.commands import actions

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.agent_tables import TreeLimits
 from tests.benchmarks.peers.model import model
 from tests.engine.in_process import ask_session
 
@@ -49,7 +49,7 @@ def stopwatch() -> Callable[[], tuple[float, float]]:
 
 def stop(spent: Callable[[], tuple[float, float]]) -> tuple[float, float]:
     """(seconds, seconds of CPU) since a stopwatch began, the latter with what the history takes."""
-    from axe_nb.recording.recorder import find_writer, history_path
+    from axe_nb.recording.history_recorder import find_writer, history_path
 
     seconds, _ = spent()
     find_writer(history_path()).flush(30)

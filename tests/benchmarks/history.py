@@ -28,7 +28,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.recording.recorder import Recorder, Writer, history_path
+from axe_nb.recording.history_recorder import Recorder, Writer, history_path
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 

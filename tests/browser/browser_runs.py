@@ -8,7 +8,7 @@ from pathlib import Path
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
-from axe_nb.agents.tables import Retry, SubAgentsConfig
+from axe_nb.agents.agent_tables import Retry, SubAgentsConfig
 from axe_nb.messages import Delta
 
 ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from axe_nb.agents.agent import Agent
+from axe_nb.commands.option_table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
 from axe_nb.commands.options import FACES, OPTION_GROUPS, OPTIONS, Face
 from axe_nb.commands.parser import (
     Parser,
@@ -16,7 +17,6 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.commands.table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
 from axe_nb.expectations.language import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words

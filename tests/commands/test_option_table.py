@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import axe_nb
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.options import FACES, OPTIONS, Face
 from axe_nb.commands.parser import UsageError, parse_run, parser
-from axe_nb.commands.table import RUN
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb import Request, RunResult, call
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.engine.toolbox import tool as python_tool
 from axe_nb.messages import ToolCall, close_open_calls
 from axe_nb.tools.tool import Tool

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Request, RunResult, call
-from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
+from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import agent, heard, stage

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import ProviderError, Request, Response, call
-from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
+from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.messages import ToolCall
 from tests.delegation.copies import offered, play, recorded, results, said, told, tool
 from tests.engine.in_process import heard

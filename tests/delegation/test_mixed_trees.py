@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, RunResult, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation.chains import WAYS, Chain, Reply, by
 from tests.delegation.copies import offered, tool

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect

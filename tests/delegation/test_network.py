@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.builtin.web import TOOLS
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall

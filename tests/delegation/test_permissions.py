@@ -11,7 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
 from axe_nb.session.overrides import Overrides

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
+from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Limits

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.text import cut_bytes
 from axe_nb.tools.tool import Limits

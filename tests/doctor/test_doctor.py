@@ -12,8 +12,8 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import config_path
-from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
+from axe_nb.agents.user_config import config_path
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.session.session import Session
 from tests.wire.replay import Replay

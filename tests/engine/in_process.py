@@ -9,7 +9,7 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import AskPerson
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult

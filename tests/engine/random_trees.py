@@ -26,7 +26,7 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, ToolContext, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.events import Event, RunFinished, RunStarted
 from axe_nb.messages import close_open_calls
 from axe_nb.session.drive import NullView, drive

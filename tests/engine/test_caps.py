@@ -16,7 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, call
-from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)

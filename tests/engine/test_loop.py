@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunError, Usage, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.outline import as_text

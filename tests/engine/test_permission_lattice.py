@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent
-from axe_nb.agents.tables import MODES, Mode, SubAgentsConfig
+from axe_nb.agents.agent_tables import MODES, Mode, SubAgentsConfig
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool
 from tests.delegation.copies import tool

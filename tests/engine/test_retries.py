@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from axe_nb import Agent, ProviderError, Request
-from axe_nb.agents.tables import Retry
+from axe_nb.agents.agent_tables import Retry
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnStarted
 from axe_nb.views.rows import facts_of, make_row
 from axe_nb.views.transcript import Node, Transcript

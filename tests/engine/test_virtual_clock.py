@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb import Agent, RunResult
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from tests.engine.in_process import check_events, stage, texts
 
 pytestmark = pytest.mark.req("D-36")

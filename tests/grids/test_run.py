@@ -17,7 +17,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_page import show_grid
 

@@ -11,7 +11,7 @@ import tomli_w
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
 from axe_nb.mcp_servers.connection import ListedTool, Listing

@@ -269,7 +269,7 @@ def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> 
 
 def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
     settings = (
-        "from axe_nb.agents.config import config_path\n"
+        "from axe_nb.agents.user_config import config_path\n"
         "config_path().parent.mkdir(parents=True, exist_ok=True)\n"
         "config_path().write_text('[prices.\"script/echo\"]\\ninput = 1\\noutput = 10\\n')"
     )

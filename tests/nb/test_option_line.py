@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import Options, UsageError, parse_run
-from axe_nb.commands.table import RUN
 from axe_nb.notebook.option_line import read_words
 from tests.nb.kernels import Kernel, Kernels, text
 

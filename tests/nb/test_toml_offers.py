@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.notebook.offers import list_offers
+from axe_nb.notebook.completion import list_offers
 
 MAGIC = "%%axe_agent x"
 

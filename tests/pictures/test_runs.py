@@ -19,8 +19,8 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply_errors import read_reply
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.recording.modes import Mode
-from axe_nb.recording.recorder import find_writer, history_path
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin

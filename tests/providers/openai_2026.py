@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
 

@@ -9,8 +9,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make, server
 from axe_nb.errors import ProviderError
 from axe_nb.providers import listing

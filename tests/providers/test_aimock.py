@@ -11,7 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request
-from axe_nb.agents.tables import Retry
+from axe_nb.agents.agent_tables import Retry
 from axe_nb.errors import ProviderError
 from axe_nb.events import Event, RetryScheduled, TextDelta
 from axe_nb.messages import Delta, Message, Response

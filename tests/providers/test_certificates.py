@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers.http import MAX_REPLY

@@ -20,7 +20,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.user_config import Config, config_path
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.providers import key_command

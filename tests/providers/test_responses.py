@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, tool
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture, join_parts

@@ -11,8 +11,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from axe_nb.agents.config import config_path
 from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.agents.user_config import config_path
 from axe_nb.cli import main
 from axe_nb.events import Event, TextDelta
 from axe_nb.session.session import Session

@@ -14,8 +14,8 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.provider_table import ProviderTable
+from axe_nb.agents.user_config import Config, config_path
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.errors import ProviderError
 from tests.providers.vendors import KEY, VENDORS, WRONG_KEY, VendorServer

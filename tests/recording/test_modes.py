@@ -9,7 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb import ConfigError
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.recording import cassette
 from axe_nb.recording.modes import find_mode
 from tests.providers.dialects import BY_NAME

@@ -13,8 +13,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, script
-from axe_nb.agents.config import state_dir
 from axe_nb.agents.data_files import read_data
+from axe_nb.agents.user_config import state_dir
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.session import session
 

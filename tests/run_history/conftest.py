@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.recording.recorder import find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, call, script, script_server
 from axe_nb.recording.history import delete_run
-from axe_nb.recording.recorder import find_writer
+from axe_nb.recording.history_recorder import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.chains import count_text, run_chain

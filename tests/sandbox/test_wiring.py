@@ -14,8 +14,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.config import config_path
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
+from axe_nb.agents.user_config import config_path
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import ProviderError, Request, Response, RunResult, call
-from axe_nb.agents.config import Config
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import (

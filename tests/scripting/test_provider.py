@@ -16,7 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
-from axe_nb.agents.config import config_dir
+from axe_nb.agents.user_config import config_dir
 from axe_nb.messages import Delta, Message
 from axe_nb.scripting.lookup import Scripts, functions, known
 from axe_nb.scripting.provider import ScriptProvider

@@ -12,7 +12,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, call, cli
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.session.session import session
 
 pytestmark = pytest.mark.req("D-72")

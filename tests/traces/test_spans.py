@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import axe_nb
 from axe_nb import Agent, Request, Response, ToolCall, Usage, call, script, script_server
-from axe_nb.agents.config import config_path
+from axe_nb.agents.user_config import config_path
 from axe_nb.recording import traces as names
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
-from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
 from axe_nb.events import RunFinished
 from axe_nb.messages import Usage
 from axe_nb.results import RunResult

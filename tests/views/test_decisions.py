@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Request, RunResult, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
 from axe_nb.events import Event
 from axe_nb.session.overrides import Overrides

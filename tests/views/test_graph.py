@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.session.session import Session
 from axe_nb.views.agent_summary import draw_graph
 

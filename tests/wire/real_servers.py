@@ -31,9 +31,9 @@ from typing import Any, cast
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.agents.config import Config
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.provider_table import ProviderTable
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.user_config import Config
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
 from axe_nb.messages import Request, Response, ToolCall, Usage

@@ -12,11 +12,11 @@ from IPython.core.getipython import get_ipython
 
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import Config
+from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.tables import McpServer
+from axe_nb.agents.user_config import Config
+from axe_nb.commands.option_table import AGENT_CELL, GRID, RUN, commands_of
 from axe_nb.commands.options import Option
-from axe_nb.commands.table import AGENT_CELL, GRID, RUN, commands_of
 from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY

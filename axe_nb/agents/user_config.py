@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.agent_tables import KEY, McpServer, Retry, parse_server
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.provider_table import (
     PROVIDERS,
@@ -24,7 +25,6 @@ from axe_nb.agents.provider_table import (
     describe_provider,
     make_key_command,
 )
-from axe_nb.agents.tables import KEY, McpServer, Retry, parse_server
 from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
 from axe_nb.conversion.toml_text import parse_toml, toml_hint
 from axe_nb.errors import ConfigError

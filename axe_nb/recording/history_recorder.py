@@ -17,8 +17,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from axe_nb.agents.config import format_path_or_name, state_dir
 from axe_nb.agents.files import reason
+from axe_nb.agents.user_config import format_path_or_name, state_dir
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
@@ -30,7 +30,7 @@ from axe_nb.text import one_line
 
 if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
-    from axe_nb.recording.tape import RootTape
+    from axe_nb.recording.playback import RootTape
 
 log = logging.getLogger("axe_nb")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents import config
-from axe_nb.agents.config import Config
+from axe_nb.agents import user_config
+from axe_nb.agents.user_config import Config
 from axe_nb.errors import ConfigError
 
 SECRET = "sk-very-secret-0123456789"
@@ -13,7 +13,7 @@ SECRET = "sk-very-secret-0123456789"
 
 def settings(text: str) -> Path:
     """Writes the settings file of this test."""
-    path = config.config_path()
+    path = user_config.config_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return path
@@ -225,18 +225,18 @@ def test_the_config_folder_follows_its_variable(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("XDG_CONFIG_HOME", "~/elsewhere")
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("USERPROFILE", "/home/me")
-    assert config.config_path() == Path("/home/me/elsewhere/axe/config.toml")
+    assert user_config.config_path() == Path("/home/me/elsewhere/axe/config.toml")
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    assert config.config_path() == Path("/home/me/.config/axe/config.toml")
-    assert config.agent_dirs() == [
+    assert user_config.config_path() == Path("/home/me/.config/axe/config.toml")
+    assert user_config.agent_dirs() == [
         Path("axe/agents"), Path("/home/me/.config/axe/agents"),
     ]  # fmt: skip
 
 
 def test_the_first_settings_file_holds_nothing_yet_and_all_of_it_can_be_used() -> None:
-    settings(config.SCAFFOLD)
+    settings(user_config.SCAFFOLD)
     assert Config.load() == Config({})
-    lines = config.SCAFFOLD.splitlines()
+    lines = user_config.SCAFFOLD.splitlines()
     settings("\n".join(line.removeprefix("# ") for line in lines[2:]))
     assert Config.load().base_url("openai") == "https://api.openai.com"
     assert set(Config.load().providers) == {"anthropic", "openai", "ollama", "groq"}
