@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
-from axe_nb.agents.provider_table import ProviderInfo
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
@@ -77,8 +77,8 @@ class HttpProvider:
     name: ClassVar[str]
     protocol: ClassVar[WireProtocol]
     base_url: str
-    key: str
-    info: ProviderInfo
+    key: str = ""
+    info: ProviderInfo = PROVIDERS["openai"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={without_login(self.base_url)!r})"
