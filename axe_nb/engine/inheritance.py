@@ -1,4 +1,4 @@
-"""Inheritance of sub-agents from their parents: permissions, limits, depth, time, folder, recordings.
+"""Inheritance of sub-agents from their parents: permissions, limits, depth, time and folder.
 
 Nothing below a run is laxer than the run itself (D-1, D-3, D-10, D-19, D-47, D-53). A copy of its
 caller also inherits the agent: `delegation/child_copy.py`.
