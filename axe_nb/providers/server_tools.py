@@ -29,19 +29,11 @@ ANTHROPIC: Mapping[str, str] = {
 }
 """Name of a tool that Anthropic runs → its newest type."""
 
-DIRECT = {"allowed_callers": ["direct"]}
-"""Option that makes searches the model's own, not those of a program that it writes, which only
-some models can: so the reply includes all results."""
-
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
     "api.groq.com": "browser_search",
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
-
-PASSED_ON = ("openai", "responses", "script", "unknown")
-"""Protocols that take an entry with any type. A script is a model that only plays a server, and of
-an unknown endpoint there are only recorded replies."""
 
 RESPONSES: Mapping[str, str] = {
     "web_search_call": SEARCH,
@@ -69,7 +61,8 @@ def make_entry(
     """
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
-        direct = DIRECT if name == SEARCH else {}
+        # searches of the model's own, not of a program that it writes: the reply has all results
+        direct = {"allowed_callers": ["direct"]} if name == SEARCH else {}
         entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
         if not domains:
             return entry
@@ -83,7 +76,9 @@ def make_entry(
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
-    return {"type": name, **options} if protocol in PASSED_ON else None
+    # a script only plays a server, and of an unknown endpoint there are only recorded replies
+    takes_any = protocol in ("openai", "responses", "script", "unknown")
+    return {"type": name, **options} if takes_any else None
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
