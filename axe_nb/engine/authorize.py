@@ -14,9 +14,10 @@ from typing import Any
 from axe_nb.conversion.json_schema import clean_schema
 from axe_nb.conversion.jsonable import copy_json
 from axe_nb.engine.call import PendingCall, RunCall
-from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.engine.person import ApprovalRequest
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolCall
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
 
@@ -65,6 +66,17 @@ class Authorizer:
             async with self._prompt_lock:
                 if self._needs_approval(call):  # else: covered by the previous answer
                     await self._ask_approval(call)
+
+    async def find_refusal(self, tool: Tool) -> str:
+        """Returns why a tool of the model's server must not be offered; empty if it may be."""
+        call = PendingCall(ToolCall("", tool.name, {}))
+        call.tool = tool
+        try:
+            await self.authorize(call)
+        except PermissionDenied as denied:
+            self.unasked.pop(tool.name, None)
+            return str(denied)
+        return ""
 
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""
@@ -140,16 +152,13 @@ class Authorizer:
         else:
             why = f": {answer.text}" if answer.text else ""
             raise PermissionDenied(f"permission denied for {tool.name} by the user{why}", DENIED)
-        self._remember(call, answer)
-
-    def _remember(self, call: PendingCall, answer: Decision) -> None:
-        env, guard = self._scope.env, call.guard
+        env, guard = scope.env, call.guard
         if guard.host and answer.is_recorded:
             env.recorded_hosts.add(guard.host)
         elif guard.host:
             env.hosts[guard.host] = None
         if answer.choice == "always" and guard.covers:
-            self._covered.add((call.tool.name, guard.covers))
+            self._covered.add((tool.name, guard.covers))
 
 
 def find_schema(tool: Tool) -> Mapping[str, Any]:

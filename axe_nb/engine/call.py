@@ -3,9 +3,6 @@
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
 child outlives the call that started it. Our own delegation tools end when they are cancelled, and
 so do their children: they need no other task than that of the call.
-
-A tool may ignore its context; code that it calls, even in a thread that inherits its context
-variables, still belongs to the call: `axe_nb.run` there starts a child.
 Source: D-1, D-5, D-8, D-57, D-58, D-59, A-11.*.
 """
 
@@ -14,84 +11,24 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
+from axe_nb.engine.nested_runs import Caller, inside_run
 from axe_nb.engine.scope import Env
-from axe_nb.errors import AxeError
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """A tool call in progress."""
-
-    context: ToolContext
-    env: Env
-    """Dependencies of its run."""
-    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
-    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
-    any event loop."""
-
-
-_caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
-"""The current caller; unset = outside of runs, None = code of a run that is not in a tool."""
-
-
-def _leave_run() -> None:
-    global _caller
-    _caller = ContextVar("axe_nb_caller")
-
-
-if hasattr(os, "register_at_fork"):  # in a forked process, nothing carries out the run any more
-    os.register_at_fork(after_in_child=_leave_run)
-
-
-def is_inside() -> bool:
-    """True if the current code was called by a run, from one of its tools or models."""
-    return _caller.get(...) is not ...
-
-
-def calling() -> Caller | None:
-    """The tool call that the current code belongs to; None outside of tools."""
-    return _caller.get(None)
-
-
-def refuse_in_tool(name: str) -> None:
-    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
-    if calling() is not None:
-        raise AxeError(
-            f"axe_nb.{name} was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views "
-            "show",
-        )
-
-
-@contextmanager
-def inside_run() -> Iterator[None]:
-    """Marks the block as code of a run; hides the calls of enclosing runs."""
-    before = _caller.set(None)
-    try:
-        yield
-    finally:
-        _caller.reset(before)
-
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
-
-LOOK_EVERY = 1.0
-"""Seconds after which a thread waiting for a child checks that the loop still exists."""
 
 ENDED = "this call has ended and can no longer start a sub-agent"
 
@@ -188,38 +125,14 @@ class CallChildren:
         if os.getpid() != self._process:
             raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
-            return await self._start_from_elsewhere(job, env)
+            work = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
+            return await asyncio.wrap_future(work)
         await self._call.slot.aclose()
         task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
         self._tasks.add(task)
-        task.add_done_callback(self._note_end)
+        # retrieved, in case no one awaits it any more
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await task
-
-    async def _start_from_elsewhere(self, job: Job, env: Env | None) -> RunResult:
-        """Like `start`, on the event loop of another thread.
-
-        The caller may close the loop of the call meanwhile, with all that was to run on it.
-        """
-        work = self.start(job, env)
-        try:
-            waiting = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-        except RuntimeError:
-            work.close()
-            raise ToolError(ENDED) from None
-        try:
-            while not (await asyncio.wait({waiting}, timeout=LOOK_EVERY))[0]:
-                if self._loop.is_closed():
-                    work.close()
-                    raise ToolError(ENDED)
-        except asyncio.CancelledError:
-            waiting.cancel()
-            raise
-        return waiting.result()
-
-    def _note_end(self, task: asyncio.Task[RunResult]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, in case no one awaits it any more
 
     async def end(self) -> None:
         """Cancels the children that are still running, and waits for them even if cancelled."""
@@ -255,10 +168,10 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
     ended = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
-        _caller.set(Caller(context=context, env=env, start=children.start))
         outcome: tuple[object, BaseException | None]
         try:
-            outcome = await tool.fn(context, context.call.arguments), None
+            with inside_run(Caller(context=context, env=env, start=children.start)):
+                outcome = await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
             outcome = None, error
         if not ended.done():

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import is_
 
-from axe_nb.agents.names import parse_model
-from axe_nb.engine.links import Attempts, Partial, Retries, Send
+from axe_nb.engine.chain import connect_model
+from axe_nb.engine.partial_reply import Partial
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ProviderError
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
@@ -40,8 +39,7 @@ class Conversation:
 
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
-        self._plan = plan
-        self._scope = plan.scope
+        self._plan, self._scope = plan, plan.scope
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
         self._send = connect_model(plan, self._partial)
@@ -94,13 +92,8 @@ class Conversation:
     ) -> Response:
         """Sends a request and adds the response to the conversation; raises what `Send` does.
 
-        Args:
-            tools: the tools offered to the model.
-            with_calls: if False, calls in the response will not be run and are left out of history.
-            output: if True, a reply without calls has to be in the form of the run's output.
-            closing: true for the request for a subagent's final summary.
-            asked: what the turn asks for at the end of the run, with `question`.
-            question: the message that asks for it.
+        Calls in the response are left out of history unless `with_calls`. A reply without calls has
+        to be in the form of the run's output if `output`. The others are those of `TurnFinished`.
         """
         scope, plan, partial, number = self._scope, self._plan, self._partial, self.turns + 1
         scope.env.halt.check()
@@ -122,8 +115,7 @@ class Conversation:
         partial.clear()  # also if the time was up before the virtual reply had arrived
         if response.seconds:  # of a script, on the virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
-        response = self._settle_calls(response)
-        self._add(response, calls=with_calls and not response.is_cut)
+        response = self._add(response, with_calls=with_calls)
         source = partial.exchanges[-1].source
         if source in ASKED_NOW:
             tokens = self.count_context(response, tools)
@@ -143,13 +135,21 @@ class Conversation:
         )  # fmt: skip
         return response
 
-    def _add(self, response: Response, *, calls: bool) -> None:
+    def _add(self, response: Response, *, with_calls: bool) -> Response:
+        """Adds a response; its calls get ids of their own, and the traits of their tools."""
+        if response.tool_calls:
+            self._ids = self._ids or CallIds(self.messages)
+            calls = self._ids.settle(self._plan.provider.name, response.tool_calls)
+            calls = tuple(map(self._plan.toolset.describe, calls))
+            response = replace(response, tool_calls=calls)
         self.turns += 1
         self.response = response
         self.usage += response.usage
         self._last_text = response.content or self._last_text
-        if response.content.strip() or (calls and response.tool_calls) or response.is_paused:
-            self.messages.append(response.message(calls=calls))
+        has_calls = with_calls and bool(response.tool_calls) and not response.is_cut
+        if response.content.strip() or has_calls or response.is_paused:
+            self.messages.append(response.message(calls=has_calls))
+        return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
         """Asks a last question, without tools; the reply is the run's text unless it is empty."""
@@ -162,23 +162,12 @@ class Conversation:
         self.text = response.content if response.content.strip() else before
         self.finish_turn()
 
-    def finish_turn(self, results: tuple[ToolResult, ...] = ()) -> None:
+    def finish_turn(self, results: Sequence[ToolResult] = ()) -> None:
         """Logs the turn, and adds the results of its calls to the conversation."""
         assert self.last is not None
         if results:
-            self.messages.append(Message("tool", tool_results=results))
-        self.log.append(replace(self.last, results=results))
-
-    def _settle_calls(self, response: Response) -> Response:
-        """Returns a response whose calls have ids of their own and the traits of their tools."""
-        if not response.tool_calls:
-            return response
-        self._ids = self._ids or CallIds(self.messages)
-        settled = self._ids.settle(self._plan.provider.name, response.tool_calls)
-        calls = tuple(map(self._plan.toolset.describe, settled))
-        if all(map(is_, calls, response.tool_calls)):
-            return response
-        return replace(response, tool_calls=calls)
+            self.messages.append(Message("tool", tool_results=tuple(results)))
+        self.log.append(replace(self.last, results=tuple(results)))
 
     def make_request(
         self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
@@ -203,33 +192,13 @@ class Conversation:
         """
         if total := response.usage.total:
             return total
-        size = count_bytes(self._plan.briefing.system)
+        texts = [self._plan.briefing.system]
         for tool in tools:
-            size += count_bytes(tool.name + tool.description) + len(dump(tool.input_schema()))
+            texts += tool.name, tool.description, dump(tool.input_schema()).decode()
+        pictures = 0
         for message in self.messages:
-            size += count_bytes(message.content)
-            size += sum(count_bytes(result.content) for result in message.tool_results)
-            size += sum(BYTES_OF_TOKEN * one.tokens for one in message.all_pictures())
+            texts += message.content, *(result.content for result in message.tool_results)
             for call in message.tool_calls:
-                size += count_bytes(call.name)
-                size += count_bytes(call.raw) or len(dump(dict(call.arguments)))
-        return size // BYTES_OF_TOKEN
-
-
-def connect_model(plan: Plan, partial: Partial) -> Send:
-    """Makes the links to the model of a run that the run needs, and returns the first."""
-    scope, env, provider = plan.scope, plan.scope.env, plan.provider
-    find_virtual = getattr(provider, "is_virtual", None)
-    is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
-    attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
-    send: Send = Retries(scope, is_virtual, attempts.send).send
-    if env.cassette or env.stepper or env.fork:
-        from axe_nb.engine.replays import CassetteReplay, ForkReplay, Steps
-
-        if env.cassette:
-            send = CassetteReplay(scope, env.cassette, attempts, is_virtual, send).send
-        if env.stepper:
-            send = Steps(scope, env.stepper, provider.name, partial, send).send
-        if env.fork:
-            send = ForkReplay(scope, env.fork, env.cassette, partial, send).send
-    return send
+                texts += call.name, call.raw or dump(dict(call.arguments)).decode()
+            pictures += sum(one.tokens for one in message.all_pictures())
+        return sum(map(count_bytes, texts)) // BYTES_OF_TOKEN + pictures

@@ -1,7 +1,7 @@
 """Tool calls: the calls of a reply run concurrently, each with exactly one result.
 
 A call passes through links, each with one concern (`RunCall`): `Authorizer` asks policy, guard and
-person, `Dispatch.run_tool` runs the tool; `replays.py` has those that may answer first.
+person, `Dispatch.run_tool` runs the tool; `chain.py` adds those that may answer first.
 Source: A-8.2, A-11.*, D-3, D-5, D-7, D-35, D-51.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -27,7 +27,6 @@ from axe_nb.tools.tool import (
     FileLog,
     Job,
     PermissionDenied,
-    Tool,
     ToolContext,
     ToolError,
     ToolOutput,
@@ -62,78 +61,53 @@ class Dispatch:
         self.count = 0
         """Number of calls executed so far."""
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
-        self.next: RunCall = self.authorizer.run
-        """The first link for calls that have no result in a forked run."""
-        self.take_kept: Callable[[PendingCall], Awaitable[ToolResult | None]] | None = None
-        """Takes the result of a call from the forked run; None = it has none."""
+        self.answer: RunCall = self.authorizer.run
+        """The first link of a call."""
+        self.make: Callable[[PendingCall], Awaitable[ToolResult]] = self.run
+        """Makes a call, or takes its result from elsewhere."""
         self._toolset = plan.toolset
         self._start_child = start_child
-        self._cap = plan.scope.meter.cap_reply()
-
-    def describe_denials(self) -> list[str]:
-        """Returns a warning for each tool that was denied because no one could be prompted."""
-        return [f"{name} was denied: {why}" for name, why in self.authorizer.unasked.items()]
-
-    async def permit_server_tool(self, tool: Tool) -> str:
-        """Returns why a tool of the model's server must not be offered; empty if it may be."""
-        call = PendingCall(ToolCall("", tool.name, {}))
-        call.tool = tool
-        try:
-            await self.authorizer.authorize(call)
-        except PermissionDenied as denied:
-            self.authorizer.unasked.pop(tool.name, None)
-            return str(denied)
-        return ""
 
     async def run_all(
-        self, turn: int, calls: tuple[ToolCall, ...], results: list[ToolResult | None]
+        self, turn: int, calls: Sequence[ToolCall], results: list[ToolResult | None]
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
         Raises RunStopped if there were more than the run may make; the others are answered.
         """
-        clock, most = self.scope.clock, self.scope.limits.tool_calls
-        left = None if most is None else most - self.count
-        allowed = self._refuse_calls(calls, results, left)
-        self.scope.begin_calls(turn, calls)
+        scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
+        most, (cap, reached) = len(calls), scope.meter.cap_reply()
+        why = ""
+        if cap is not None and cap < most:
+            most, why = cap, f"{reached}; {LATER}"
+        is_over = limit is not None and self.count + len(calls) > limit
+        if limit is not None and limit - self.count <= most and is_over:
+            most, why = limit - self.count, USED_UP
+        for index, call in enumerate(calls[most:], most):
+            text = f"Error: not run: {why}"
+            results[index] = ToolResult(call.id, text, is_error=True, name=call.name)
+        scope.begin_calls(turn, calls)
         first, ahead = self.count + 1, clock.ahead
-        parallel = self.scope.agent.sub_agents_config.parallel and len(allowed) > 1
+        parallel = scope.agent.sub_agents_config.parallel and most > 1
 
         async def run(index: int) -> None:
             number, elapsed = first + index, ahead if parallel else clock.ahead
-            call = PendingCall(allowed[index], number, turn, index, len(calls), elapsed)
-            kept = await self.take_kept(call) if self.take_kept else None
-            results[index] = kept or await self._run(call)
+            call = PendingCall(calls[index], number, turn, index, len(calls), elapsed)
+            results[index] = await self.make(call)
 
         if parallel:
             with without_group():
                 async with asyncio.TaskGroup() as group:
-                    for index in range(len(allowed)):
+                    for index in range(most):
                         group.create_task(run(index))
         else:
-            for index in range(len(allowed)):
+            for index in range(most):
                 await run(index)
         clock.forward(clock.ahead)
-        if left is not None and len(calls) > left:
-            raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
+        if is_over:
+            raise RunStopped("max_tool_calls", f"agent exceeded its budget of {limit} tool calls")
 
-    def _refuse_calls(
-        self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
-    ) -> tuple[ToolCall, ...]:
-        """Returns the calls to run, after storing an error result for each of the others."""
-        why = USED_UP
-        cap, reached = self._cap
-        if cap is not None and (most is None or cap < most):
-            most, why = cap, f"{reached}; {LATER}"
-        if most is None or len(calls) <= most:
-            return calls
-        text = f"Error: not run: {why}"
-        results[most:] = [
-            ToolResult(call.id, text, is_error=True, name=call.name) for call in calls[most:]
-        ]
-        return calls[:most]
-
-    async def _run(self, call: PendingCall) -> ToolResult:
+    async def run(self, call: PendingCall) -> ToolResult:
         """Returns the result of a call, or an error result if it fails (A-13.1); emits events."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
@@ -148,7 +122,7 @@ class Dispatch:
         else:
             call.tool, has_ended = tool, False
             try:
-                result = await self._answer(call)
+                result = await self._find_result(call)
                 has_ended = True
             finally:
                 if has_ended or call.has_begun:  # else it was cut while it was asked for
@@ -158,13 +132,13 @@ class Dispatch:
             scope.env.halt.check()
         return result
 
-    async def _answer(self, call: PendingCall) -> ToolResult:
+    async def _find_result(self, call: PendingCall) -> ToolResult:
         is_denied = False
         task = asyncio.current_task()
         assert task is not None
         cancelled_before = task.cancelling()
         try:
-            output = await self.next(call)
+            output = await self.answer(call)
         except RunStopped:
             raise
         except BaseException as error:  # a tool may raise CancelledError by itself
@@ -202,25 +176,18 @@ class Dispatch:
     def _make_context(
         self, call: PendingCall, start: Callable[[Job], Awaitable[RunResult]]
     ) -> ToolContext:
-        scope, asked = self.scope, call.call
+        scope, asked, authorizer = self.scope, call.call, self.authorizer
         can_ask = scope.depth == 0 and scope.env.has_person
         return ToolContext(
             call=ToolCall(asked.id, asked.name, call.arguments, asked.raw, traits=asked.traits),
-            agent=scope.agent,
-            depth=scope.depth,
-            max_depth=scope.depth_limit.of(call.tool),
-            workdir=self.workdir,
-            file_log=self.file_log,
-            start=start,
+            agent=scope.agent, depth=scope.depth, max_depth=scope.depth_limit.of(call.tool),
+            workdir=self.workdir, file_log=self.file_log, start=start,
             tools=tuple(self._toolset.tools),
-            ask=partial(self.authorizer.ask_question, asked.id) if can_ask else None,
-            limits=scope.limits,
-            delegation=delegate,
-            guard=call.guard,
-            allows_host=partial(self.authorizer.allows_host, call.tool),
-            sources=frozenset(scope.env.sources),
-            above=scope.policy.agents[1:],
-        )
+            ask=partial(authorizer.ask_question, asked.id) if can_ask else None,
+            limits=scope.limits, delegation=delegate, guard=call.guard,
+            allows_host=partial(authorizer.allows_host, call.tool),
+            sources=frozenset(scope.env.sources), above=scope.policy.agents[1:],
+        )  # fmt: skip
 
 
 def describe_failure(error: BaseException) -> ToolOutput:

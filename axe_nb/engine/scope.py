@@ -44,10 +44,6 @@ class DepthLimit:
     lowest: int = HARD_DEPTH
     """The lowest `max_depth` on the path from the root; a child can only lower it."""
 
-    def lowered(self, agent: Agent) -> DepthLimit:
-        own = agent.sub_agents_config.max_depth or HARD_DEPTH
-        return self if own >= self.lowest else replace(self, lowest=own)
-
     def of(self, tool: Tool) -> int:
         """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
         return min(self.root or tool.default_depth, self.lowest)
@@ -247,6 +243,17 @@ class RunScope:
         return self.began + self.clock.elapsed
 
     @property
+    def origin(self) -> str:
+        """The place that a root forks; empty for other runs."""
+        fork = None if self.parent else self.env.fork
+        return fork.place if fork else ""
+
+    @property
+    def undo_id(self) -> str:
+        """Id of the files kept for undo; empty for a child."""
+        return "" if self.parent else self.env.kept.id
+
+    @property
     def retries(self) -> int:
         """Retries of each request of the run after a temporary failure."""
         if self.env.retries is not None:
@@ -362,26 +369,4 @@ class RunScope:
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
             clock=clock,
-        )
-
-    def child(
-        self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
-    ) -> RunScope:
-        """The scope of a child that was admitted; its clock starts now."""
-        limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
-        return RunScope(
-            env=env,
-            agent=agent,
-            limits=limits,
-            policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
-            in_flight=self.in_flight.below(agent.limits.max_in_flight),
-            depth_limit=self.depth_limit.lowered(agent),
-            clock=clock,
-            id=id,
-            parent=self.id,
-            call_id=call_id,
-            depth=self.depth + 1,
-            began=self.began + clock.started - self.clock.started,
         )

@@ -6,6 +6,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
@@ -15,11 +16,6 @@ from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
 """Connect timeout; the time for an answer is limited by the run."""
-
-NO_FILES = (errno.EMFILE, errno.ENFILE)
-"""Error numbers of a process, or a machine, that may open no more files."""
-
-AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
 NO_TLS = "the server responded, but not over TLS"
 
@@ -36,31 +32,24 @@ TLS_FAULTS = {
 }
 """Part of OpenSSL's reason → the fault; another try fails likewise."""
 
-WORDS = {
-    "disconnected without sending": "the server closed the connection without a reply",
-    "without sending complete message body": "the server closed the connection in the middle of "
-    "the body",
-}
-"""Part of a message of httpx → its meaning for people who do not read code."""
-
 
 def make_connection_error(server: Server, error: Exception) -> ProviderError:
     """Describes why no complete reply arrived, with the next step."""
     import httpx
 
-    from axe_nb.providers.transport import SetupError
+    from axe_nb.providers.transport import SetupError, find_proxy
 
-    proxy = _find_proxy(server.base_url)
-    base_url = without_login(server.base_url)
-    where = base_url + (f" through the proxy {proxy}" if proxy else "")
-    table = f"[providers.{server.info.name}] in config.toml"
+    where, table = without_login(server.base_url), f"[providers.{server.info.name}] in config.toml"
     if isinstance(error, (SetupError, httpx.InvalidURL)):
         return ProviderError(
             "server",
-            f"cannot set up a connection to {base_url}: {masked_line(str(error))}",
+            f"cannot set up a connection to {where}: {masked_line(str(error))}",
             hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
             retryable=False,
         )
+    with suppress(httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
+        if proxy := find_proxy(httpx.URL(server.base_url)):
+            where += f" through the proxy {proxy.url.scheme}://{proxy.url.netloc.decode()}"
     if isinstance(error, httpx.ReadTimeout):
         silence = format_seconds(server.info.read_timeout or 0)
         message = f"no data from {where} within {silence}s"
@@ -88,14 +77,15 @@ def _describe(
 
     base_url, check = without_login(server.base_url), f"check {server.info.url_setting}"
     table = f"under [providers.{server.info.name}] in config.toml"
-    if any(getattr(cause, "errno", 0) in NO_FILES for cause in causes):
+    if any(getattr(cause, "errno", 0) in (errno.EMFILE, errno.ENFILE) for cause in causes):
         limits = "lower max_in_flight under [limits] of the agent"
         return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
     reason = _find_reason(causes)
     is_unreachable = isinstance(error, httpx.ConnectError) and not is_due_to(ssl.SSLError)
     if isinstance(error, httpx.ProxyError) or (is_unreachable and where != base_url):
         told = f"it returned {reason}" if _find_status(error) else reason
-        return f"no connection to {where}: {told}", AT_PROXY
+        variables = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
+        return f"no connection to {where}: {told}", f"check {variables}"
     if is_due_to(ConnectionRefusedError):
         question = f"is {server.info.software} running? (expected at {base_url})"
         return f"connection refused: {question}", f"start it, or {check}"
@@ -130,9 +120,10 @@ def _find_reason(causes: list[BaseException]) -> str:
     if not said:
         is_lost = isinstance(causes[0], httpx.NetworkError)
         return "the connection was lost" if is_lost else type(causes[0]).__name__
-    for part, words in WORDS.items():
-        if part in said:
-            return words
+    if "disconnected without sending" in said:
+        return "the server closed the connection without a reply"
+    if "without sending complete message body" in said:
+        return "the server closed the connection in the middle of the body"
     if any(isinstance(cause, h11.RemoteProtocolError) for cause in causes):
         return "the reply is not valid HTTP"
     return masked_line(said)
@@ -147,7 +138,6 @@ def _find_status(error: BaseException) -> int:
 
 
 def _find_tls_fault(cause: BaseException) -> str:
-    """Returns the fault for OpenSSL's reason; empty if the reason is unknown."""
     reason = str(getattr(cause, "reason", "") or cause)
     return next((fault for part, fault in TLS_FAULTS.items() if part in reason), "")
 
@@ -163,19 +153,6 @@ def _is_final(cause: BaseException) -> bool:
         return _find_status(cause) not in (408, 429)
     kinds = (ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
     return isinstance(cause, (*kinds, AssertionError))  # the last: a mock has no answer
-
-
-def _find_proxy(base_url: str) -> str:
-    """Returns the proxy on the way to a server, without its login; empty if there is none."""
-    import httpx
-
-    from axe_nb.providers.transport import find_proxy
-
-    try:
-        proxy = find_proxy(httpx.URL(base_url))
-    except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
-        return ""
-    return f"{proxy.url.scheme}://{proxy.url.netloc.decode()}" if proxy else ""
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -15,7 +15,6 @@ MAX_PIECE = 1024 * 1024
 CODINGS = ("gzip", "x-gzip", "deflate")
 """Values of Content-Encoding that can be decompressed."""
 
-
 GZIP = 0x1F
 """First byte of each member of a gzip file."""
 
@@ -42,7 +41,10 @@ async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             if decompressor is None or decompressor.eof:
                 if decompressor is not None and data[0] != GZIP:
                     break  # padding
-                decompressor = _begin(data[0])
+                # old servers send deflate without zlib's header
+                is_bare = data[0] != GZIP and data[0] & 15 != zlib.DEFLATED
+                bits = -zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32
+                decompressor = zlib.decompressobj(bits)
             try:
                 part = decompressor.decompress(data, MAX_PIECE)
             except zlib.error as error:
@@ -55,9 +57,3 @@ async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield part
     if decompressor is not None and not decompressor.eof:
         raise DecompressionError("the compressed data was cut off")
-
-
-def _begin(first: int) -> zlib._Decompress:
-    """Begins gzip or deflate, which old servers send without zlib's header."""
-    is_bare = first != GZIP and first & 15 != zlib.DEFLATED
-    return zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
-from axe_nb.agents.provider_table import ProviderInfo
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.providers.secrets import show_server
+from axe_nb.providers.secrets import without_login
 from axe_nb.providers.streaming import WireProtocol
 from axe_nb.providers.thinking import asks_for_summary
 from axe_nb.providers.wire import WHOLE
@@ -77,10 +77,11 @@ class HttpProvider:
     name: ClassVar[str]
     protocol: ClassVar[WireProtocol]
     base_url: str
-    key: str
-    info: ProviderInfo
+    key: str = ""
+    info: ProviderInfo = PROVIDERS["openai"]
 
-    __repr__ = show_server
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={without_login(self.base_url)!r})"
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`.
@@ -90,7 +91,11 @@ class HttpProvider:
         request.
         """
         protocol, log = self.protocol, request.log
-        request = _address(self, request)
+        place = dump([self.info.name, self.base_url, request.model])
+        known = log.server if log else ""
+        request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
+        if log and any(message.echo for message in request.messages):
+            log.server = request.server
         refused = set(log.refused if log and log.recorded else request.refused)
         if request.output is not None and not protocol.takes_form(request.output):
             refused.add(OUTPUT)
@@ -106,33 +111,19 @@ class HttpProvider:
             take = on_delta if fields else None
             try:
                 data = await ask_server(self, protocol.path, body, asked, protocol, take)
+                break
             except ProviderError as error:
                 if not (found := _find_refused(error, asked, fields)):
                     raise
                 refused.add(found)
-                continue
-            return _mark(take_answer(request, protocol.parse(data)), asked, protocol.find_prefix)
-
-
-def _address(server: HttpProvider, request: Request) -> Request:
-    """Returns a request with the identity of its server and model, for its messages."""
-    known = request.log.server if request.log else ""
-    place = dump([server.info.name, server.base_url, request.model])
-    request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
-    if request.log and any(message.echo for message in request.messages):
-        request.log.server = request.server
-    return request
-
-
-def _mark(response: Response, asked: Request, find_prefix: Callable[[Request], str]) -> Response:
-    """Adds to a reply the server that wants parts of it back, and what they followed (D-78)."""
-    if not response.echo:
-        return response
-    if asked.log:
-        asked.log.server = asked.server
-    marks = {SERVER: asked.server, PREFIX: find_prefix(asked)}
-    echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
-    return replace(response, echo=echo)
+        response = take_answer(request, protocol.parse(data))
+        if not response.echo:
+            return response
+        if log:
+            log.server = asked.server
+        marks = {SERVER: asked.server, PREFIX: protocol.find_prefix(asked)}
+        echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+        return replace(response, echo=echo)
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
@@ -162,43 +153,36 @@ def encode_messages(
     the messages.
     """
     is_bound = any(PREFIX in message.echo for message in request.messages)
-    return _encode(request, encode, _begin(before) if is_bound and before is not None else None)
+    return _encode(request, encode, before if is_bound else None)[0]
 
 
 def find_prefix(request: Request, encode: Encode, before: Iterable[object]) -> str:
     """Returns the digest of all that precedes the reply to a request."""
-    digest = _begin(before)
-    _encode(request, encode, digest)
-    return digest.hexdigest()[:16]
+    return _encode(request, encode, before)[1]
 
 
-def _begin(before: Iterable[object]) -> hashlib._Hash:
-    return hashlib.sha256(b"\n".join(map(dump, before)))
+def _encode(
+    request: Request, encode: Encode, before: Iterable[object] | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Returns the encoded messages, and the digest of all of them if there is a `before`.
 
-
-def _encode(request: Request, encode: Encode, digest: hashlib._Hash | None) -> list[dict[str, Any]]:
-    """Encodes the messages, and adds each one to the digest of the conversation so far.
-
-    What is encoded already must not be changed: the next request has it too.
+    A server is sent parts again if they are its own, complete, and after the same beginning. What
+    is encoded already must not be changed: the next request has it too.
     """
     objects: list[dict[str, Any]] = []
+    digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
     known = request.encoded.setdefault(encode, {})
     for number, message in enumerate(request.messages):
         held, encoded = known.get(number, (None, []))
         if held is not message or message.echo:
-            is_for_it = not message.echo or _may_return(message.echo, request, digest)
-            encoded = encode(message if is_for_it else replace(message, echo={}))
+            echo = message.echo
+            is_own = not request.server or echo.get(SERVER, request.server) == request.server
+            if digest and is_own and PREFIX in echo:
+                is_own = echo[PREFIX] == digest.hexdigest()[:16]
+            is_own = not echo or (is_own and not _MASKED.search(dump(echo)))
+            encoded = encode(message if is_own else replace(message, echo={}))
             known[number] = message, encoded
         objects += encoded
         if digest:
             digest.update(b",".join(map(dump, encoded)) + b"\n")
-    return objects
-
-
-def _may_return(echo: Mapping[str, Any], request: Request, digest: hashlib._Hash | None) -> bool:
-    """True if a server may be sent parts again: its own, complete, after the same beginning."""
-    if request.server and echo.get(SERVER, request.server) != request.server:
-        return False
-    if digest and PREFIX in echo and echo[PREFIX] != digest.hexdigest()[:16]:
-        return False
-    return not _MASKED.search(dump(echo))
+    return objects, digest.hexdigest()[:16] if digest else ""

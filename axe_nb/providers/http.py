@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
-
-PIECE = 64 * 1024
-"""Bytes of a stream that arrived as a whole, read at once."""
 
 MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
@@ -64,9 +60,8 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
-    Cancelling closes the connection. Raises ProviderError if the server is unreachable, refuses,
-    fails or sends an invalid reply, or its stream is cut or reports an error. The error has the
-    text so far.
+    Cancelling closes the connection. Raises ProviderError, with the text so far, if the server is
+    unreachable, refuses, fails or sends an invalid reply, or its stream is cut or reports an error.
 
     Args:
         request: the request in no provider's format, for errors.
@@ -74,22 +69,6 @@ async def ask_server(
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
-    try:
-        return await _ask(server, path, body, request, protocol, on_delta)
-    except ProviderError as error:
-        # its frames and the errors of httpx hold the key, and URLs with passwords
-        error.__cause__ = error.__context__ = None
-        raise error.with_traceback(None) from None
-
-
-async def _ask(
-    server: Server,
-    path: str,
-    body: bytes,
-    request: Request | None,
-    protocol: WireProtocol | None,
-    on_delta: OnDelta | None,
-) -> dict[str, Any]:
     log = (request.log if request else None) or WireLog()
 
     async def receive(server: Server) -> tuple[int, Headers, bytes, Sequence[str]]:
@@ -97,15 +76,24 @@ async def _ask(
         async with _open(server, path, body, log) as (status, headers, pieces):
             return status, headers, await _read(pieces, status, protocol, on_delta), secrets
 
-    if not log.recorded:
+    async def ask() -> dict[str, Any]:
+        if log.recorded:
+            return read_reply(server.info, *await receive(server), request)
         lock = (await find_loop()).key_lock
-        server = await fill_in_key(server, lock)
-    received = await receive(server)
-    if received[0] == 401 and server.info.key_command and not log.recorded:
-        refused, server = server.key, await fill_in_key(forget_key(server), lock)
-        if server.key != refused:
-            received = await receive(server)
-    return read_reply(server.info, *received, request)
+        keyed = await fill_in_key(server, lock)
+        received = await receive(keyed)
+        if received[0] == 401 and server.info.key_command:
+            renewed = await fill_in_key(forget_key(keyed), lock)
+            if renewed.key != keyed.key:
+                received = await receive(renewed)
+        return read_reply(server.info, *received, request)
+
+    try:
+        return await ask()
+    except ProviderError as error:
+        # its frames and the errors of httpx hold the key, and URLs with passwords
+        error.__cause__ = error.__context__ = None
+        raise error.with_traceback(None) from None
 
 
 @asynccontextmanager
@@ -131,20 +119,29 @@ async def _open(
         try:
             headers = dict(response.headers.items())
             log.start(response.status_code, headers)
-            async with aclosing(_note(server, response, log)) as pieces:
+            async with aclosing(_receive(server, response, log)) as pieces:
                 yield response.status_code, headers, pieces
         finally:
             await response.aclose()
 
 
-async def _note(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a reply, decompressed, and records them.
+async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
+    """Yields the pieces of a body as they arrive, decompressed, and records them.
 
-    Raises ProviderError if the connection breaks, or the reply is too large.
+    Raises ProviderError if the connection breaks, or the reply is damaged or too large.
     """
+    coding = find_coding(response.headers.get("content-encoding", ""))
     size = number = 0
     try:
-        async for piece in _read_body(response):
+        pieces = decompress(response.aiter_raw()) if coding else response.aiter_raw()
+        if response.is_stream_consumed:  # as some mocks make it, decompressed
+            pieces = response.aiter_bytes()
+        elif coding and coding not in CODINGS:
+            if not response.is_success:
+                return  # the status alone says what is wrong
+            what = f"the reply is compressed ({coding}), which was not requested"
+            raise DecompressionError(what)
+        async for piece in pieces:
             size += len(piece)
             number += 1
             if number % 50 == 0:  # many may have arrived at once
@@ -159,22 +156,6 @@ async def _note(server: Server, response: httpx.Response, log: WireLog) -> Async
         raise log.fail(make_connection_error(server, error)) from None
 
 
-async def _read_body(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Yields the pieces of a body as they arrive; an error keeps its status without its body.
-
-    Raises DecompressionError if it is damaged, or compressed in a way that is not supported.
-    """
-    coding = find_coding(response.headers.get("content-encoding", ""))
-    if response.is_stream_consumed:  # as some mocks make it, decompressed
-        yield response.content
-    elif not coding or coding in CODINGS:
-        pieces = response.aiter_raw()
-        async for piece in decompress(pieces) if coding else pieces:
-            yield piece
-    elif response.is_success:
-        raise DecompressionError(f"the reply is compressed ({coding}), which was not requested")
-
-
 async def _read(
     pieces: AsyncIterator[bytes],
     status: int,
@@ -182,11 +163,17 @@ async def _read(
     on_delta: OnDelta | None,
 ) -> bytes:
     """Returns the body of a reply, or that of the equivalent unstreamed reply."""
+
+    async def cut(reply: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(reply), 65_536):
+            yield reply[start : start + 65_536]
+            await asyncio.sleep(0)
+
     if protocol is None or on_delta is None or not 200 <= status < 300:
         reply = b"".join([piece async for piece in pieces])
         if protocol is None or not 200 <= status < 300 or not is_stream(reply):
             return reply
-        pieces = _cut(reply)
+        pieces = cut(reply)  # a stream that was not asked for
     stream = StreamedReply(protocol, on_delta or (lambda delta: None))
     try:
         return await stream.read(pieces)
@@ -195,20 +182,13 @@ async def _read(
         raise
 
 
-async def _cut(reply: bytes) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a stream that was not asked for, and lets other tasks run."""
-    for start in range(0, len(reply), PIECE):
-        yield reply[start : start + PIECE]
-        await asyncio.sleep(0)
-
-
 @dataclass
 class _Loop:
     """The clients of one event loop, closed when it ends."""
 
     most: int
+    """Limit of concurrent requests."""
     slots: asyncio.Semaphore
-    """Yields the pieces of a stream that was not requested, and lets other tasks run."""
     key_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a command prints a key."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
@@ -224,27 +204,18 @@ class _Loop:
         """
         import httpx
 
-        url, login = find_address(server.base_url, server.info.path_of(path))
+        from axe_nb.providers.transport import QuietURL, make_client, read_variables
+
+        base = httpx.URL(server.base_url)
+        target = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
+        url = QuietURL(base.copy_with(userinfo=b"", raw_path=target))
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key) | login
-        client = self._find_client(server, url)
-        request = client.build_request(
-            "POST" if body else "GET",
-            url,
-            headers=headers,
-            content=body or None,
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout),
-        )
-        request.url = url
-        return await client.send(request, stream=True, follow_redirects=False)
-
-    def _find_client(self, server: Server, url: httpx.URL) -> httpx.AsyncClient:
-        import httpx
-
-        from axe_nb.providers.transport import make_client, read_variables
-
+        headers |= server.info.headers_with(server.key)
+        if base.userinfo:
+            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+            headers["authorization"] = f"Basic {login}"
         key = _make_own or (server.base_url, server.info.certificates, read_variables())
         if key not in self.clients:
             if _make_own is None:
@@ -258,30 +229,22 @@ class _Loop:
                 if not isinstance(made, httpx.AsyncClient):
                     raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
             self.clients[key] = made
-        return self.clients[key]
-
-
-@lru_cache(256)
-def find_address(base_url: str, path: str) -> tuple[httpx.URL, dict[str, str]]:
-    """Returns the URL of a path, and the header that logs in if the base URL has a password.
-
-    Cached, as parsing a URL takes a tenth of the time of a request.
-    """
-    import httpx
-
-    from axe_nb.providers.transport import QuietURL
-
-    base = httpx.URL(base_url)
-    target = base.raw_path.rstrip(b"/") + path.encode()
-    login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-    headers = {"authorization": f"Basic {login}"} if base.userinfo else {}
-    return QuietURL(base.copy_with(userinfo=b"", raw_path=target)), headers
+        client = self.clients[key]
+        request = client.build_request(
+            "POST" if body else "GET",
+            url,
+            headers=headers,
+            content=body or None,
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout),
+        )
+        request.url = url
+        return await client.send(request, stream=True, follow_redirects=False)
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
 
 
-def most_in_flight() -> int:
+def _count_slots() -> int:
     """Returns the limit of concurrent requests: half of the files that the process may open.
 
     The other half is for kernels and tools (D-51).
@@ -303,18 +266,17 @@ async def find_loop() -> _Loop:
         for loop in list(_loops):  # one that was closed without its generators lives by its clients
             if loop.is_closed():
                 _loops.pop(loop, None)
-        most = most_in_flight()
+        most = _count_slots()
         made = _loops[running] = _Loop(most, asyncio.Semaphore(most))
-        made.until_the_end = _close_with_loop(made)
+
+        async def close_with_loop() -> AsyncGenerator[None]:
+            try:
+                yield
+            finally:
+                _loops.pop(running, None)
+                for client in made.clients.values():
+                    await client.aclose()
+
+        made.until_the_end = close_with_loop()
         await anext(made.until_the_end)
     return _loops[running]
-
-
-async def _close_with_loop(loop: _Loop) -> AsyncGenerator[None]:
-    """Closes the clients at the end of the loop, when `asyncio.run` closes its generators."""
-    try:
-        yield
-    finally:
-        _loops.pop(asyncio.get_running_loop(), None)
-        for client in loop.clients.values():
-            await client.aclose()

@@ -56,7 +56,18 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
         known = _keys.get(command)
         if known is None or time.monotonic() - known.printed > FRESH_SECONDS:
             is_second = known is not None and known.printed == -math.inf
-            known = _keys[command] = _Key(await _run(command), time.monotonic(), is_second)
+            reason = ""
+            try:
+                key = await in_thread(_read_key, command)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+            if reason:
+                raise ProviderError(
+                    "auth",
+                    f"no key from the command {quote(command.name)}: {reason} ({command.place})",
+                    hint="run the command in a terminal: what it prints is never shown here",
+                )
+            known = _keys[command] = _Key(key, time.monotonic(), is_second)
     return cast(ServerT, replace(cast(Any, server), key=known.text))
 
 
@@ -74,42 +85,11 @@ def forget_key(server: ServerT) -> ServerT:
     return cast(ServerT, replace(cast(Any, server), key=""))
 
 
-async def _run(command: KeyCommand) -> str:
-    try:
-        return await in_thread(_read_key, command)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-    except subprocess.TimeoutExpired:
-        reason = f"it did not end within {format_seconds(SECONDS)}s"
-    raise ProviderError(
-        "auth",
-        f"no key from the command {quote(command.name)}: {reason} ({command.place})",
-        hint="run the command in a terminal: what it prints is never shown here",
-    )
-
-
 def _read_key(command: KeyCommand) -> str:
     """Returns the first line that a command prints.
 
-    Raises ValueError if it fails, or the line cannot be a key; the message does not quote it.
-    """
-    output, status = _read_output(command)
-    if len(output) == MAX_OUTPUT:
-        raise ValueError("it prints more than a key")
-    if status:
-        raise ValueError(f"it failed with exit status {status}")
-    key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
-    if not key:
-        raise ValueError("it printed nothing")
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError("it printed characters that no key has")
-    return key
-
-
-def _read_output(command: KeyCommand) -> tuple[bytes, int]:
-    """Returns what a command prints, not much more than a key, and its exit status.
-
-    If it takes too long or prints too much, it is ended with all that it has started.
+    Raises ValueError if it fails, takes too long, or prints too much or no key; the message does
+    not quote it. It is then ended with all that it has started.
     """
     process = subprocess.Popen(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -134,5 +114,14 @@ def _read_output(command: KeyCommand) -> tuple[bytes, int]:
         finally:
             timer.cancel()
     if late.is_set():
-        raise subprocess.TimeoutExpired(command.words, SECONDS)
-    return output, process.returncode
+        raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
+    if len(output) == MAX_OUTPUT:
+        raise ValueError("it prints more than a key")
+    if process.returncode:
+        raise ValueError(f"it failed with exit status {process.returncode}")
+    key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
+    if not key:
+        raise ValueError("it printed nothing")
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("it printed characters that no key has")
+    return key

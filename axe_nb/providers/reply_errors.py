@@ -12,7 +12,7 @@ import http
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from typing import Any, TypeAlias
@@ -28,9 +28,6 @@ from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]
 """Header names are in lower case, or matched in any case."""
-
-MAX_SEARCHED = 2000
-"""Maximum characters of a message that are searched for words."""
 
 _TOO_LONG: Mapping[str, str] = {
     r"context[ _](length|window|size|limit)": "OpenAI, Anthropic, Mistral, vLLM, llama.cpp, Ollama",
@@ -83,54 +80,39 @@ _REFUSED_PICTURES: Mapping[str, str] = {
 that use them."""
 
 _CATEGORIES: Mapping[int, Category] = {
-    401: "auth",
-    403: "auth",
-    408: "timeout",
-    429: "rate_limit",
+    401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit",
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
-}
+}  # fmt: skip
 """HTTP status → category, where the class of the status does not decide it (B-5, D-37)."""
 
-_KINDS: Mapping[Category, tuple[str, ...]] = {
-    "overloaded": ("overloaded_error",),
-    "rate_limit": (
-        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "insufficient_quota",
-    ),
-    "auth": (
-        "authentication_error", "invalid_api_key", "permission_error", "permission_denied",
-        "unauthenticated",
-    ),
-    "bad_request": (
-        "billing_error", "invalid_request_error", "invalid_argument", "not_found_error",
-        "request_too_large", "data_residency_mismatch",
-    ),
-    "timeout": ("timeout_error", "deadline_exceeded"),
+_KINDS: Mapping[str, Category] = {
+    "overloaded_error": "overloaded", "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit", "resource_exhausted": "rate_limit",
+    "insufficient_quota": "rate_limit", "authentication_error": "auth", "invalid_api_key": "auth",
+    "permission_error": "auth", "permission_denied": "auth", "unauthenticated": "auth",
+    "timeout_error": "timeout", "deadline_exceeded": "timeout", "billing_error": "bad_request",
+    "invalid_request_error": "bad_request", "invalid_argument": "bad_request",
+    "not_found_error": "bad_request", "request_too_large": "bad_request",
+    "data_residency_mismatch": "bad_request",
 }  # fmt: skip
-"""Category → types, codes or statuses in an error body, if there is no HTTP status."""
+"""Type, code or status in an error body → category, if there is no HTTP status."""
 
-_QUOTA_CODES = frozenset(
-    {
-        "insufficient_quota", "insufficient_user_quota", "exceeded_current_quota_error",
-        "insufficient_balance", "billing_error", "billing_hard_limit_reached",
-        "billing_not_active", "credit_balance_too_low", "spend_limit_reached",
-    }
-)  # fmt: skip
+_QUOTA_CODES = {
+    "insufficient_quota", "insufficient_user_quota", "exceeded_current_quota_error",
+    "insufficient_balance", "billing_error", "billing_hard_limit_reached", "billing_not_active",
+    "credit_balance_too_low", "spend_limit_reached",
+}  # fmt: skip
 """Codes of an account that has used up its quota or credit."""
 
-_REFUSAL_CODES = frozenset(
-    {
-        "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
-        "data_inspection_failed", "moderation_blocked", "invalid_prompt", "bio_policy",
-        "misalignment_policy_violation", "image_content_policy_violation",
-    }
-)  # fmt: skip
+_REFUSAL_CODES = {
+    "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
+    "data_inspection_failed", "moderation_blocked", "invalid_prompt", "bio_policy",
+    "misalignment_policy_violation", "image_content_policy_violation",
+}  # fmt: skip
 """Codes of requests whose content the provider rejects."""
 
-_FAILED_CALLS = frozenset({"tool_use_failed", "json_validate_failed"})
-"""Groq's codes of a model that wrote an invalid call or invalid JSON; another try may succeed."""
-
-FINAL_STATUSES = frozenset({501, 505, 510, 511})
+_FINAL_STATUSES = (501, 505, 510, 511)
 """Statuses of permanent server errors."""
 
 TOO_LONG = (
@@ -162,56 +144,46 @@ def read_reply(
     secrets: Sequence[str] = (),
     request: Request | None = None,
 ) -> dict[str, Any]:
-    """Returns the JSON object of a reply.
+    """Returns the JSON object of a reply, without the `secrets` that it may repeat.
 
-    Raises ProviderError for an error status, a body that is not a JSON object, or a reported error.
-
-    Args:
-        secrets: removed wherever an answer repeats them.
-        request: the request, if it was for an answer; its model may be unable to use tools (D-30).
+    Raises ProviderError for an error status, a body that is not a JSON object, or a reported error;
+    of a `request` for an answer, it names the part that the model or the server refuses.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
         data = loads(content)
     except ValueError:
         data = None
-    if 200 <= status < 300 and isinstance(data, dict) and not data.get("error"):
-        return _mask(data, secrets) if secrets else data
     if not 200 <= status < 300:
-        error = _make_status_error(provider, status, headers, data, content)
-    elif isinstance(data, dict):
-        error = error_in_reply(data)
-    else:
-        error = _make_non_json_error(provider, status, headers, content)
-    if step := _find_other_api(provider, error, data):
-        error.hint = step
-    elif request is not None:
-        error = _explain(error, data, request)
-    raise error
+        raise _explain(
+            _make_status_error(provider, status, headers, data, content), provider, data, request
+        )
+    if not isinstance(data, dict):
+        raise _make_non_json_error(provider, status, headers, content)
+    if data.get("error"):
+        raise _explain(error_in_reply(data), provider, data, request)
 
-
-def _mask(data: Any, secrets: Sequence[str]) -> Any:
     def mask(text: str) -> str:
         for secret in secrets:
             text = text.replace(secret, MASK)
         return text
 
-    return change_texts(data, mask, also_keys=True)
+    return change_texts(data, mask, also_keys=True) if secrets else data
 
 
-def _find_other_api(provider: ProviderInfo, error: ProviderError, data: Any) -> str:
-    """Returns the next step if one of OpenAI's two APIs refused, and referred to the other."""
-    step, message = provider.other_api, find_message(data)
-    if not step or error.status not in (400, 404, 405, 422, 501):
-        return ""
+def _explain(
+    error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
+) -> ProviderError:
+    """Returns the error with the part of the request that the model or the server refuses."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
-    return step if re.search(other, message, re.IGNORECASE) else ""
-
-
-def _explain(error: ProviderError, data: Any, request: Request) -> ProviderError:
-    """Returns an error that names the part of its request that the model or the server refuses."""
+    names_other = re.search(other, find_message(data), re.IGNORECASE)
+    if provider.other_api and error.status in (400, 404, 405, 422, 501) and names_other:
+        error.hint = provider.other_api
+        return error
+    if request is None:
+        return error
     is_bad = error.category == "bad_request"
     for key in request.params if is_bad else ():
         if re.search(rf"\b{re.escape(key)}\b", error.detail):
@@ -219,19 +191,14 @@ def _explain(error: ProviderError, data: Any, request: Request) -> ProviderError
             return error
     named = table(table(data).get("error")).get("param")
     if request.tools and is_bad and not named and _NO_TOOLS.search(error.detail):
-        others = "remove `tools` and `sub_agents` from the agent"
+        what, others = "use tools", "remove `tools` and `sub_agents` from the agent"
         if has_answer_tool_alone(request):
             others = "ask for text: structured output from this model needs a tool"
-        return _make_unable_error(error, request, "use tools", others)
-    if (pictures := request.pictures) and _find(_REFUSED_PICTURES, error.detail):
-        what = "documents" if all(one.is_document for one in pictures) else "pictures"
-        return _make_unable_error(error, request, f"read {what}", f"leave out the {what}")
-    return error
-
-
-def _make_unable_error(
-    error: ProviderError, request: Request, what: str, others: str
-) -> ProviderError:
+    elif (pictures := request.pictures) and _find(_REFUSED_PICTURES, error.detail):
+        kind = "documents" if all(one.is_document for one in pictures) else "pictures"
+        what, others = f"read {kind}", f"leave out the {kind}"
+    else:
+        return error
     return ProviderError(
         "bad_request",
         f"model {quote(request.model)} cannot {what}: {error.detail}",
@@ -256,9 +223,8 @@ def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
 
 def refusal(explanation: str) -> ProviderError:
     """Returns the error for an answer that the model or the provider withholds."""
-    return ProviderError(
-        "refusal", masked_line(explanation) or "the model gave no reason", hint=_REPHRASE
-    )
+    message = masked_line(explanation) or "the model gave no reason"
+    return ProviderError("refusal", message, hint=_REPHRASE)
 
 
 def masked_line(message: str, limit: int = 300) -> str:
@@ -281,8 +247,8 @@ def _make_status_error(
         where = masked_line(where) or "another URL"
         message = f"the server redirects to {where}, but redirects are not followed ({phrase})"
     elif not message:
-        is_text = "html" not in _find_content_type(headers) and "<" not in content[:200]
-        first = masked_line(content, 100) if is_text and data is None else ""
+        is_page = "html" in headers.get("content-type", "").lower() or "<" in content[:200]
+        first = "" if is_page or data is not None else masked_line(content, 100)
         message = f"{phrase}: {first}" if first else phrase
     category, is_retryable, hint = _classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
@@ -304,30 +270,26 @@ def _make_status_error(
 
 def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     """Returns the next step; empty if the message has it, or there is none."""
-    status = error.status or 0
+    status, has_server = error.status or 0, provider.has_server
     or_retries = f", or {_RETRIES}" if error.retryable else ""
-    match status:
-        case _ if provider.has_server and (status in (401, 403) or error.category == "auth"):
-            if provider.key_command:
-                return f"check {provider.key_command.place}"
-            table = f"[providers.{provider.name}] in config.toml"
-            return f"check {provider.key_variable}, or api_key under {table}"
-        case 402:
-            return _BILLING
-        case 405 if provider.has_server:
-            return f"the path may be wrong: check {provider.url_setting}"
-        case 413:
-            return "the request is too large: shorten the prompt, files and tool results"
-        case _ if provider.has_server and status in (404, *FINAL_STATUSES):
-            return f"check the model name, and {provider.url_setting}"
-        case 429:
-            return f"wait a moment{or_retries}"
-        case _ if 300 <= status < 400:
-            return f"set {provider.url_setting} to the final URL"
-        case _ if status >= 500:
-            return f"try again later{or_retries}"
-        case _:
-            return ""
+    if has_server and (status in (401, 403) or error.category == "auth"):
+        if provider.key_command:
+            return f"check {provider.key_command.place}"
+        own = f"[providers.{provider.name}] in config.toml"
+        return f"check {provider.key_variable}, or api_key under {own}"
+    if status == 402:
+        return _BILLING
+    if status == 405 and has_server:
+        return f"the path may be wrong: check {provider.url_setting}"
+    if status == 413:
+        return "the request is too large: shorten the prompt, files and tool results"
+    if status in (404, *_FINAL_STATUSES) and has_server:
+        return f"check the model name, and {provider.url_setting}"
+    if status == 429:
+        return f"wait a moment{or_retries}"
+    if status < 400:
+        return f"set {provider.url_setting} to the final URL"
+    return f"try again later{or_retries}" if status >= 500 else ""
 
 
 def _make_non_json_error(
@@ -337,7 +299,7 @@ def _make_non_json_error(
     if not content.strip():
         return ProviderError("server", "the reply is empty", status=status)
     words = masked_line(re.sub(r"<[^<>]*>", " ", redact(content[:2000])), 60)
-    kind = masked_line(_find_content_type(headers)) or "text"
+    kind = masked_line(headers.get("content-type", "").partition(";")[0].lower()) or "text"
     page = r"\s*<(!--|(!doctype|html|head|body)\b)"
     is_page = "html" in kind or bool(re.match(page, content, re.IGNORECASE))
     return ProviderError(
@@ -349,10 +311,6 @@ def _make_non_json_error(
     )
 
 
-def _find_content_type(headers: Headers) -> str:
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
     """Parses a number or an HTTP date, which is in UTC, into seconds; None if it is neither."""
     try:
@@ -360,12 +318,10 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
     except ValueError:
         try:
             date = email.utils.parsedate_to_datetime(value)
-            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError, OSError):
+        except (ValueError, OverflowError):
             return None
-    if math.isnan(seconds):
-        return None
-    return min(max(seconds, 0.0), 86_400.0)
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time()
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), 86_400.0)
 
 
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
@@ -374,96 +330,73 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
     The second is None where the category says it, the third empty where the body does not tell. The
     status is None if the reply reports success.
     """
-    codes, message = set(_list_codes(data)), find_message(data)
+    errors, message = _list_errors(data), find_message(data)
+    values = (error.get(key) for error in errors for key in ("type", "code", "status"))
+    codes = {str(value).lower(): None for value in values if isinstance(value, (str, int))}
     status = status or next((int(c) for c in codes if re.fullmatch("[45][0-9]{2}", c)), None)
     found: Category = "server"
     if status:
         found = _CATEGORIES.get(status) or ("bad_request" if 400 <= status < 500 else "server")
-    elif kinds := [kind for kind, known in _KINDS.items() if codes.intersection(known)]:
-        found = kinds[0]
+    elif kinds := [_KINDS[code] for code in codes if code in _KINDS]:
+        found = kinds[-1]
     elif any("image" in code for code in codes):
         found = "bad_request"
     wrong_key = r"invalid api key|api key (is )?(not valid|not found|invalid|expired)"
     if found == "bad_request" and re.match(wrong_key, message, re.IGNORECASE):  # Gemini's
         return "auth", False, ""
-    moderated = (table(error.get("metadata")) for error in _list_errors(data))  # by OpenRouter
-    if codes & _REFUSAL_CODES or any("flagged_input" in entry for entry in moderated):
+    is_flagged = any("flagged_input" in table(one.get("metadata")) for one in errors)  # OpenRouter
+    if codes.keys() & _REFUSAL_CODES or is_flagged:
         return "refusal", False, _REPHRASE
-    if codes & _FAILED_CALLS:
+    if codes.keys() & {"tool_use_failed", "json_validate_failed"}:  # Groq's, of a model's mistake
         return found, True, f"try again, {_RETRIES}, or use another model"
     if found in ("server", "bad_request") and _find(_TOO_LONG, message):
         return found if status else "bad_request", False, TOO_LONG
-    is_final: bool | None = None
+    is_retryable: bool | None = None
     if status in (409, 425):  # a lock, a repeated early request
-        is_final = False
-    elif status in FINAL_STATUSES or (status and 300 <= status < 400):
-        is_final = True
-    hint = ""
-    if codes & _QUOTA_CODES or (_find_wait(data) is None and is_used_up(message)):
-        hint, is_final = _BILLING, found in ("rate_limit", "bad_request") or is_final
-    return found, None if is_final is None else not is_final, hint
+        is_retryable = True
+    elif status in _FINAL_STATUSES or (status and 300 <= status < 400):
+        is_retryable = False
+    if codes.keys() & _QUOTA_CODES or (_find_wait(data) is None and is_used_up(message)):
+        return found, False if found in ("rate_limit", "bad_request") else is_retryable, _BILLING
+    return found, is_retryable, ""
 
 
 def find_message(data: Any) -> str:
     """Finds the API's own message, in any of the known formats; empty if there is none."""
-    return _find_message(data)[:MAX_SEARCHED]
-
-
-def _find_message(data: Any) -> str:
     if isinstance(data, str):
         return data.strip()
     if isinstance(data, list):
-        return "; ".join(filter(None, map(_find_message, data[:3])))
+        return "; ".join(filter(None, map(find_message, data[:3])))
     if not isinstance(data, dict):
         return ""
     keys = ("error", "message", "Message", "detail", "msg")
-    message = next(filter(None, (_find_message(data.get(key)) for key in keys)), "")
+    message = next(filter(None, (find_message(data.get(key)) for key in keys)), "")
     if isinstance(place := data.get("loc"), list):  # FastAPI: body.messages.0.role
         message = f"{'.'.join(map(str, place[:10]))}: {message}"
     metadata = table(data.get("metadata"))  # OpenRouter, of the server behind it
-    raw = metadata.get("raw")
-    if isinstance(raw, str):
-        with suppress(ValueError):
-            raw = _find_message(loads(raw)) or raw
-    if inner := _find_message(raw):
-        name = metadata.get("provider_name")
-        inner = f"{name}: {inner}" if isinstance(name, str) and name else inner
-        return f"{message}: {inner}" if message else inner
-    return message
+    inner = raw = find_message(metadata.get("raw"))
+    with suppress(ValueError):
+        inner = find_message(loads(raw)) or raw
+    if not inner:
+        return message
+    name = metadata.get("provider_name")
+    inner = f"{name}: {inner}" if isinstance(name, str) and name else inner
+    return f"{message}: {inner}" if message else inner
 
 
 def _describe(data: Any) -> str:
     """Returns the server's message, and its code if that adds something; empty = no message."""
     message = masked_line(find_message(data))
-    code = masked_line(_find_code(data, message)) if message else ""
-    return f"{message} ({code})" if code else message
-
-
-def _find_code(data: Any, message: str) -> str:
-    """Finds the server's error code; empty if the message or the category says the same."""
-    errors = [*_list_errors(data)][::-1]
-    parts = [*errors, *(table(error.get("innererror")) for error in errors)]
-    values = (part.get(key) for key in ("code", "type") for part in parts)
+    values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
     named = (str(value) for value in values if type(value) in (str, int))
     # one that can be looked up; an HTTP status is shorter
     code = next((one for one in named if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{3,59}", one)), "")
     kind = code.lower()
-    known = {one for name, all in _KINDS.items() if name != "bad_request" for one in all}
-    is_category = kind in known - _QUOTA_CODES
-    is_said = f" {_split(code)} " in f" {_split(message)} " or kind.endswith("not_found")
-    return "" if is_said or is_category or kind.endswith("error") else code
-
-
-def _split(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-
-
-def _list_codes(data: Any) -> Iterator[str]:
-    """Yields the types and codes of an error body, in lower case, outermost first."""
-    for error in _list_errors(data):
-        for part in (error, table(error.get("innererror"))):
-            values = (part.get(key) for key in ("type", "code", "status"))
-            yield from (str(v).lower() for v in values if isinstance(v, (str, int)))
+    is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
+    said, name = (re.sub(r"[^a-z0-9]+", " ", text.lower()).strip() for text in (message, code))
+    is_said = f" {name} " in f" {said} " or kind.endswith(("not_found", "error"))
+    code = "" if is_said or is_category else masked_line(code)
+    return f"{message} ({code})" if message and code else message
 
 
 def _find_wait(data: Any) -> float | None:
@@ -477,14 +410,13 @@ def _find_wait(data: Any) -> float | None:
     return None
 
 
-def _list_errors(data: Any) -> Iterator[dict[str, Any]]:
-    """Yields the objects of an error body that may have a type or code, outermost first."""
+def _list_errors(data: Any) -> list[dict[str, Any]]:
+    """Lists the objects of an error body that may have a type or code."""
     if isinstance(data, list):
         data = data[0] if data else None
-    for _ in range(2):
-        if isinstance(data, dict):
-            yield data
-            data = data.get("error")
+    outer = table(data)
+    errors = [table(outer.get("error")), outer]
+    return [*errors, *(table(error.get("innererror")) for error in errors)]  # the last are Azure's
 
 
 def is_used_up(message: str) -> bool:
@@ -494,4 +426,4 @@ def is_used_up(message: str) -> bool:
 
 def _find(words: Mapping[str, str], message: str) -> bool:
     # `re` keeps the pattern, which few processes need and which takes a while to be made
-    return bool(re.search("|".join(words), message[:MAX_SEARCHED], re.IGNORECASE))
+    return bool(re.search("|".join(words), message[:2000], re.IGNORECASE))

@@ -52,9 +52,6 @@ RESPONSES: Mapping[str, str] = {
 }
 """Type of an item of OpenAI's Responses → the tool that its server has run."""
 
-RESPONSES_INCLUDE = "web_search_call.action.sources"
-"""Value of `include` with which a server of Responses sends the pages that it has found."""
-
 
 def make_entry(
     protocol: str,
@@ -133,36 +130,34 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
     return tuple(calls.values()), _list_pages(cited)
 
 
-def read_responses(items: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses."""
+def read_responses(
+    items: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[ServerCall, ...], tuple[Page, ...], int]:
+    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses.
+
+    The last value is the number of searches, which it charges for.
+    """
     calls: list[ServerCall] = []
     cited: list[Mapping[str, Any]] = []
+    searches = 0
     for item in items:
         kind = wire.text(item.get("type"))
-        if kind in RESPONSES:
-            calls.append(_read_item(RESPONSES[kind], item))
-        elif kind == "message":
+        if kind == "message":
             for part in _tables(item.get("content")):
                 cited += _tables(part.get("annotations"))
-    return tuple(calls), _list_pages(cited)
-
-
-def count_searches(items: Iterable[Mapping[str, Any]]) -> int:
-    """Returns the number of searches in the items of a reply of Responses, which it charges for."""
-    actions = (wire.table(i.get("action")) for i in items if i.get("type") == "web_search_call")
-    return sum(action.get("type") == "search" for action in actions)
-
-
-def _read_item(name: str, item: Mapping[str, Any]) -> ServerCall:
-    action = wire.table(item.get("action"))
-    keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
-    given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
-    if "query" in given:
-        given.pop("queries", None)  # which begin with it
-    told = wire.table(item.get("error"))
-    error = wire.text(told.get("message")) or wire.text(told.get("type"))
-    error = error or ("failed" if item.get("status") == "failed" else "")
-    return ServerCall(name, given, _list_pages(_tables(action.get("sources"))), error)
+        if kind not in RESPONSES:
+            continue
+        action, told = wire.table(item.get("action")), wire.table(item.get("error"))
+        searches += kind == "web_search_call" and action.get("type") == "search"
+        keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
+        given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
+        if "query" in given:
+            given.pop("queries", None)  # which begin with it
+        error = wire.text(told.get("message")) or wire.text(told.get("type"))
+        error = error or ("failed" if item.get("status") == "failed" else "")
+        found = _list_pages(_tables(action.get("sources")))
+        calls.append(ServerCall(RESPONSES[kind], given, found, error))
+    return tuple(calls), _list_pages(cited), searches
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:

@@ -14,21 +14,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from axe_nb.conversion.json_schema import find_mistakes
+from axe_nb.engine.attempts import Attempts, Send
 from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
-from axe_nb.engine.links import (
-    Attempts,
-    Partial,
-    Send,
-    compute_wait,
-    make_last_error,
-    make_late_error,
-    tell_retry,
-)
 from axe_nb.engine.make_provider import find_player
+from axe_nb.engine.partial_reply import Partial
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay, turn_of
+from axe_nb.engine.retries import compute_wait, make_last_error, make_late_error, tell_retry
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
@@ -113,7 +107,10 @@ class CassetteReplay:
             player = _Player(recorded, self.attempts.provider.name)
         hang = partial(self._cut, recorded.cut, turn) if recorded.cut else None
         request = replace(request, attempt=recorded.attempt)
-        return await self.attempts.ask(request, player, recorded, hang)
+        with self.attempts.record(request, recorded, hang) as made:
+            response = await player.send(made.request, made.on_delta)
+            made.response = replace(response, usage=response.usage.at_cost(recorded.cost))
+        return made.response
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt the way it was ended: by the run's timeout, or by a person."""
@@ -185,19 +182,20 @@ async def _play(
 
 @dataclass(slots=True)
 class ForkCalls:
-    """Takes the outcomes of calls from the forked run, with the children of each call."""
+    """Takes the results of calls from the forked run, with the children of each call."""
 
     calls: Dispatch
     fork: Replay
     adopt: Callable[[RunResult], None]
     """Takes over a child run."""
+    next: Callable[[PendingCall], Awaitable[ToolResult]]
 
-    async def take(self, call: PendingCall) -> ToolResult | None:
-        """Returns the result of a call; None = it has to be made."""
+    async def run(self, call: PendingCall) -> ToolResult:
+        """Returns the result of a call, which is made if the forked run has none."""
         calls, scope = self.calls, self.calls.scope
         kept = await self.fork.find(make_asked(scope, call, call.call.name))
         if not isinstance(kept, KeptCall):
-            return None
+            return await self.next(call)
         calls.count += 1
         scope.env.emit(ToolStarted(scope.id, call.call))
         for child in kept.children:
