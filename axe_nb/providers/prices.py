@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns the price of one reply in dollars, which depends on its size; None if unknown."""
+        """Returns the price of one reply in dollars; None if unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 

@@ -42,7 +42,13 @@ def loads(text: str, *, strict: bool = False) -> Any:
     Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
     """
     value = _decode(text, _STRICT if strict else _LENIENT)
-    return change_texts(value, _replace_surrogates, also_keys=True) if "\\u" in text else value
+    if "\\u" not in text:
+        return value
+
+    def replace(part: str) -> str:
+        return part if part.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", part)
+
+    return change_texts(value, replace, also_keys=True)
 
 
 def loads_part(text: str) -> Any:
@@ -61,10 +67,6 @@ def _decode(text: str, decoder: json.JSONDecoder) -> Any:
     if text.count("{") + text.count("[") > MAX_NESTING:
         check_nesting(value)
     return value
-
-
-def _replace_surrogates(text: str) -> str:
-    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def check_nesting(value: object, room: int = MAX_NESTING) -> None:
