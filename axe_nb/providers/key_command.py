@@ -26,6 +26,9 @@ FRESH_SECONDS = 600.0
 MAX_OUTPUT = 32_768
 """Bytes that a command may print, many times the length of a key."""
 
+PAUSE = 30.0
+"""Seconds after a refusal in which a key that replaced a refused one is not replaced again."""
+
 ServerT = TypeVar("ServerT", bound=Server)
 
 
@@ -76,7 +79,7 @@ def forget_key(server: ServerT) -> ServerT:
     command = server.info.key_command
     known = _keys.get(command) if command else None
     if command and known and known.text == server.key:
-        if known.replaces_refused and time.monotonic() - known.printed <= 30:
+        if known.replaces_refused and time.monotonic() - known.printed <= PAUSE:
             return server
         _keys[command] = known._replace(printed=-math.inf)
     return cast(ServerT, replace(cast(Any, server), key=""))
