@@ -1,9 +1,14 @@
 """Runs the tasks of a map on the workers of an executor, several in one job.
 
 An executor is what jobs are submitted to: one of `concurrent.futures`, a Dask client, an
-ipyparallel client or view. A job is the bytes of some prompts, and `worker.run_job` runs it there.
+ipyparallel client or view. All that goes in and out is bytes, so that every executor carries it
+alike, and `run_job` is the function that runs there; no exception of ours leaves a worker, as some
+executors lose its message, or die of it. Agents, skills and context files travel as they were read
+here, with the functions and rule files that are models, the functions that are tools, and the
+settings. Keys do not: a worker uses those of its own environment and `config.toml`.
+
 If a worker dies, each of its jobs is tried once more, alone, so that the one that kills its worker
-costs no other. If it dies again, the reason is the result. Source: D-59.
+costs no other. If it dies again, the reason is the result. Source: D-53, D-59.
 """
 
 from __future__ import annotations
@@ -14,27 +19,41 @@ import hashlib
 import math
 import os
 import pickle
+import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.prompt import Context
+from axe_nb.agents.user_config import Config
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Batch, Task
-from axe_nb.exploring.map_driver import Runs
-from axe_nb.exploring.map_worker import (
-    Job,
-    Reply,
-    check_worker,
-    dump_by_value,
-    make_parcel,
-    run_job,
-)
+from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Task
+from axe_nb.exploring.map_driver import Driver, Prompts, Runs
+from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.pictures.picture import Picture
+from axe_nb.providers.prices import Prices
+from axe_nb.providers.secrets import list_keys
 from axe_nb.recording.modes import find_mode
-from axe_nb.secrets import find_filter, is_secret_name
+from axe_nb.results import RunResult, Status
+from axe_nb.scripting.lookup import ScriptFunction, Scripts
+from axe_nb.scripting.rules import Script
+from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
+from axe_nb.session.drive import NoLine
+from axe_nb.session.overrides import Overrides
+from axe_nb.session.portal import run_and_wait
+from axe_nb.session.snapshot import Key, Snapshot
 from axe_nb.threads import in_thread
+from axe_nb.tools.tool import Tool
 
 HERE = "in this process, because a cassette is in use"
 
@@ -62,82 +81,86 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
     # threads of this process would only wait for its event loop
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return Runs(batch, concurrency)
-    workers, cassette = _find_workers(executor), batch.session.cassette
+    found, slots, ping = _find_workers(executor)
+    cassette = batch.session.cassette
     if cassette is not None and find_mode(cassette.mode, can_ask=False) != "live":
         # equal prompts have their answers in the order in which they come, which one place knows
         batch.tally.notes.append(HERE)
         return Runs(batch, concurrency)
-    return RemoteRuns(batch, workers, concurrency)
+    chunk = math.ceil(concurrency / max(1, min(slots, concurrency)))
+    return RemoteRuns(batch, found, ping, chunk, max(1, concurrency // chunk))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workers:
-    """An executor, behind one interface for all kinds."""
+def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
+    """Returns an executor, its number of workers, and a function that checks it.
 
-    executor: Executor
-    slots: int
-    ping: Callable[[], object] = lambda: None
-    """Raises, or never returns, if the executor is gone, which its jobs do not report; blocks."""
-
-
-def _find_workers(executor: object) -> Workers:
+    The function raises, or never returns, if the executor is gone, which its jobs do not report.
+    """
     # the first package of the object's classes that is not Python's own
-    homes = (kind.__module__.partition(".")[0] for kind in type(executor).__mro__)
+    homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
     home = next((home for home in homes if home not in ("concurrent", "builtins")), "")
     try:
         if home == "distributed":
-            return _use_dask(executor)
+            dask = getattr(given, "_client", given)  # of its own executor
+
+            def check_open() -> None:
+                if dask.status in ("closing", "closed"):
+                    raise ConnectionError("the Dask client is closed")
+
+            check_open()
+            slots = sum(dask.nthreads().values())
+            return dask.get_executor(pure=False), slots, check_open
         if home == "ipyparallel":
-            return _use_ipyparallel(executor)
+            view = getattr(given, "view", given)  # of its own executor
+            client, targets = getattr(view, "client", view), getattr(view, "targets", None)
+            chosen = [targets] if isinstance(targets, int) else targets
+            if chosen is None or chosen == "all" or set(chosen) == set(client.ids):
+                chosen = None  # with engines named, one that died is an error for all later jobs
+            slots = len(client.ids if chosen is None else chosen)
+            return client.load_balanced_view(chosen).executor, slots, client.queue_status
     except Exception as error:  # of whichever kind of executor
         raise ConfigError(
             f"the executor does not respond: {words(error)}", hint="create a new one"
         ) from None
-    if not isinstance(executor, Executor):
+    if not isinstance(given, Executor):
         raise ConfigError(
             "executor takes a concurrent.futures.Executor, a Dask client, or an ipyparallel "
-            f"client or view, not {shown_value(executor)}"
+            f"client or view, not {shown_value(given)}"
         )
-    return Workers(executor=executor, slots=getattr(executor, "_max_workers", 1))
+    return given, getattr(given, "_max_workers", 1), lambda: None
 
 
-def _use_dask(given: Any) -> Workers:
-    client = getattr(given, "_client", given)  # of its own executor
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Some prompts of a map, which run at once in one worker."""
 
-    def check_open() -> None:
-        if client.status in ("closing", "closed"):
-            raise ConnectionError("the Dask client is closed")
-
-    check_open()
-    return Workers(
-        executor=client.get_executor(pure=False),
-        slots=sum(client.nthreads().values()) or 1,
-        ping=check_open,
-    )
+    digest: str
+    shared: bytes | None
+    """The common part: a pickled `SharedPart`; None = the worker has it."""
+    prompts: Sequence[tuple[int, str, tuple[Picture, ...]]]
+    """(asking, text, pictures) of each task."""
 
 
-def _use_ipyparallel(given: Any) -> Workers:
-    view = getattr(given, "view", given)  # of its own executor
-    client = getattr(view, "client", view)
-    targets = getattr(view, "targets", None)
-    chosen = [targets] if isinstance(targets, int) else targets
-    is_all = chosen is None or chosen == "all" or set(chosen) == set(client.ids)
-    named = list(client.ids) if is_all or chosen is None else list(chosen)
-    return Workers(
-        # with engines named, one that died is an error for all later jobs
-        executor=client.load_balanced_view(targets=None if is_all else named).executor,
-        slots=len(named) or 1,
-        ping=client.queue_status,
-    )
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The outcome of a job; one of the fields is set."""
+
+    results: Sequence[RunResult | None] = ()
+    """Results in the order of the prompts; None = the run did not begin."""
+    is_missing: bool = False
+    """True if the worker needs the common part."""
+    problem: ConfigError | None = None
+    """The reason that none of its runs could begin."""
 
 
 class RemoteRuns(Runs):
-    def __init__(self, batch: Batch, workers: Workers, concurrency: int) -> None:
-        slots = max(1, min(workers.slots, concurrency))
-        self.chunk = math.ceil(concurrency / slots)
-        super().__init__(batch, max(1, concurrency // self.chunk))
-        self._executor, self._ping = workers.executor, workers.ping
-        self._parcel = b""
+    def __init__(
+        self, batch: Batch, executor: Executor, ping: Callable[[], object], chunk: int, jobs: int
+    ) -> None:
+        super().__init__(batch, jobs)
+        self.chunk = chunk
+        self._executor, self._ping = executor, ping
+        self._shared = b""
         self._digest = ""
         self._spare: Executor | None = None
         """Takes the place of a process pool that broke."""
@@ -150,85 +173,101 @@ class RemoteRuns(Runs):
 
     async def prepare(self) -> None:
         """Packs the common part, and has a worker check that it can run it."""
-        if self._parcel:
+        if self._shared:
             return
         for asking in self._batch.askings:
             assert asking.plan is not None
             workdir = str(asking.plan.briefing.workdir)
             asking.overrides = replace(asking.overrides, workdir=workdir)
             await asking.prepare(self._batch.session)
-        parcel = make_parcel(self._batch)
+        shared = make_shared_part(self._batch)
         try:
-            self._parcel = dump_by_value(parcel)
+            self._shared = _dump_by_value(shared)
         except Exception as error:
             raise ConfigError(
                 f"the agent cannot be sent to another process: {words(error)}",
                 hint="define its functions at the top of a module that the workers can import",
             ) from None
-        self._digest = hashlib.sha256(self._parcel).hexdigest()
-        _check_secrets(self._parcel)
-        job = self._make_job((), with_parcel=True)
+        _reject_secrets(self._shared)
+        self._digest = hashlib.sha256(self._shared).hexdigest()
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")
+        job = pickle.dumps(Job(self._digest, self._shared, ()))
         try:
-            future = await in_thread(self._executor.submit, check_worker, job)
-            reply = _read(await asyncio.wrap_future(future))
+            future = await in_thread(self._executor.submit, run_job, job)
+            reply: Reply = pickle.loads(await asyncio.wrap_future(future))
         except Exception as error:
             raise ConfigError(
                 f"the workers cannot run axe_nb: {type(error).__name__}: {words(error)}",
                 hint="install axe_nb where they run, or create a new executor if this one is shut "
                 "down",
             ) from None
-        if reply.problem:
-            raise ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
+        if reply.problem is not None:
+            raise reply.problem
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks in one job; if the map is stopped, the job is left running."""
-        batch = self._batch
-        left = {task.index: task for task in tasks if not batch.settle(task)}
-        if why := batch.find_end():
-            batch.stop_for(why)
-        elif left:
-            try:
-                if not await self._run(list(left.values()), left):
-                    async with self._alone:
-                        for task in list(left.values()):
-                            await self._run([task], left, is_last=True)
-            finally:
-                why = self._refused or LEFT_BEHIND
-                for task in left.values():
-                    batch.finish(task, batch.make_failed(task, AxeError(why), "cancelled"))
+        left = [task for task in tasks if not self._batch.settle(task)]
+        if not left or self._batch.is_spent():
+            return
+        try:
+            if not await self._try(left.copy(), left):
+                async with self._alone:
+                    for task in left.copy():
+                        await self._try([task], left, is_last=True)
+        finally:
+            self._fail(left.copy(), AxeError(self._refused or LEFT_BEHIND), left, "cancelled")
 
-    async def _run(
-        self, tasks: Sequence[Task], left: dict[int, Task], *, is_last: bool = False
-    ) -> bool:
+    async def _try(self, tasks: Sequence[Task], left: list[Task], *, is_last: bool = False) -> bool:
         """Runs tasks, and removes those with a result from `left`; False = their worker died."""
         if self._refused:
             return True
-        executor = self._executor
-        if is_last:
-            executor = self._spare or self._renew() or executor
+        executor = (is_last and self._renew()) or self._executor
         try:
-            await self._submit(executor, tasks, left)
+            reply = await self._send(executor, tasks)
         except _Gone as error:
-            if error.is_death and not is_last and (self._spare or self._renew()):
+            if _is_death(error.__cause__) and not is_last and self._renew():
                 return False
             self._refused = self._refused or str(error)
             self._batch.stop_for(self._refused)
+            return True
         except Exception as error:
-            is_dead = _is_death(error)
+            is_dead, name = _is_death(error), type(error).__name__
             if is_dead and not is_last:
                 return False
+            why = f"its worker died twice: {name}"
             if is_dead:
                 self.close()
-            name = type(error).__name__
-            why = f"its worker died twice: {name}" if is_dead else ""
-            self._fail(tasks, AxeError(why or f"its job failed: {name}: {words(error)}"), left)
+            else:
+                why = f"its job failed: {name}: {words(error)}"
+            self._fail(tasks, AxeError(why), left)
+            return True
+        if reply.problem is not None:
+            self._fail(tasks, reply.problem, left)
+            return True
+        for task, result in zip(tasks, reply.results, strict=True):
+            left.remove(task)
+            if result is not None:
+                if self._batch.meter is not None:
+                    self._batch.meter.add(result)
+                self._batch.session.remember(result)
+                self._batch.finish(task, result)
         return True
 
+    def _fail(
+        self, tasks: Sequence[Task], why: AxeError, left: list[Task], status: Status = "error"
+    ) -> None:
+        for task in tasks:
+            left.remove(task)
+            self._batch.finish(task, self._batch.make_failed(task, why, status))
+
     def _renew(self) -> Executor | None:
-        """Makes a pool for one job at a time, in place of one that broke; None = use the same."""
-        if type(pool := self._executor) is ProcessPoolExecutor:
+        """The pool for one job at a time that takes the place of one that broke; None = it works.
+
+        Only a process pool breaks.
+        """
+        pool = self._executor
+        if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(
                 1, mp_context=getattr(pool, "_mp_context", None),
                 initializer=getattr(pool, "_initializer", None),
@@ -236,74 +275,49 @@ class RemoteRuns(Runs):
             )  # fmt: skip
         return self._spare
 
-    async def _submit(
-        self, executor: Executor, tasks: Sequence[Task], left: dict[int, Task]
-    ) -> None:
-        """Runs tasks in one job and passes on their results; raises _Gone if it is refused."""
-        for with_parcel in (len(self._parcel) <= SMALL, True):
-            job = self._make_job(tasks, with_parcel=with_parcel)
+    async def _send(self, executor: Executor, tasks: Sequence[Task]) -> Reply:
+        """Returns the reply to a job; raises _Gone if there will be none."""
+        prompts = [(task.asking, task.text, task.pictures) for task in tasks]
+        reply = Reply(is_missing=True)
+        with_shared = len(self._shared) <= SMALL
+        while reply.is_missing:
+            job = pickle.dumps(Job(self._digest, self._shared if with_shared else None, prompts))
+            with_shared = True
             future = await in_thread(self._start, executor, job)
+            waiting = asyncio.wrap_future(future)
             try:
-                reply = _read(await self._wait(future))
+                while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
+                    if await self._has_left():
+                        waiting.cancel()
+                if waiting.cancelled() and not self._is_halted:
+                    raise _Gone(CLOSED)
+                reply = pickle.loads(await waiting)
             finally:
+                waiting.cancel()
                 self._jobs.discard(future)
-            if not reply.is_missing:
-                break
-        if reply.problem:
-            self._fail(tasks, ConfigError(f"on a worker: {reply.problem}", hint=reply.hint), left)
-            return
-        for task, result in zip(tasks, reply.results, strict=True):
-            del left[task.index]
-            if result is not None:
-                if self._batch.meter is not None:
-                    self._batch.meter.add(result)
-                self._batch.session.remember(result)
-                self._batch.finish(task, result)
-
-    def _fail(self, tasks: Sequence[Task], why: AxeError, left: dict[int, Task]) -> None:
-        for task in tasks:
-            self._batch.finish(left.pop(task.index), self._batch.make_failed(task, why))
-
-    def _make_job(self, tasks: Sequence[Task], *, with_parcel: bool) -> bytes:
-        return pickle.dumps(Job(self._digest, self._parcel if with_parcel else None, tasks))
+        return reply
 
     def _start(self, executor: Executor, job: bytes) -> Future[Any]:
         """Submits a job; in a thread, as some executors run it there and then."""
         try:
             future = executor.submit(run_job, job)
         except Exception as error:
-            why = f"the executor accepts no more jobs: {type(error).__name__}: {words(error)}"
-            raise _Gone(why, is_death=_is_death(error)) from None
+            name = type(error).__name__
+            raise _Gone(f"the executor accepts no more jobs: {name}: {words(error)}") from error
         self._jobs.add(future)
         if self._is_halted:
             future.cancel()
         return future
 
-    async def _wait(self, future: Future[Any]) -> Any:
-        """Returns the outcome of a job; raises _Gone if there will be none."""
-        waiting = asyncio.wrap_future(future)
-        try:
-            while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
-                if await self._has_left():
-                    waiting.cancel()
-                    break
-        except asyncio.CancelledError:
-            waiting.cancel()
-            raise
-        if waiting.cancelled() and not self._is_halted:
-            raise _Gone(CLOSED)
-        return await waiting
-
     async def _has_left(self) -> bool:
         """True if the executor was closed, or does not respond; checked now and then."""
         now = time.monotonic()
-        if now - self._pinged_at < LOOK or self._is_gone:
-            return self._is_gone
-        self._pinged_at = now
-        try:
-            await asyncio.wait_for(in_thread(self._ping), PATIENCE)
-        except Exception:  # of whichever kind of executor
-            self._is_gone = True
+        if now - self._pinged_at >= LOOK and not self._is_gone:
+            self._pinged_at = now
+            try:
+                await asyncio.wait_for(in_thread(self._ping), PATIENCE)
+            except Exception:  # of whichever kind of executor
+                self._is_gone = True
         return self._is_gone
 
     def halt(self) -> None:
@@ -323,26 +337,97 @@ class RemoteRuns(Runs):
 class _Gone(Exception):
     """The executor accepts no more jobs, or drops those that it has."""
 
-    def __init__(self, why: str, *, is_death: bool = False) -> None:
-        super().__init__(why)
-        self.is_death = is_death
 
-
-def _is_death(error: BaseException) -> bool:
+def _is_death(error: BaseException | None) -> bool:
     """True if a job was lost because its worker died."""
     names = [kind.__name__ for kind in type(error).__mro__]
     names.append(getattr(error, "ename", ""))  # of an engine of ipyparallel
     return not DEATHS.isdisjoint(names)
 
 
-def _read(answer: Any) -> Reply:
-    reply = pickle.loads(answer)
-    assert isinstance(reply, Reply)
-    return reply
+@dataclass(frozen=True, kw_only=True)
+class SharedPart:
+    """All that the runs of a map have in common."""
+
+    askings: tuple[tuple[str | Agent | None, Overrides], ...]
+    """Agents, with the options of their runs."""
+    defined: Mapping[str, Agent]
+    """The agents of the session that the tree can reach."""
+    read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
+    """Agents and texts that were read from files."""
+    config: Config
+    lacks: Mapping[str, tuple[str, ...]]
+    """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
+    tools: tuple[Tool, ...]
+    """The session's tools that the agents use."""
+    scripts: Mapping[str, ScriptFunction | Script]
+    version: str
 
 
-def _check_secrets(packed: bytes) -> None:
-    """Rejects a job that would carry a secret of this process."""
+def make_shared_part(batch: Batch) -> SharedPart:
+    """Returns the common part of a map whose configuration was checked."""
+    assert batch.session.settings is not None
+    config, snapshot = batch.session.settings
+    plans = [asking.plan for asking in batch.askings if asking.plan]
+    agents = [plan.agent for plan in plans]
+    for plan in plans:
+        agents += [below[0] for below in plan.scope.env.walk_below((plan.agent,))]
+    tools = {name for agent in agents for name in agent.tools}
+    needed = {name for agent in agents for name in agent.sub_agents}
+    needed |= {asking.agent for asking in batch.askings if isinstance(asking.agent, str)}
+    models = {agent.model for agent in agents}
+    for asking in batch.askings:
+        models |= {asking.overrides.model or "", asking.overrides.model_all or ""} - {""}
+    scripts: dict[str, ScriptFunction | Script] = {}
+    for provider, name in map(parse_model, models):
+        if provider == "script":
+            known: Scripts = snapshot.provider_for(provider, name).scripts  # type: ignore[attr-defined]
+            if found := known.find(name):
+                scripts[name] = found
+    providers, lacks = _remove_secrets(config)
+    return SharedPart(
+        askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
+        defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
+        read=snapshot.list_read(),
+        config=replace(config, providers=providers, key_commands={}), lacks=lacks,
+        tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
+        scripts=scripts, version=_find_version(),
+    )  # fmt: skip
+
+
+def _remove_secrets(
+    config: Config,
+) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
+    """Returns the providers' tables without secrets, and the names of the removed settings."""
+    tables, lacks = {}, {}
+    for name in config.known:
+        table = dict(config.providers.get(name, {}))
+        table.pop("api_key", None)
+        left_out = ["key_command"] if table.pop("key_command", None) else []
+        if headers := table.get("headers"):
+            secret = {h for h in headers if h.lower() in SECRET_HEADERS or is_secret_name(h)}
+            table["headers"] = {h: value for h, value in headers.items() if h not in secret}
+            left_out += [header.lower() for header in sorted(secret)]
+        try:
+            url = config.base_url(name) if config.provider(name).has_server else ""
+            parts = urlsplit(url)
+            is_secret = "@" in parts.netloc or bool(list_keys(parts.query))
+        except (ConfigError, ValueError):
+            url, is_secret = "", False
+        table.pop("base_url", None)
+        if is_secret:
+            left_out.append("base_url")
+        elif (url and url != config.provider(name).base_url) or (url and name in config.providers):
+            table["base_url"] = url
+        if table:
+            tables[name] = table
+        if left_out:
+            lacks[name] = tuple(left_out)
+    return tables, lacks
+
+
+def _reject_secrets(packed: bytes) -> None:
+    """Rejects a common part that would carry a secret of this process."""
     forms = find_filter().forms
     found = next((form for form in forms if form.encode(errors="replace") in packed), None)
     if found is None:
@@ -353,3 +438,105 @@ def _check_secrets(packed: bytes) -> None:
         f"{what} would be sent with the jobs: it is in an agent, an option or a setting",
         hint="remove it from there; workers read keys from their own environment",
     )
+
+
+def _dump_by_value(thing: Any) -> bytes:
+    """Pickles an object; what a notebook defines is included by value, where possible."""
+    import cloudpickle
+
+    try:
+        dumped: bytes = cloudpickle.dumps(thing)
+    except Exception:  # of whatever its functions refer to
+        dumped = pickle.dumps(thing)
+    return dumped
+
+
+def _find_version() -> str:
+    return str(vars(sys.modules["axe_nb"])["__version__"])
+
+
+# in the worker
+
+KEPT = 8
+"""Number of most recently used maps whose common part a worker keeps."""
+
+_batches: OrderedDict[str, Batch] = OrderedDict()
+_lock = threading.Lock()
+
+
+def run_job(packed: bytes) -> bytes:
+    """Runs a job, and returns its reply; without prompts, it checks that the map can run here."""
+    reply = Reply(is_missing=True)
+    try:
+        job: Job = pickle.loads(packed)
+        with _lock:
+            if job.digest not in _batches and job.shared is not None:
+                _batches[job.digest] = _make_batch(pickle.loads(job.shared))
+            if batch := _batches.get(job.digest):
+                _batches.move_to_end(job.digest)
+            while len(_batches) > KEPT:
+                _batches.popitem(last=False)
+        if batch is not None:
+            own = replace(batch, tally=Tally("worker"), results={})
+            tasks = [Task(asking=asking, text=text, pictures=p) for asking, text, p in job.prompts]
+            progress = Progress(own.tally, NoLine())
+            driver = Driver(own, Prompts(tasks), Runs(own, max(1, len(tasks))), progress)
+            with contextlib.closing(driver.iterate()) as ended:
+                found = {one.index: one.result for one in ended}
+            reply = Reply([found.get(index) for index in range(len(tasks))])
+    except AxeError as error:
+        reply = Reply(problem=ConfigError(f"on a worker: {error.message}", hint=error.hint))
+    except Exception as error:  # a function or type that cannot be imported here
+        why = f"{type(error).__name__}: {words(error)}"
+        hint = "define it in a module that the workers can import"
+        problem = f"on a worker: the job cannot be loaded there: {why}"
+        reply = Reply(problem=ConfigError(problem, hint=hint))
+    for dumps in (pickle.dumps, _dump_by_value):  # the latter for types of a notebook
+        with contextlib.suppress(Exception):
+            return dumps(reply)
+    results = [one and replace(one, data=jsonable(one.data)) for one in reply.results]
+    return pickle.dumps(replace(reply, results=results))
+
+
+def _make_batch(shared: SharedPart) -> Batch:
+    """Returns the map as a worker runs it, in a session of its own."""
+    if shared.version != _find_version():
+        raise ConfigError(
+            f"it has axe_nb {_find_version()}, not {shared.version}",
+            hint="install the same version everywhere",
+        )
+    config = _merge(shared, Config.load())
+    askings = [Asking(agent, overrides) for agent, overrides in shared.askings]
+    provider = provider_for(config, sent=shared.scripts)
+    agents_dir = askings[0].overrides.agents_dir
+    snapshot = Snapshot(shared.defined, agents_dir, provider, Prices(config))
+    snapshot.add_read(*shared.read)
+    session = MapSession(
+        agents=dict(shared.defined), handed=shared.tools, keeps_history=False,
+        settings=(config, snapshot),
+    )  # fmt: skip
+    batch = Batch(askings=askings, session=session, tally=Tally(""))
+    run_and_wait(batch.prepare())
+    return batch
+
+
+def _merge(shared: SharedPart, own: Config) -> Config:
+    """The settings of a map, with the keys and secret headers of this machine."""
+    providers: dict[str, Mapping[str, Any]] = dict(own.providers)
+    for name, table in shared.config.providers.items():
+        mine = own.providers.get(name, {})
+        headers = {**mine.get("headers", {}), **table.get("headers", {})}
+        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
+    config = replace(shared.config, providers=providers, key_commands=own.key_commands)
+    for name, settings in shared.lacks.items():
+        mine = own.providers.get(name, {})
+        has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
+        if config.key_source(name):
+            has.add("key_command")
+        for setting in settings:
+            if setting not in has:
+                raise ConfigError(
+                    f"{setting} of provider {name} is secret and is not set there",
+                    hint=f"set it under [providers.{name}] in the worker's config.toml",
+                )
+    return config

@@ -1,9 +1,9 @@
 """Keeps the runs of a map in progress, and yields them as they end.
 
-One async generator, `Driver.ended`, takes prompts and has `Runs` run them side by side, each with
-the handle that `axe_nb.arun` uses too. A caller that awaits iterates over it on its own event loop;
-for one that blocks it runs on the loop of the portal, and the prompts of an iterator are taken in
-the caller's own thread.
+One coroutine, `Driver.run`, takes prompts and has `Runs` run them side by side, each with the
+handle that `axe_nb.arun` uses too. A caller that awaits has it on its own event loop; for one that
+blocks it runs on the loop of the portal, and the prompts of an iterator are taken in the caller's
+own thread.
 Source: D-8, D-58.
 """
 
@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections import defaultdict, deque
+import queue
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     Callable,
-    Coroutine,
     Generator,
     Iterable,
     Iterator,
@@ -26,8 +25,7 @@ from collections.abc import (
     Sized,
 )
 from concurrent.futures import wait
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
@@ -94,7 +92,7 @@ class Runs:
         self.workers = concurrency
         """Calls of `work` at once."""
         has_cassette = batch.session.cassette is not None
-        self._turns = (_Turns(has_cassette), _Turns(has_cassette))
+        self._turns = (_Turns(), _Turns()) if has_cassette else None
         """Starting order of the runs, and of their judges."""
         self._handles: dict[Task, RunHandle] = {}
 
@@ -104,18 +102,19 @@ class Runs:
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks, and passes each result to the batch as it ends, also if it is cancelled."""
         for task in tasks:
-            turns = self._turns[task.asking == self._batch.judge]
+            if self._turns is None:
+                await self._run(task)
+                continue
+            turns = self._turns[task.judged is not None]
             try:
                 await turns.wait(task.index)
-                if not self._batch.settle(task):
-                    await self._run_one(task, partial(turns.leave, task.index))
+                await self._run(task, partial(turns.leave, task.index))
             finally:
                 turns.leave(task.index)
 
-    async def _run_one(self, task: Task, on_claim: Callable[[], None]) -> None:
+    async def _run(self, task: Task, on_claim: Callable[[], None] | None = None) -> None:
         batch = self._batch
-        if why := batch.find_end():
-            batch.stop_for(why)
+        if batch.settle(task) or batch.is_spent():
             return
         handle = self._handles[task] = batch.session.start(batch.make_request(task), on_claim)
         try:
@@ -134,7 +133,7 @@ class Runs:
             self._handles.pop(task, None)
 
     def _put(self, task: Task, result: RunResult) -> None:
-        """Passes on the result of a run once, whichever thread has ended it."""
+        """Keeps the result of a run once, whichever thread has ended it."""
         if self._handles.pop(task, None) is not None:
             self._batch.finish(task, result)
 
@@ -168,31 +167,24 @@ class _Turns:
     """Lets runs begin in the order of their positions, each as soon as the one before has begun.
 
     A cassette answers equal requests in the order in which they come, which must not depend on
-    timing (D-59). Without a cassette, no run waits.
+    timing (D-59).
     """
 
-    def __init__(self, is_used: bool) -> None:
-        self._is_used = is_used
-        self._begun = defaultdict[int, asyncio.Event](asyncio.Event)
-        self._passed = 0
+    def __init__(self) -> None:
+        self._next = 0
+        self._waiting: dict[int, asyncio.Event] = {}
 
     async def wait(self, index: int) -> None:
         """Waits until the previous run has begun or ended."""
-        if index and self._is_used:
-            await self._begun[index - 1].wait()
-            del self._begun[index - 1]
-        self._passed = index
+        if index > self._next:
+            await self._waiting.setdefault(index, asyncio.Event()).wait()
 
     def leave(self, index: int) -> None:
         """Notes that a run has begun or never will; may be called twice."""
-        if self._is_used and index >= self._passed:
-            self._begun[index].set()
-
-
-@dataclass(frozen=True, slots=True)
-class _Want:
-    most: int
-    given: asyncio.Future[list[object]]
+        if index == self._next:
+            self._next += 1
+            if waiting := self._waiting.pop(self._next, None):
+                waiting.set()
 
 
 class Driver:
@@ -206,54 +198,47 @@ class Driver:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._progress = progress
         self._most = runs.workers * runs.chunk
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._changed = asyncio.Event()
-        """Set when a run has ended, or a result was received."""
-        self._news = deque[Ended | _Want]()
-        self._works = set[asyncio.Task[Any]]()
-        """Tasks that take prompts and run them."""
+        """Set when runs have ended, or a result was received."""
         self._taken = self._running = self._received = 0
-        self._is_full = self._is_over = False
-        """True while runs wait for room; true if no more prompts are taken."""
-        self._error: BaseException | None = None
-        """The exception that ended the map: one of the caller's own iterable, or worse."""
-        self._inbox = deque[Ended | _Want]()
-        """Items that a blocking caller has not looked at."""
+        self._is_full = False
+        """True while runs wait for room."""
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """Queue of a blocking caller: runs that have ended, requests for prompts, `END`."""
         self._takes_here = False
         """True if prompts are taken in the thread of a blocking caller, into `_given`."""
         self._given = deque[object]()
-        batch.receive, batch.stop = self._news.append, self._finish
 
-    async def ended(self) -> AsyncGenerator[Ended | _Want, None]:
-        """Yields the runs as they end; closing it stops the others."""
-        self._loop = asyncio.get_running_loop()
+    async def run(self) -> None:
+        """Takes prompts and runs them; the batch passes on each run as it ends."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._main = asyncio.get_running_loop(), task
         await self._batch.prepare()
         await self._runs.prepare()
-        self._begin(self._feed())
         try:
-            while self._works or self._news:
-                if self._news:
-                    yield self._news.popleft()
-                else:
-                    await self._wait_for_change()
-            if self._error is not None:
-                raise self._error
-        finally:
-            if self._works:
-                self._runs.halt()
-                self._cancel()
-                await asyncio.wait(self._works.copy(), timeout=DRAIN)
+            async with asyncio.TaskGroup() as group:
+                while tasks := await self._take_tasks():
+                    self._running += len(tasks)
+                    group.create_task(self._work(tasks))
+        except BaseExceptionGroup as errors:  # one of the caller's own iterable, or worse
+            raise errors.exceptions[0] from None
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
         """Yields the runs as they end, on the caller's event loop; closing it stops the others."""
+        ended: asyncio.Queue[Any] = asyncio.Queue()
+        self._batch.receive = ended.put_nowait
         interrupted_cell, unwatch = watch_cell()
+        work = asyncio.create_task(self.run())
+        work.add_done_callback(lambda _: ended.put_nowait(END))
         ticker = asyncio.create_task(self._tick())
         try:
-            async with aclosing(self.ended()) as ended:
-                async for one in ended:
-                    assert isinstance(one, Ended)
-                    self.receive()
-                    yield one
+            while (one := await ended.get()) is not END:
+                self.receive()
+                yield one
+            if not work.cancelled():
+                work.result()
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit) as error:
             is_cancelled = isinstance(error, asyncio.CancelledError)
             if interrupted_cell.is_set() or isinstance(error, KeyboardInterrupt):
@@ -266,37 +251,27 @@ class Driver:
         finally:
             unwatch()
             ticker.cancel()
+            if not work.done():
+                self._runs.halt()
+                work.cancel()
+                await asyncio.wait([work], timeout=DRAIN)
 
     def iterate(self) -> Generator[Ended, None, None]:
         """Yields the runs as they end, and blocks; closing it or an interrupt stops the others."""
+        self._batch.receive = self._ended.put
         self._takes_here = self._prompts.runs_code
-        arrived = threading.Event()
-
-        async def work() -> None:
-            async with aclosing(self.ended()) as ended:
-                async for one in ended:
-                    self._inbox.append(one)
-                    arrived.set()
-
-        future, self._loop = portal.begin(work())
-        loop = self._loop
-        future.add_done_callback(lambda _: arrived.set())
-        responds = True
+        future, loop = portal.begin(self.run())
+        future.add_done_callback(lambda _: self._ended.put(END))
         try:
-            while True:
-                is_over = future.done() or not responds  # before the last look into the inbox
-                if self._inbox:
-                    one = self._inbox.popleft()
-                    self._progress.tick()
-                    if isinstance(one, Ended):
-                        yield one
-                    else:
-                        self._give(one, loop)
-                elif is_over:
-                    break
-                else:
-                    responds = self._wait(arrived, loop)
-            if responds:
+            while (one := self._wait(loop)) is not END:
+                self._progress.tick()
+                if isinstance(one, Ended):
+                    yield one
+                    continue
+                most, given = one
+                prompts = self._prompts.take(most)  # in the caller's thread
+                loop.call_soon_threadsafe(_settle, given, prompts)
+            if future.done() and not future.cancelled():
                 future.result()
         except BaseException as error:
             is_interrupt = isinstance(error, KeyboardInterrupt)
@@ -309,124 +284,87 @@ class Driver:
                 raise self._make_interrupt() from None
             raise
 
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """Returns what arrives next; `END` also if the loop does not respond any more."""
+        one = None
+        # the signal only leaves a note: what has arrived just then must not be lost
+        with record_interrupts(lambda: None) as interrupt:
+            while one is None and interrupt.at is None:
+                try:
+                    one = self._ended.get(timeout=PUMP)
+                except queue.Empty:
+                    self._progress.tick()
+                    if self._runs.overdue() > STUCK and not answers(loop):
+                        self._batch.stop_for("a tool blocked the event loop")
+                        self._runs.abandon(timed_out=True)
+                        self.cancel()  # the others, should it respond again
+                        self._ended.put(END)
+        if interrupt.at is None:
+            return one
+        if one is not None:
+            self._ended.put(one)
+        raise KeyboardInterrupt
+
     def list_left(self) -> list[Ended]:
         """Returns the runs that had ended, but had not been yielded when the map was stopped."""
-        return [one for one in (*self._inbox, *self._news) if isinstance(one, Ended)]
+        left = [self._ended.get() for _ in range(self._ended.qsize())]
+        return [one for one in left if isinstance(one, Ended)]
 
     def receive(self) -> None:
+        """Notes that the caller has received a result; from its thread."""
         self._received += 1
-        if self._is_full:
-            self._wake()
+        if self._is_full and self._main is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._main[0].call_soon_threadsafe(self._changed.set)
 
     def cancel(self) -> None:
         """Cancels the runs in progress; from any thread."""
         self._runs.halt()
-        if self._loop is not None:
+        if self._main is not None:
+            loop, task = self._main
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._cancel)
-
-    def _cancel(self) -> None:
-        self._finish()
-        for work in self._works:
-            work.cancel()
-
-    def _finish(self) -> None:
-        """Takes no more prompts; runs in progress continue to their end. From any thread."""
-        self._is_over = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._changed.set)
-
-    async def _wait_for_change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._works.add(task)
-        task.add_done_callback(self._note_end)
-
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._works.discard(task)
-        self._changed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._error = self._error or error
-            self._cancel()
-
-    async def _feed(self) -> None:
-        while tasks := await self._take_some():
-            self._running += len(tasks)
-            self._begin(self._work(tasks))
+                loop.call_soon_threadsafe(task.cancel)
 
     async def _work(self, tasks: Sequence[Task]) -> None:
         try:
             await self._runs.work(tasks)
             if self._batch.judge is not None:
-                await self._runs.work(self._batch.make_cases(tasks))
+                await self._runs.work([self._batch.make_case(task) for task in tasks])
         finally:
             self._running -= len(tasks)
             for task in tasks:
-                self._batch.release(task.index)
+                self._batch.release(task)
+            self._changed.set()
 
     def _find_room(self) -> int:
         """Returns the number of tasks that may begin now."""
         return min(self._most - self._running, ROOM * self._most - (self._taken - self._received))
 
-    async def _take_some(self) -> list[Task]:
+    async def _take_tasks(self) -> list[Task]:
+        """Takes the tasks of the next call of `work`, once there is room; empty = none is left."""
         chunk = self._runs.chunk
-        while self._find_room() < chunk and not self._is_over:
+        while self._find_room() < chunk and not self._batch.stopped:
             self._is_full = True
+            self._changed.clear()
             if self._find_room() < chunk:  # once more, as the caller may have received one
-                await self._wait_for_change()
+                await self._changed.wait()
             self._is_full = False
         tasks: list[Task] = []
-        while len(tasks) < chunk and not self._is_over:
-            if (prompt := await self._take()) is END:
-                self._is_over = True
-            else:
-                tasks.append(self._batch.make_task(self._taken, prompt))
-                self._taken += 1
+        while len(tasks) < chunk and not self._batch.stopped:
+            if (prompt := await self._take_prompt()) is END:
+                break
+            tasks.append(self._batch.make_task(self._taken, prompt))
+            self._taken += 1
         return tasks
 
-    async def _take(self) -> object:
+    async def _take_prompt(self) -> object:
         if not self._takes_here:
             return await self._prompts.take_one()
         if not self._given:
             given = asyncio.get_running_loop().create_future()
-            self._news.append(_Want(max(1, self._find_room()), given))
-            self._changed.set()
+            self._ended.put((max(1, self._find_room()), given))
             self._given.extend(await given)
         return self._given.popleft() if self._given else END
-
-    def _give(self, want: _Want, loop: asyncio.AbstractEventLoop) -> None:
-        """Takes prompts, in the caller's thread: no more than can begin."""
-        prompts = self._prompts.take(want.most)
-
-        def settle() -> None:
-            if not want.given.done():
-                want.given.set_result(prompts)
-
-        loop.call_soon_threadsafe(settle)
-
-    def _wait(self, arrived: threading.Event, loop: asyncio.AbstractEventLoop) -> bool:
-        """Waits until something has arrived; False = the loop does not respond any more."""
-        # the signal sets no event: this thread may hold its lock just then
-        with record_interrupts(lambda: None) as interrupt:
-            while interrupt.at is None and not arrived.wait(PUMP):
-                self._progress.tick()
-                if self._runs.overdue() > STUCK and not answers(loop):
-                    self._batch.stop_for("a tool blocked the event loop")
-                    self._runs.abandon(timed_out=True)
-                    self._inbox.extend(self._news)
-                    self.cancel()  # the others, should it respond again
-                    return False
-        if interrupt.at is not None:
-            raise KeyboardInterrupt
-        arrived.clear()
-        return True
 
     async def _tick(self) -> None:
         while True:
@@ -436,3 +374,8 @@ class Driver:
     def _make_interrupt(self) -> KeyboardInterrupt:
         again = self._batch.describe_resuming()
         return interrupted(f"stopped; `.results` of the map has the finished runs; {again}")
+
+
+def _settle(given: asyncio.Future[list[object]], prompts: list[object]) -> None:
+    if not given.done():
+        given.set_result(prompts)

@@ -51,14 +51,17 @@ class Tally:
     def format_live(self) -> str:
         """Returns the line for a map in progress, with rate and forecast."""
         parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
-        seconds = time.monotonic() - self.began
-        rate = (self.done - self.from_file) / seconds if seconds > 0 else 0.0
+        elapsed = time.monotonic() - self.began
+        rate = (self.done - self.from_file) / elapsed if elapsed > 0 else 0.0
         if self.from_file:
             parts.append(f"{self.from_file:,} from the file")
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
             if self.total is not None:
-                parts.append(f"about {_format_time((self.total - self.done) / rate)} left")
+                minutes, seconds = divmod(round((self.total - self.done) / rate), 60)
+                hours, minutes = divmod(minutes, 60)
+                rest = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+                parts.append(f"about {f'{hours} h {minutes} min' if hours else rest} left")
         return " · ".join(parts)
 
     def format_end(self) -> str:
@@ -78,14 +81,6 @@ class Tally:
     def _format_usage(self) -> list[str]:
         tokens = [plural(self.tokens, "token")] if self.tokens else []
         return tokens + ([format_dollars(self.dollars)] if self.is_priced and self.dollars else [])
-
-
-def _format_time(seconds: float) -> str:
-    minutes, whole = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole} s" if minutes else f"{whole} s"
 
 
 class Progress:

@@ -63,6 +63,7 @@ class ResumeFile:
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
+        self._shown = one_line(display_path(self._path), 300)
         self._lock = threading.Lock()
         self._found: dict[bytes, list[int]] = {}
         """Key → where the lines with its results begin, the last one first."""
@@ -82,8 +83,14 @@ class ResumeFile:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise OSError(errno.EINVAL, "it is not a file")
             self._file = self._path.open("rb")  # with a position of its own
-            self._read_header()
-            self._note_lines()
+            kind = format_header("runs").encode()
+            first = self._file.readline(1000)
+            if first != kind[: len(first)]:  # else it is ours, or the rest was never written
+                check_header(self._path, "runs", first.decode("utf-8", "replace"))
+            else:
+                self._out.write(kind[len(first) :])
+            self._file.seek(max(len(first), len(kind)))
+            self._find_results()
         except OSError as error:
             self.close()
             self._fail("read", error)
@@ -125,23 +132,13 @@ class ResumeFile:
                 self._is_torn = False
         except UNREADABLE as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
-            self.problem = f"{self._show()} is missing results: {one_line(why, 200)}"
+            self.problem = f"{self._shown} is missing results: {one_line(why, 200)}"
 
     def close(self) -> None:
         self._out.close()
         self._file.close()
 
-    def _read_header(self) -> None:
-        kind = format_header("runs").encode()
-        first = self._file.readline(1000)
-        if first != kind[: len(first)]:  # else it is ours, or the rest was never written
-            check_header(self._path, "runs", first.decode("utf-8", "replace"))
-        else:
-            self._out.write(kind[len(first) :])
-        self._file.seek(max(len(first), len(kind)))
-
-    def _note_lines(self) -> None:
-        """Finds the results of finished runs; an incomplete line is skipped."""
+    def _find_results(self) -> None:
         at = self._file.tell()
         for line in self._file:
             start = _START.match(line)
@@ -152,12 +149,9 @@ class ResumeFile:
         for places in self._found.values():
             places.reverse()
 
-    def _show(self) -> str:
-        return one_line(display_path(self._path), 300)
-
     def _fail(self, verb: str, error: Exception) -> NoReturn:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"cannot {verb} the resume file {self._show()}: {why}") from None
+        raise ConfigError(f"cannot {verb} the resume file {self._shown}: {why}") from None
 
 
 def is_final(result: RunResult) -> bool:
@@ -179,7 +173,16 @@ def is_final(result: RunResult) -> bool:
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
     """Returns the hash of the settings that all runs of a map have in common."""
-    output = plan.output
+    env, output = plan.scope.env, plan.output
+    below: dict[str, Any] = {}
+    for agent, *_ in env.walk_below((plan.agent,)):
+        try:
+            briefing = await env.agents.brief(agent)
+        except ConfigError as error:
+            below[agent.name] = str(error)
+            continue
+        pictures = [picture.digest for _, picture in briefing.pictures]
+        below[agent.name] = [_describe(agent), briefing.system, pictures]
     parts = {
         "agent": _describe(plan.agent),
         "system": plan.briefing.system,
@@ -188,7 +191,7 @@ async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
         "output": output and [output.sent, output.is_wrapped],
         "model_all": overrides.model_all,
         "vars": overrides.vars,
-        "below": await _describe_below(plan),
+        "below": below,
     }
     return _hash(parts)
 
@@ -202,26 +205,6 @@ def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> s
 def _describe(agent: Agent) -> Any:
     table = make_table(agent)
     return {key: table[key] for key in table.keys() - {"description", "retry", "stream"}}
-
-
-async def _describe_below(plan: Plan) -> dict[str, Any]:
-    """Describes the agents that can be called below the root, as read when the map began."""
-    env = plan.scope.env
-    names, found = list(plan.agent.sub_agents), dict[str, Any]()
-    while names:
-        name = names.pop()
-        if name in found:
-            continue
-        try:
-            agent = env.as_child(env.agents.load(name))
-            briefing = await env.agents.brief(agent)
-        except ConfigError as error:
-            found[name] = str(error)
-            continue
-        pictures = [picture.digest for _, picture in briefing.pictures]
-        found[name] = [_describe(agent), briefing.system, pictures]
-        names += agent.sub_agents
-    return found
 
 
 def _hash(parts: Any) -> bytes:

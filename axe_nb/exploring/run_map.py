@@ -192,22 +192,15 @@ class RunMap:
 
     def __iter__(self) -> Iterator[RunResult]:
         """Yields the results in the order of the prompts; after the end, those that are kept."""
-        return self._list_kept() if self.done else self._iterate()
-
-    def __aiter__(self) -> AsyncIterator[RunResult]:
-        """Yields the results as the runs end; after the end, those that are kept."""
-        return self._iterate_later()
-
-    def __await__(self) -> Generator[Any, None, list[RunResult]]:
-        """Returns the results in the order of the prompts."""
-        return self._gather().__await__()
-
-    def _iterate(self) -> Iterator[RunResult]:
+        if self.done:
+            yield from self._list_kept()
+            return
         most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
         with self._run() as driver, closing(driver.iterate()) as ended:
             yield from in_order(ended, driver.receive, most)
 
-    async def _iterate_later(self) -> AsyncIterator[RunResult]:
+    async def __aiter__(self) -> AsyncIterator[RunResult]:
+        """Yields the results as the runs end; after the end, those that are kept."""
         if self.done:
             for result in self._list_kept():
                 yield result
@@ -217,19 +210,21 @@ class RunMap:
                 async for one in ended:
                     yield one.result
 
-    async def _gather(self) -> list[RunResult]:
-        if self._batch.keep == "nothing":
-            raise self._make_gone()
-        if not self.done:
-            async with aclosing(self._iterate_later()) as results:  # type: ignore[type-var]
-                async for _ in results:
-                    pass
-        return self.results
+    def __await__(self) -> Generator[Any, None, list[RunResult]]:
+        """Returns the results in the order of the prompts."""
+
+        async def gather() -> list[RunResult]:
+            self._list_kept()  # raises if they are not kept
+            if not self.done:
+                async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
+                    async for _ in results:
+                        pass
+            return self.results
+
+        return gather().__await__()
 
     @contextmanager
     def _run(self) -> Iterator[Driver]:
-        if self._is_over:
-            raise self._make_gone()
         if self._driver is not None:
             raise AxeError("this map is already being iterated over", hint="create another one")
         progress = Progress(self._batch.tally, self._make_line())
@@ -248,16 +243,13 @@ class RunMap:
         self._batch.close()
         self._is_over = True
 
-    def _list_kept(self) -> Iterator[RunResult]:
+    def _list_kept(self) -> list[RunResult]:
         if self._batch.keep == "nothing":
-            raise self._make_gone()
-        return iter(self.results)
-
-    def _make_gone(self) -> ConfigError:
-        return ConfigError(
-            'the results of this map are not kept: keep="nothing"',
-            hint="iterate over it once",
-        )
+            raise ConfigError(
+                'the results of this map are not kept: keep="nothing"',
+                hint="iterate over it once",
+            )
+        return self.results
 
 
 def read_count(name: str, number: object) -> int:

@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, ToolSpec, Usage, dump
+from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
@@ -21,10 +21,6 @@ from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_anthropic
-
-LEAST = 4096
-"""Minimum bytes of a beginning to cache: shorter ones have fewer than 1024 tokens, the API's
-minimum."""
 
 EPHEMERAL = {"type": "ephemeral"}
 
@@ -37,40 +33,30 @@ _AT_LIMIT = {
 }
 """Stop reason of a limit that left no room for content → next step."""
 
-_BLOCK_OF = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
-    "input_json_delta": "tool_use",
-}
-"""Type of a delta → type of its block, if the server has not announced one."""
-
 
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as a wire message; none if it is empty."""
+    content: list[dict[str, Any]] = []
     kept = message.echo.get("anthropic") if message.role == "assistant" else None
-    if message.tool_results:
-        content = [*map(_encode_result, message.tool_results)]
-    elif message.pictures:
-        content = [*_encode_parts(message.content, message.pictures)]
-    elif kept:
+    if kept and not message.tool_results and not message.pictures:
         content = _restore_blocks(kept, message.tool_calls)
-    else:
-        content = [*_encode_text(message.content), *map(_encode_call, message.tool_calls)]
+    elif not message.tool_results:
+        content += _encode_parts(message.content, message.pictures)
+        content += map(_encode_call, message.tool_calls)
+    for result in message.tool_results:
+        text: object = result.content or ("failed" if result.is_error else "")  # an error needs it
+        if result.pictures:
+            text = [*_encode_parts(result.content, result.pictures)]
+        content.append(
+            {
+                "type": "tool_result",
+                "tool_use_id": _encode_id(result.call_id),
+                "content": text,
+                "is_error": result.is_error,
+            }
+        )
     role = "assistant" if message.role == "assistant" else "user"
     return [{"role": role, "content": content}] if content else []
-
-
-def _encode_result(result: ToolResult) -> dict[str, Any]:
-    content: Any = result.content or ("failed" if result.is_error else "")  # an error needs text
-    if result.pictures:
-        content = [*_encode_parts(result.content, result.pictures)]
-    return {
-        "type": "tool_result",
-        "tool_use_id": _encode_id(result.call_id),
-        "content": content,
-        "is_error": result.is_error,
-    }
 
 
 def _restore_blocks(
@@ -90,17 +76,13 @@ def _restore_blocks(
     return blocks
 
 
-def _encode_text(content: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": content}] if content.strip() else []
-
-
 def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, Any]]:
     for part in split_parts(text, pictures):
         if isinstance(part, Picture):
             source = {"type": "base64", "media_type": part.media_type, "data": part.base64}
             yield {"type": "document" if part.is_document else "image", "source": source}
-        else:
-            yield from _encode_text(part)
+        elif part.strip():
+            yield {"type": "text", "text": part}
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -115,18 +97,10 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
-    if spec.entry is not None:
-        return dict(spec.entry)
-    schema = spec.input_schema()
-    return {"name": spec.name, "description": spec.description, "input_schema": schema}
-
-
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
-    request, tools, system = _begin(request)
-    before = (*tools, system) if _binds_thinking(request) else None
+    request, tools, system, before = _begin(request)
     turns: list[dict[str, Any]] = []
     for message in encode_messages(request, encode, before):
         if turns and turns[-1]["role"] == message["role"]:  # such as text after results
@@ -152,23 +126,34 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     return wire.write_body(fields, tools, turns)
 
 
-def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str]:
-    """Returns the request in the form sent, with its tools and system prompt, which come first."""
+def _begin(
+    request: Request,
+) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
+    """Returns the request in the form sent, its tools, its system prompt, and both of these.
+
+    The last is None for models with a budget, which require their thinking after any beginning.
+    """
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
-    tools = list(map(_encode_tool, request.tools or wire.list_past_tools(request)))
-    return request, tools, request.system if request.system.strip() else ""
-
-
-def _binds_thinking(request: Request) -> bool:
-    """False for models with a thinking budget, which require their thinking after any prefix."""
-    return find_facts("", request.model).thinking != "budget"
+    tools = [
+        dict(spec.entry)
+        if spec.entry is not None
+        else {
+            "name": spec.name,
+            "description": spec.description,
+            "input_schema": spec.input_schema(),
+        }
+        for spec in request.tools or wire.list_past_tools(request)
+    ]
+    system = request.system if request.system.strip() else ""
+    is_bound = find_facts("", request.model).thinking != "budget"
+    return request, tools, system, (*tools, system) if is_bound else None
 
 
 def find_bound_prefix(request: Request) -> str:
     """Returns the digest of the prefix that thinking is bound to; empty if none (D-78)."""
-    request, tools, system = _begin(request)
-    return find_prefix(request, encode, (*tools, system)) if _binds_thinking(request) else ""
+    request, _, _, before = _begin(request)
+    return "" if before is None else find_prefix(request, encode, before)
 
 
 def _mark_for_cache(
@@ -182,7 +167,7 @@ def _mark_for_cache(
     """
     system = fields.get("system", "")
     sizes = (len(dump(part)) for part in (*tools, system, *turns))
-    if all(size < LEAST for size in accumulate(sizes)):
+    if all(size < 4096 for size in accumulate(sizes)):  # fewer than 1024 tokens are not cached
         return
     if system:
         fields["system"] = [{"type": "text", "text": system, "cache_control": EPHEMERAL}]
@@ -201,7 +186,12 @@ def parse(data: Mapping[str, Any]) -> Response:
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
-    content = _join_texts(blocks)
+    content = before = ""
+    for block in blocks:
+        kind, text = wire.text(block.get("type")), wire.text(block.get("text"))
+        if kind == "text" and text:
+            content += GAP + text if content and before.endswith("_tool_result") else text
+        before = kind
     if stop_reason == "refusal":
         if not content.strip():
             details = wire.table(data.get("stop_details"))
@@ -219,46 +209,26 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    server_calls, sources = server_tools.read_anthropic(blocks)
-    kept = _select_blocks_to_echo(blocks, is_cut=stop_reason in _AT_LIMIT)
-    return Response(
-        content, tuple(calls), stop_reason, _parse_usage(wire.table(data.get("usage"))),
-        {"anthropic": kept} if kept else {},
-        reasoning=GAP.join(filter(None, (wire.text(block.get("thinking")) for block in blocks))),
-        server_calls=server_calls, sources=sources,
-    )  # fmt: skip
-
-
-def _join_texts(blocks: Sequence[Mapping[str, Any]]) -> str:
-    """Joins the text of a reply; text after a search becomes a paragraph of its own."""
-    joined = before = ""
-    for block in blocks:
-        kind = wire.text(block.get("type"))
-        if kind == "text" and (text := wire.text(block.get("text"))):
-            joined += GAP + text if joined and _ends_work(before) else text
-        before = kind
-    return joined
-
-
-def _ends_work(kind: str) -> bool:
-    """True for the type of a block with the result of a tool that the server has run."""
-    return kind.endswith("_tool_result")
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    """Parses the counts; the API's `input_tokens` exclude those read from or written to caches."""
-    cached = wire.tokens(usage.get("cache_read_input_tokens"))
-    written = wire.tokens(usage.get("cache_creation_input_tokens"))
-    details = wire.table(usage.get("output_tokens_details"))
-    server_side = wire.table(usage.get("server_tool_use"))
-    return Usage(
-        wire.tokens(usage.get("input_tokens")) + cached + written,
-        wire.tokens(usage.get("output_tokens")),
+    counts = wire.table(data.get("usage"))  # its input tokens exclude those of the cache
+    cached = wire.tokens(counts.get("cache_read_input_tokens"))
+    written = wire.tokens(counts.get("cache_creation_input_tokens"))
+    details = wire.table(counts.get("output_tokens_details"))
+    server_side = wire.table(counts.get("server_tool_use"))
+    usage = Usage(
+        wire.tokens(counts.get("input_tokens")) + cached + written,
+        wire.tokens(counts.get("output_tokens")),
         cached_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
         searches=wire.tokens(server_side.get("web_search_requests")),
     )
+    server_calls, sources = server_tools.read_anthropic(blocks)
+    kept = _select_blocks_to_echo(blocks, is_cut=stop_reason in _AT_LIMIT)
+    return Response(
+        content, tuple(calls), stop_reason, usage, {"anthropic": kept} if kept else {},
+        reasoning=GAP.join(filter(None, (wire.text(block.get("thinking")) for block in blocks))),
+        server_calls=server_calls, sources=sources,
+    )  # fmt: skip
 
 
 def _select_blocks_to_echo(
@@ -266,37 +236,26 @@ def _select_blocks_to_echo(
 ) -> list[Mapping[str, Any]]:
     """Selects the blocks to send back for a reply with special ones; calls are placeholders.
 
-    The API rejects its own calls that a limit cut off from their results, but not those of a reply
-    that it has paused, or that waits for the results of other calls.
+    Special blocks keep their meaning only unchanged: thinking, tools that the server runs, texts
+    that cite their results, and whatever the API adds. The API rejects its own calls that a limit
+    cut off from their results, but not those of a reply that it has paused, or that waits for the
+    results of other calls.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []
     has_special = False
     for block in blocks:
-        kind = block.get("type")
-        is_special = _is_special(block)
+        kind, text = block.get("type"), wire.text(block.get("text"))
         if kind == "tool_use":
             kept.append({"type": "tool_use"})
-        elif kind == "text" and not is_special:
-            kept += _encode_text(wire.text(block.get("text")))
-        elif is_special and not (
+        elif kind == "text" and not (block.get("citations") and text.strip()):
+            kept += _encode_parts(text, ())
+        elif isinstance(kind, str) and not (
             is_cut and kind == "server_tool_use" and block.get("id") not in answered
         ):
             kept.append(block)
             has_special = True
     return kept if has_special else []
-
-
-def _is_special(block: Mapping[str, Any]) -> bool:
-    """True for a block that has to be sent back unchanged to keep its meaning.
-
-    These are thinking, tools that the server runs, and whatever the API adds; a text is one if it
-    cites their results.
-    """
-    kind = block.get("type")
-    if kind == "text":
-        return bool(block.get("citations")) and bool(wire.text(block.get("text")).strip())
-    return isinstance(kind, str) and kind != "tool_use"
 
 
 @dataclass
@@ -306,16 +265,6 @@ class _Block:
     entry: dict[str, Any]
     call: int | None = None
     """Position of its call in the reply, if it is one."""
-
-    def settle(self) -> dict[str, Any]:
-        """Returns the complete block; the pieces of its input become an object."""
-        entry = dict(self.entry)
-        pieces = wire.text(streaming.settle(entry.pop("partial_json", "")))
-        if pieces.strip():
-            entry["input"] = pieces
-            with suppress(ValueError):
-                entry["input"] = wire.loads(pieces, strict=True)
-        return entry
 
 
 class AnthropicAssembly(Assembly):
@@ -366,7 +315,7 @@ class AnthropicAssembly(Assembly):
             self._deltas.begin_call(block.call, entry.get("name"))
             if entry.get("input"):
                 self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
-        if entry.get("type") == "text" and _ends_work(before) and self._deltas.text:
+        if entry.get("type") == "text" and before.endswith("_tool_result") and self._deltas.text:
             self._deltas.add(GAP)
         self._deltas.add(wire.text(entry.get("text")))
         self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
@@ -379,8 +328,9 @@ class AnthropicAssembly(Assembly):
         elif self._blocks and not isinstance(index, int):
             block = self._blocks[-1]
         else:
-            kind = _BLOCK_OF.get(wire.text(delta.get("type")), "text")
-            block = self._begin_block(index, {"type": kind})
+            kind = wire.text(delta.get("type")).removesuffix("_delta")
+            kinds = {"thinking": "thinking", "signature": "thinking", "input_json": "tool_use"}
+            block = self._begin_block(index, {"type": kinds.get(kind, "text")})
         for key, value in delta.items():
             if key == "type" or value is None:
                 continue
@@ -402,7 +352,15 @@ class AnthropicAssembly(Assembly):
 
     def reply(self) -> dict[str, Any]:
         """Returns the object of the equivalent unstreamed reply."""
-        content = [block.settle() for block in self._blocks]
+        content = []
+        for block in self._blocks:
+            entry = dict(block.entry)
+            pieces = wire.text(streaming.settle(entry.pop("partial_json", "")))
+            if pieces.strip():
+                entry["input"] = pieces
+                with suppress(ValueError):
+                    entry["input"] = wire.loads(pieces, strict=True)
+            content.append(entry)
         return {**self._message, "content": content, "usage": self._usage}
 
 
@@ -415,12 +373,10 @@ class Anthropic(HttpProvider):
         path="/v1/messages",
         body=body,
         parse=parse,
-        decoder=streaming.SSEDecoder,
         assembly=AnthropicAssembly,
         takes_form=lambda form: make_closed(form) is not None,
         find_prefix=find_bound_prefix,
     )
-    key: str = field(default="", repr=False)
     info: ProviderInfo = PROVIDERS["anthropic"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
+from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import streaming, wire
 from axe_nb.providers.exchange import HttpProvider, encode_messages
 from axe_nb.providers.protocol import OnDelta
@@ -29,8 +29,17 @@ def encode(message: Message) -> list[dict[str, Any]]:
     Pictures of results follow in a user message, which every model's template supports.
     """
     if message.tool_results:
+        results: list[dict[str, Any]] = [
+            {
+                "role": "tool",
+                "content": result.content,
+                **({"tool_name": wire.tool_name(result.name)} if result.name else {}),
+                **_encode_id("tool_call_id", result.call_id),
+            }
+            for result in message.tool_results
+        ]
         shown = wire.collect_pictures(message.tool_results)
-        return [*map(_encode_result, message.tool_results), *(encode(shown) if shown else [])]
+        return [*results, *(encode(shown) if shown else [])]
     if message.pictures:
         if any(picture.is_document for picture in message.pictures):
             raise ProviderError(
@@ -46,23 +55,11 @@ def encode(message: Message) -> list[dict[str, Any]]:
     entry: dict[str, Any] = {"role": "assistant", "content": message.content}
     if thinking := message.echo.get("ollama"):
         entry["thinking"] = thinking
-    if message.tool_calls:
-        entry["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
+    for call in message.tool_calls:
+        function = {"name": wire.tool_name(call.name), "arguments": dict(call.arguments)}
+        encoded = {**_encode_id("id", call.id), "function": function}
+        entry.setdefault("tool_calls", []).append(encoded)
     return [entry]
-
-
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": wire.tool_name(call.name), "arguments": dict(call.arguments)}
-    return {**_encode_id("id", call.id), "function": function}
-
-
-def _encode_result(result: ToolResult) -> dict[str, Any]:
-    return {
-        "role": "tool",
-        "content": result.content,
-        **({"tool_name": wire.tool_name(result.name)} if result.name else {}),
-        **_encode_id("tool_call_id", result.call_id),
-    }
 
 
 def _encode_id(key: str, id: str) -> dict[str, str]:
@@ -126,25 +123,21 @@ class OllamaAssembly(Assembly):
         if isinstance(message, dict):
             self._message = self._message or {}
             for key, value in message.items():
-                if key == "tool_calls":
-                    self._add_calls(value)
-                elif key in ("content", "thinking") and isinstance(value, str):
+                if key in ("content", "thinking") and isinstance(value, str):
                     streaming.append_text(self._message, key, value)
                     self._deltas.add(value, "text" if key == "content" else "reasoning")
-                elif value is not None:
+                elif key != "tool_calls" and value is not None:
                     self._message[key] = value
+            for call in wire.tables(message.get("tool_calls"), "tool_calls"):
+                streaming.check_parts(len(self._calls) + 1)
+                function = wire.table(call.get("function"))
+                self._deltas.begin_call(len(self._calls), function.get("name"))
+                if arguments := function.get("arguments"):
+                    text = arguments if isinstance(arguments, str) else dump(arguments).decode()
+                    self._deltas.add(text, "arguments", len(self._calls))
+                self._calls.append(call)
         if data.get("done"):
             self.is_complete = self.has_ended = True
-
-    def _add_calls(self, value: object) -> None:
-        for call in wire.tables(value, "tool_calls"):
-            streaming.check_parts(len(self._calls) + 1)
-            function = wire.table(call.get("function"))
-            self._deltas.begin_call(len(self._calls), function.get("name"))
-            if arguments := function.get("arguments"):
-                text = arguments if isinstance(arguments, str) else dump(arguments).decode()
-                self._deltas.add(text, "arguments", len(self._calls))
-            self._calls.append(call)
 
     def reply(self) -> dict[str, Any]:
         """Returns the object of the equivalent unstreamed reply."""
@@ -168,7 +161,6 @@ class Ollama(HttpProvider):
     )
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
-    key: str = field(default="", repr=False)
     info: ProviderInfo = PROVIDERS["ollama"]
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:

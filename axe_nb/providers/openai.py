@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import zip_longest
 from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
+from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
@@ -42,39 +43,33 @@ def encode(message: Message) -> list[dict[str, Any]]:
         shown = wire.collect_pictures(message.tool_results)
         return [*results, *(encode(shown) if shown else [])]
     if message.pictures:
-        return [{"role": "user", "content": [*_encode_parts(message)]}]
+        parts: list[dict[str, Any]] = []
+        for part in split_parts(message.content, message.pictures):
+            if not isinstance(part, Picture):
+                parts.append({"type": "text", "text": part})
+            elif part.is_document:
+                file = {"filename": f"{part.digest[:8]}.pdf", "file_data": part.url}
+                parts.append({"type": "file", "file": file})
+            else:
+                parts.append({"type": "image_url", "image_url": {"url": part.url}})
+        return [{"role": "user", "content": parts}]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
     if not message.content.strip() and not message.tool_calls:
         return []
     kept = message.echo.get("openai", {})
-    entry = {
-        "role": "assistant",
-        "content": message.content if message.content.strip() else None,
-        **{key: kept[key] for key in REASONING if key in kept},
-    }
+    content = message.content if message.content.strip() else None
+    entry: dict[str, Any] = {"role": "assistant", "content": content}
+    entry |= {key: kept[key] for key in REASONING if key in kept}
     if message.tool_calls:
-        entry["tool_calls"] = [*map(_encode_call, message.tool_calls)]
-        for call, signature in zip(entry["tool_calls"], kept.get(SIGNED, ()), strict=False):
-            call |= {SIGNED: signature} if signature else {}
+        entry["tool_calls"] = calls = []
+        for call, signature in zip_longest(message.tool_calls, kept.get(SIGNED, ())):
+            if call:
+                arguments = dump(dict(call.arguments)).decode()
+                function = {"name": wire.tool_name(call.name), "arguments": arguments}
+                signed = {SIGNED: signature} if signature else {}
+                calls.append({"id": call.id, "type": "function", "function": function, **signed})
     return [entry]
-
-
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    arguments = dump(dict(call.arguments)).decode()
-    function = {"name": wire.tool_name(call.name), "arguments": arguments}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _encode_parts(message: Message) -> Iterator[dict[str, Any]]:
-    for part in split_parts(message.content, message.pictures):
-        if not isinstance(part, Picture):
-            yield {"type": "text", "text": part}
-        elif part.is_document:
-            file = {"filename": f"{part.digest[:8]}.pdf", "file_data": part.url}
-            yield {"type": "file", "file": file}
-        else:
-            yield {"type": "image_url", "image_url": {"url": part.url}}
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
@@ -95,27 +90,20 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
-    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    messages = [*system, *_merge_users(encode_messages(request, encode))]
+    messages: list[dict[str, Any]] = []
+    if request.system.strip():
+        messages.append({"role": "system", "content": request.system})
+    for message in encode_messages(request, encode):
+        if messages and message["role"] == "user" == messages[-1]["role"]:
+            # after an empty answer, or pictures of results: many models' templates refuse it
+            before, after = messages[-1]["content"], message["content"]
+            content: Any = [*_list_parts(before), *_list_parts(after)]
+            if isinstance(before, str) and isinstance(after, str):
+                content = "\n\n".join(filter(None, (before, after)))
+            messages[-1] = {"role": "user", "content": content}
+        else:
+            messages.append(message)
     return wire.write_body(fields, [*map(wire.encode_function, request.tools or past)], messages)
-
-
-def _merge_users(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merges consecutive user messages, which the templates of many models refuse.
-
-    They follow one another where an empty answer is left out, and after pictures of results.
-    """
-    merged: list[dict[str, Any]] = []
-    for message in messages:
-        if not (merged and message["role"] == "user" == merged[-1]["role"]):
-            merged.append(message)
-            continue
-        before, after = merged[-1]["content"], message["content"]
-        content: Any = [*_list_parts(before), *_list_parts(after)]
-        if isinstance(before, str) and isinstance(after, str):
-            content = "\n\n".join(filter(None, (before, after)))
-        merged[-1] = {"role": "user", "content": content}
-    return merged
 
 
 def _list_parts(content: Any) -> Any:
@@ -138,8 +126,9 @@ def parse(data: Mapping[str, Any]) -> Response:
     if not isinstance(message, dict):
         raise missing_part("message", choice)
     content = message.get("content")
+    parts = [] if isinstance(content, str) else wire.tables(content, "content")
     if not isinstance(content, str):  # some servers send it in parts
-        content = "".join(wire.text(one.get("text")) for one in wire.tables(content, "content"))
+        content = "".join(wire.text(part.get("text")) for part in parts)
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
     declined, says = wire.text(message.get("refusal")).strip(), bool(content.strip())
@@ -158,9 +147,18 @@ def parse(data: Mapping[str, Any]) -> Response:
         stop_reason, calls = "refusal", ()
     usage = _parse_usage(wire.table(data.get("usage")))
     server_calls, sources = server_tools.read_chat(message, usage.searches)
+    reasoning = next(filter(None, (wire.text(message.get(key)) for key in REASONING_TEXTS)), "")
+    if not reasoning:
+        thoughts = wire.tables(message.get("reasoning_details"), "reasoning_details")
+        for part in parts:
+            thoughts = [*thoughts, *wire.tables(part.get("thinking"), "thinking")]
+        reasoning = "".join(map(_read_thought, thoughts))
+    echo = {key: message[key] for key in REASONING if message.get(key)}
+    signed = [call.get(SIGNED) for call in wire.tables(message.get("tool_calls"), "tool_calls")]
+    echo |= {SIGNED: signed} if any(signed) else {}
     return Response(
-        content, () if is_filtered else calls, stop_reason, usage, _select_parts_to_echo(message),
-        reasoning=_find_reasoning(message), server_calls=server_calls, sources=sources,
+        content, () if is_filtered else calls, stop_reason, usage, {"openai": echo} if echo else {},
+        reasoning=reasoning, server_calls=server_calls, sources=sources,
     )  # fmt: skip
 
 
@@ -191,27 +189,8 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _find_reasoning(message: Mapping[str, Any]) -> str:
-    """Returns the reasoning as text; servers use one of several keys, or parts."""
-    if said := wire.text(message.get("reasoning_content")) or wire.text(message.get("reasoning")):
-        return said
-    parts = wire.tables(message.get("reasoning_details"), "reasoning_details")
-    content = message.get("content")
-    for part in wire.tables(content, "content") if isinstance(content, list) else ():
-        parts = [*parts, *wire.tables(part.get("thinking"), "thinking")]
-    return "".join(map(_read_thought, parts))
-
-
 def _read_thought(part: Mapping[str, Any]) -> str:
     return wire.text(part.get("text")) or wire.text(part.get("summary"))
-
-
-def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: message[key] for key in REASONING if message.get(key)}
-    signatures = [call.get(SIGNED) for call in wire.tables(message.get("tool_calls"), "tool_calls")]
-    if any(signatures):
-        kept[SIGNED] = signatures
-    return {"openai": kept} if kept else {}
 
 
 @dataclass
@@ -276,9 +255,6 @@ TEXTUAL = {
 }
 """Type of a part that may arrive in pieces → key of its text."""
 
-LISTED = ("annotations", "executed_tools")
-"""Keys of lists whose entries arrive in several chunks."""
-
 
 def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
     """Adds a part to a list of typed parts, or to the last one if it continues that."""
@@ -334,66 +310,70 @@ class OpenAIAssembly(Assembly):
                 self._usage = usage
         for choice in choices:
             index, first = choice.get("index"), self._choice.get("index")
-            if index == first or index is None or first is None:
-                self._add_choice(choice)
-
-    def _add_choice(self, choice: dict[str, Any]) -> None:
-        if choice.get("error"):
-            raise error_in_reply(choice)
-        self._choice.update(choice)
-        delta = choice.get("delta") or (not self._message and choice.get("message"))
-        if isinstance(delta, dict):
+            if index != first and index is not None and first is not None:
+                continue
+            if choice.get("error"):
+                raise error_in_reply(choice)
+            self._choice.update(choice)
+            delta = wire.table(choice.get("delta") or (not self._message and choice.get("message")))
             thoughts = next((key for key in REASONING if delta.get(key)), "")
             for key, value in delta.items():
                 if value is not None:
                     self._add_value(key, value, is_shown=key == thoughts)
-        if stop := choice.get("finish_reason"):
-            self._stop = stop
-            self.is_complete = True
+            if stop := choice.get("finish_reason"):
+                self._stop = stop
+                self.is_complete = True
 
     def _add_value(self, key: str, value: object, *, is_shown: bool) -> None:
         """Adds a value of the message; `is_shown` is true for the reasoning that is passed on."""
-        message = self._message
-        if key == "content":
-            self._add_content(value)
-        elif key == "tool_calls":
+        message, held = self._message, self._message.get(key)
+        if key == "tool_calls":
             self._add_calls(value)
+        elif key == "content" and isinstance(value, str) and not isinstance(held, list):
+            streaming.append_text(message, key, value)
+            self._deltas.add(value)
+        elif key == "content":
+            if not isinstance(held, list):
+                held = message[key] = _list_parts(held) if held else []
+            for part in wire.tables(_list_parts(value), key):
+                _add_part(held, part)
+                self._deltas.add(wire.text(part.get("text")))
+                for thought in wire.tables(part.get("thinking"), "thinking"):
+                    self._deltas.add(wire.text(thought.get("text")), "reasoning")
         elif key in (*REASONING_TEXTS, "refusal") and isinstance(value, str):
             streaming.append_text(message, key, value)
             if is_shown:
                 self._deltas.add(value, "reasoning")
         elif key == "reasoning_details" and isinstance(value, list):
-            held = message.setdefault(key, [])
             for detail in wire.tables(value, key):
-                _add_part(held, detail)
+                _add_part(message.setdefault(key, []), detail)
                 if is_shown:
                     self._deltas.add(_read_thought(detail), "reasoning")
-        elif key in LISTED and isinstance(value, list):
-            held = message.setdefault(key, [])
-            streaming.check_parts(len(held) + len(value))
-            held += value
+        elif key in ("annotations", "executed_tools") and isinstance(value, list):
+            entries = message.setdefault(key, [])
+            streaming.check_parts(len(entries) + len(value))
+            entries += value
         else:
             message[key] = value
 
-    def _add_content(self, value: object) -> None:
-        held = self._message.get("content")
-        if isinstance(value, str) and not isinstance(held, list):
-            streaming.append_text(self._message, "content", value)
-            self._deltas.add(value)
-            return
-        if not isinstance(held, list):
-            held = self._message["content"] = _list_parts(held) if held else []
-        for part in wire.tables(_list_parts(value), "content"):
-            _add_part(held, part)
-            self._deltas.add(wire.text(part.get("text")))
-            for thought in wire.tables(part.get("thinking"), "thinking"):
-                self._deltas.add(wire.text(thought.get("text")), "reasoning")
-
     def _add_calls(self, value: object) -> None:
+        """Adds pieces, each to the call of its index or id, or else to the last one."""
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
-            call = self._find_call(piece, function)
-            if isinstance(id := piece.get("id"), str):
+            index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
+            if isinstance(index, int) or (isinstance(index, str) and index):
+                call = self._by_index.get(index)
+                if call is None or call.is_another(id, name, function.get("arguments")):
+                    call = self._by_index[index] = self._begin_call()
+            elif isinstance(id, str) and id in self._by_id and not name:
+                call = self._by_id[id]
+            else:
+                last = self._calls[-1] if self._calls else None
+                # a piece without an index continues the last call, unless it names a tool
+                goes_on = last and (not id or last.entry.get("id") in (None, id))
+                call = last if last and goes_on and not (name and last.function) else None
+                call = call or self._begin_call()
+            if isinstance(id, str):
                 self._by_id[id] = call
             known = call.function.get("name")
             arguments = call.add(piece, function)
@@ -401,21 +381,6 @@ class OpenAIAssembly(Assembly):
                 self._deltas.begin_call(call.number, call.function["name"])
             if arguments:
                 self._deltas.add(arguments, "arguments", call.number)
-
-    def _find_call(self, piece: dict[str, Any], function: dict[str, Any]) -> _Call:
-        """Returns the call that a piece belongs to: by its index or id, or else the last one."""
-        index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
-        arguments = function.get("arguments")
-        if isinstance(index, int) or (isinstance(index, str) and index):
-            call = self._by_index.get(index)
-            if call is None or call.is_another(id, name, arguments):
-                call = self._by_index[index] = self._begin_call()
-            return call
-        if isinstance(id, str) and id in self._by_id and not name:
-            return self._by_id[id]
-        same = [call for call in self._calls[-1:] if not id or call.entry.get("id") in (None, id)]
-        # a piece without an index continues the last call, unless it names a tool
-        return same[0] if same and not (name and same[0].function) else self._begin_call()
 
     def _begin_call(self) -> _Call:
         streaming.check_parts(len(self._calls) + 1)
@@ -449,10 +414,8 @@ class OpenAI(HttpProvider):
             {"stream": True, "stream_options": {"include_usage": True}},
             {"stream": True},
         ),
-        decoder=streaming.SSEDecoder,
         assembly=OpenAIAssembly,
     )
-    key: str = field(default="", repr=False)
     info: ProviderInfo = PROVIDERS["openai"]
 
 

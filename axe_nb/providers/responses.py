@@ -7,53 +7,35 @@ turns as the server has encrypted it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.provider_table import RESPONSES, SEARCH, ProviderInfo
 from axe_nb.errors import ProviderError
-from axe_nb.messages import (
-    DeltaKind,
-    Message,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    Usage,
-    dump,
-)
+from axe_nb.messages import DeltaKind, Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import (
-    INCLUDE,
-    SUMMARY,
-    HttpProvider,
-    encode_messages,
-)
+from axe_nb.providers.exchange import INCLUDE, SUMMARY, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
 from axe_nb.providers.thinking import for_responses
 
-ENCRYPTED = "reasoning.encrypted_content"
-"""Part of a reply that has to be requested: without it, reasoning cannot be sent back."""
-
-IN_TABLES: Mapping[str, tuple[str, str]] = {
-    "reasoning_effort": ("reasoning", "effort"),
-    "verbosity": ("text", "verbosity"),
-}
-"""Parameter of Chat Completions → table and key that this API has for it."""
-
-_UNFINISHED = ("failed", "cancelled", "queued", "in_progress")
-"""Statuses of a reply without a whole answer."""
+BETWEEN = "\n\n"
+"""Separates the texts of several messages in one reply, and parts of a summary."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message as input items: one per text, call and result, none if it is empty."""
-    if message.tool_results:
-        return [*map(_encode_result, message.tool_results)]
+    results: list[dict[str, Any]] = []
+    for result in message.tool_results:
+        parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
+        output = parts or result.content
+        item = {"type": "function_call_output", "call_id": result.call_id, "output": output}
+        results.append(item)
+    if results:
+        return results
     if message.pictures:
         return [_make_message("user", [*_encode_parts(message.content, message.pictures)])]
     if message.role != "assistant":
@@ -70,12 +52,6 @@ def _make_message(role: str, content: object) -> dict[str, Any]:
     The model's own text has no id, which would have to be unlike those of all other items.
     """
     return {"type": "message", "role": role, "content": content}
-
-
-def _encode_result(result: ToolResult) -> dict[str, Any]:
-    parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
-    output = parts or result.content
-    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
 def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, Any]]:
@@ -128,9 +104,31 @@ def _restore_items(
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
-    params = _make_params(request)
+    params = for_responses(
+        request.model, wire.own_params(request), summarizes=SUMMARY not in request.refused
+    )
     if not stream:
         params.pop("stream_options", None)
+    for key in ("max_completion_tokens", "max_tokens"):
+        if key in params:
+            params.setdefault("max_output_tokens", params.pop(key))
+    in_tables = (("reasoning_effort", "reasoning", "effort"), ("verbosity", "text", "verbosity"))
+    for key, table, name in in_tables:  # where this API has a parameter of Chat Completions
+        if key in params:
+            given = wire.table(request.params.get(table))
+            params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
+    facts = find_facts("openai", request.model)
+    wanted = []
+    if not facts.is_known or facts.thinks != "never":
+        wanted.append("reasoning.encrypted_content")  # without it, it cannot be sent back
+    if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
+        wanted.append("web_search_call.action.sources")
+    if INCLUDE in request.refused:
+        params.pop(INCLUDE, None)
+    elif wanted:
+        own = params.get(INCLUDE, ())
+        own = own if isinstance(own, (list, tuple)) else (own,)
+        params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))
     fields = {"model": request.model, "store": False, **params, **stream}
     if request.system.strip():
         fields["instructions"] = request.system
@@ -142,45 +140,13 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "name": request.must_call}
-    tools = list(map(_encode_tool, request.tools or past))
+    tools = []
+    for spec in request.tools or past:
+        tool = wire.encode_function(spec)
+        if spec.entry is None:  # if strict, the API would require every argument
+            tool = {"type": "function", **tool["function"], "strict": False}
+        tools.append(tool)
     return wire.write_body(fields, tools, encode_messages(request, encode), key="input")
-
-
-def _make_params(request: Request) -> dict[str, Any]:
-    """Returns the params, with those that the API calls differently or requires in addition."""
-    params = for_responses(
-        request.model, wire.own_params(request), summarizes=SUMMARY not in request.refused
-    )
-    for key in ("max_completion_tokens", "max_tokens"):
-        if key in params:
-            params.setdefault("max_output_tokens", params.pop(key))
-    for key, (table, name) in IN_TABLES.items():
-        if key in params:
-            given = wire.table(request.params.get(table))
-            params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
-    facts = find_facts("openai", request.model)
-    wanted = [ENCRYPTED] if not facts.is_known or facts.thinks != "never" else []
-    if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
-        wanted.append(server_tools.RESPONSES_INCLUDE)
-    if INCLUDE in request.refused:
-        params.pop(INCLUDE, None)
-    elif wanted:
-        own = params.get(INCLUDE, ())
-        own = own if isinstance(own, (list, tuple)) else (own,)
-        params[INCLUDE] = list(dict.fromkeys([*own, *wanted]))
-    return params
-
-
-def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
-    if spec.entry is not None:
-        return dict(spec.entry)
-    return {
-        "type": "function",
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": spec.input_schema(),
-        "strict": False,  # else the API requires every argument
-    }
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -194,7 +160,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     said = [read_message(item) for item in items if item.get("type") == "message"]
     content = BETWEEN.join(text for text, _ in said if text)
     status = wire.text(data.get("status"))
-    if status in _UNFINISHED:
+    if status in ("failed", "cancelled", "queued", "in_progress"):
         lacks = "contains only part of an answer" if content.strip() else "contains no answer"
         message = f"response {lacks} (status {status})"
         raise ProviderError("server", message, partial_text=content)
@@ -218,9 +184,19 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise refusal(declined)
     if declined and content.strip():
         stop_reason, calls = "refusal", ()
-    kept = [*_select_items_to_echo(items)] if any(map(_is_special, items)) else []
-    usage = _parse_usage(wire.table(data.get("usage")), server_tools.count_searches(items))
-    server_calls, sources = server_tools.read_responses(items)
+    counts = wire.table(data.get("usage"))
+    read = wire.table(counts.get("input_tokens_details"))
+    written = wire.table(counts.get("output_tokens_details"))
+    server_calls, sources, searches = server_tools.read_responses(items)
+    usage = Usage(
+        wire.tokens(counts.get("input_tokens")),
+        wire.tokens(counts.get("output_tokens")),
+        cached_tokens=wire.tokens(read.get("cached_tokens")),
+        cache_write_tokens=wire.tokens(read.get("cache_write_tokens")),
+        reasoning_tokens=wire.tokens(written.get("reasoning_tokens")),
+        searches=searches,
+    )
+    kept = _select_items_to_echo(items)
     return Response(
         content, calls, stop_reason, usage, {"responses": kept} if kept else {},
         reasoning=BETWEEN.join(filter(None, map(read_thought, items))),
@@ -228,59 +204,32 @@ def parse(data: Mapping[str, Any]) -> Response:
     )  # fmt: skip
 
 
-def _parse_usage(usage: Mapping[str, Any], searches: int) -> Usage:
-    read = wire.table(usage.get("input_tokens_details"))
-    written = wire.table(usage.get("output_tokens_details"))
-    return Usage(
-        wire.tokens(usage.get("input_tokens")),
-        wire.tokens(usage.get("output_tokens")),
-        cached_tokens=wire.tokens(read.get("cached_tokens")),
-        cache_write_tokens=wire.tokens(read.get("cache_write_tokens")),
-        reasoning_tokens=wire.tokens(written.get("reasoning_tokens")),
-        searches=searches,
-    )
+def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Selects the items to send back for a reply with special ones; calls lack their arguments.
 
-
-def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields the items to send back for a reply with special ones; calls lack their arguments."""
+    Special items keep their meaning only unchanged: reasoning with its content, as OpenAI would not
+    find it by id alone; tools that the server runs; messages that cite their results, or have a
+    phase; and whatever the API adds.
+    """
+    kept: list[dict[str, Any]] = []
+    has_special = False
     for item in items:
         match item.get("type"):
             case "function_call":
-                yield {key: value for key, value in item.items() if key != "arguments"}
-            case "message" if not any(text.strip() for text in read_message(item)):
+                kept.append({key: value for key, value in item.items() if key != "arguments"})
+            case "reasoning" if not (item.get("encrypted_content") or item.get("content")):
                 pass
-            case "reasoning" if not _is_whole(item):
-                pass
+            case "message":
+                content = item.get("content")
+                parts = content if isinstance(content, list) else ()
+                cites = any(part.get("annotations") for part in parts)
+                has_special = has_special or cites or bool(item.get("phase"))
+                if any(text.strip() for text in read_message(item)):
+                    kept.append(dict(item))
             case str():
-                yield dict(item)
-
-
-def _is_whole(reasoning: Mapping[str, Any]) -> bool:
-    """True if reasoning has its content: by id alone, OpenAI would not find it."""
-    return bool(reasoning.get("encrypted_content") or reasoning.get("content"))
-
-
-def _is_special(item: Mapping[str, Any]) -> bool:
-    """True for an item that has to be sent back unchanged to keep its meaning.
-
-    These are reasoning, tools that the server runs, and whatever the API adds; a message is one if
-    it cites their results, or has a phase.
-    """
-    match item.get("type"):
-        case "message":
-            content = item.get("content")
-            parts = content if isinstance(content, list) else ()
-            return bool(item.get("phase")) or any(part.get("annotations") for part in parts)
-        case "function_call":
-            return False
-        case "reasoning":
-            return _is_whole(item)
-        case kind:
-            return isinstance(kind, str)
-
-
-BETWEEN = "\n\n"
-"""Separates the texts of several messages in one reply, and parts of a summary."""
+                kept.append(dict(item))
+                has_special = True
+    return kept if has_special else []
 
 
 def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
@@ -415,10 +364,8 @@ class Responses(HttpProvider):
         path="/v1/responses",
         body=body,
         parse=parse,
-        decoder=streaming.SSEDecoder,
         assembly=ResponsesAssembly,
     )
-    key: str = field(default="", repr=False)
     info: ProviderInfo = RESPONSES
 
 

@@ -29,19 +29,11 @@ ANTHROPIC: Mapping[str, str] = {
 }
 """Name of a tool that Anthropic runs → its newest type."""
 
-DIRECT = {"allowed_callers": ["direct"]}
-"""Option that makes searches the model's own, not those of a program that it writes, which only
-some models can: so the reply includes all results."""
-
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
     "api.groq.com": "browser_search",
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
-
-PASSED_ON = ("openai", "responses", "script", "unknown")
-"""Protocols that take an entry with any type. A script is a model that only plays a server, and of
-an unknown endpoint there are only recorded replies."""
 
 RESPONSES: Mapping[str, str] = {
     "web_search_call": SEARCH,
@@ -51,9 +43,6 @@ RESPONSES: Mapping[str, str] = {
     "mcp_call": "mcp",
 }
 """Type of an item of OpenAI's Responses → the tool that its server has run."""
-
-RESPONSES_INCLUDE = "web_search_call.action.sources"
-"""Value of `include` with which a server of Responses sends the pages that it has found."""
 
 
 def make_entry(
@@ -70,23 +59,25 @@ def make_entry(
         name: `web_search`, or the name or type that the vendor gives to another of its tools.
         domains: the only hosts to search; empty = all. The server searches below them too.
     """
+    filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
+    limit = _limit(filters, domains)
+    if domains and not limit and protocol in ("anthropic", "responses"):
+        return None
+    limited = {**filters, "allowed_domains": limit}
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
-        direct = DIRECT if name == SEARCH else {}
+        # searches of the model's own, not of a program that it writes: the reply has all results
+        direct = {"allowed_callers": ["direct"]} if name == SEARCH else {}
         entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
-        if not domains:
-            return entry
-        limit = _limit(options, domains)
-        return {**entry, "allowed_domains": limit} if limit else None
+        return {**entry, **limited} if domains else entry
     if protocol == "responses" and domains:
-        filters = wire.table(options.get("filters"))
-        limit = _limit(filters, domains)
-        limited = {"filters": {**filters, "allowed_domains": limit}}
-        return {"type": name, **options, **limited} if limit else None
+        return {"type": name, **options, "filters": limited}
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
-    return {"type": name, **options} if protocol in PASSED_ON else None
+    # a script only plays a server, and of an unknown endpoint there are only recorded replies
+    takes_any = protocol in ("openai", "responses", "script", "unknown")
+    return {"type": name, **options} if takes_any else None
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
@@ -96,15 +87,13 @@ def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
     """
     if options.get("blocked_domains"):
         return []
+
+    def list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
+        ends = tuple(f".{one}" for one in those)
+        return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
+
     own = options.get("allowed_domains") or domains
-    below = [one for one in own if _is_below(one, domains)]
-    return list(dict.fromkeys([*below, *(one for one in domains if _is_below(one, own))]))
-
-
-def _is_below(domain: object, domains: Sequence[Any]) -> bool:
-    return isinstance(domain, str) and any(
-        domain == one or domain.endswith(f".{one}") for one in domains
-    )
+    return list(dict.fromkeys([*list_below(own, domains), *list_below(domains, own)]))
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
@@ -133,36 +122,34 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
     return tuple(calls.values()), _list_pages(cited)
 
 
-def read_responses(items: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses."""
+def read_responses(
+    items: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[ServerCall, ...], tuple[Page, ...], int]:
+    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses.
+
+    The last value is the number of searches, which it charges for.
+    """
     calls: list[ServerCall] = []
     cited: list[Mapping[str, Any]] = []
+    searches = 0
     for item in items:
         kind = wire.text(item.get("type"))
-        if kind in RESPONSES:
-            calls.append(_read_item(RESPONSES[kind], item))
-        elif kind == "message":
+        if kind == "message":
             for part in _tables(item.get("content")):
                 cited += _tables(part.get("annotations"))
-    return tuple(calls), _list_pages(cited)
-
-
-def count_searches(items: Iterable[Mapping[str, Any]]) -> int:
-    """Returns the number of searches in the items of a reply of Responses, which it charges for."""
-    actions = (wire.table(i.get("action")) for i in items if i.get("type") == "web_search_call")
-    return sum(action.get("type") == "search" for action in actions)
-
-
-def _read_item(name: str, item: Mapping[str, Any]) -> ServerCall:
-    action = wire.table(item.get("action"))
-    keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
-    given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
-    if "query" in given:
-        given.pop("queries", None)  # which begin with it
-    told = wire.table(item.get("error"))
-    error = wire.text(told.get("message")) or wire.text(told.get("type"))
-    error = error or ("failed" if item.get("status") == "failed" else "")
-    return ServerCall(name, given, _list_pages(_tables(action.get("sources"))), error)
+        if kind not in RESPONSES:
+            continue
+        action, told = wire.table(item.get("action")), wire.table(item.get("error"))
+        searches += kind == "web_search_call" and action.get("type") == "search"
+        keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
+        given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
+        if "query" in given:
+            given.pop("queries", None)  # which begin with it
+        error = wire.text(told.get("message")) or wire.text(told.get("type"))
+        error = error or ("failed" if item.get("status") == "failed" else "")
+        found = _list_pages(_tables(action.get("sources")))
+        calls.append(ServerCall(RESPONSES[kind], given, found, error))
+    return tuple(calls), _list_pages(cited), searches
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:

@@ -12,7 +12,6 @@ from axe_nb.messages import Page, ServerCall
 from axe_nb.providers.openai import parse as parse_chat
 from axe_nb.providers.server_tools import (
     ANTHROPIC,
-    count_searches,
     make_entry,
     read_responses,
 )
@@ -113,7 +112,7 @@ def test_the_items_of_responses_are_read() -> None:
     items = responses_output()
     for item in items:
         TypeAdapter(ResponseOutputItem).validate_python(item)
-    calls, cited = read_responses(items)
+    calls, cited, searches = read_responses(items)
     assert cited == (Page("A", "https://a.org/1"),)
     assert calls == (
         ServerCall("web_search", {"query": "towers"}, (Page("", "https://a.org/1"),)),
@@ -121,7 +120,7 @@ def test_the_items_of_responses_are_read() -> None:
         ServerCall("web_search", {"url": "https://a.org/1", "pattern": "828"}, error="failed"),
         ServerCall("mcp", {"name": "look", "arguments": "{}"}, error="no such thing"),
     )
-    assert count_searches(items) == 1
+    assert searches == 1
 
 
 ANNOTATIONS = [
