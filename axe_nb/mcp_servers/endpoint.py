@@ -3,7 +3,6 @@
 The package's own transport starts the program itself, without a sandbox; so the messages to and
 from it, lines of JSON over its input and output, are moved here. An address comes from the user's
 settings or from an agent that the user trusts. A redirect to another host is refused.
-Source: D-43, D-82.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from urllib.parse import urlsplit
 from axe_nb.agents.agent_tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.process import Process, clean_environment
+from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -68,8 +67,9 @@ class Endpoint:
         self.sandbox: Sandbox | None = None
         """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
-        self._place = workdir, sources
-        self._words = Words()
+        self._workdir, self._sources = workdir, sources
+        self._program: Program | None = None
+        """The latest program, which may have ended."""
 
     @property
     def label(self) -> str:
@@ -81,8 +81,23 @@ class Endpoint:
         return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
     async def prepare(self) -> None:
-        if self._server.command and self.sandbox is None:
-            self.sandbox = await in_thread(self._choose_sandbox)
+        """Chooses the sandbox of the program."""
+        server = self._server
+        if not server.command or self.sandbox is not None:
+            return
+
+        def choose() -> Sandbox:
+            view = make_view(self._workdir, network=server.network, sources=self._sources)
+            return find_sandbox(server.sandbox, view)
+
+        sandbox = await in_thread(choose)
+        if sandbox.level == "none" and not sandbox.is_off:
+            raise ConfigError(
+                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
+                "and without one it could do anything you can",
+                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
+            )
+        self.sandbox = sandbox
 
     @asynccontextmanager
     async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
@@ -91,10 +106,10 @@ class Endpoint:
         `lose` is called on the event loop when the program, or its output, has ended. Raises
         ConfigError if a variable that its table names is not set.
         """
-        server, sandbox, self._words = self._server, self.sandbox, Words()
+        server, sandbox, self._program = self._server, self.sandbox, None
         if sandbox is None:
             headers = expand_variables(server.headers, self._name, "headers")
-            async with _open_address(server, headers) as streams:
+            async with open_address(server, headers) as streams:
                 yield streams
             return
         own = expand_variables(server.env, self._name, "env")
@@ -105,7 +120,7 @@ class Endpoint:
             sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
         else:
             environment |= own
-        program = _Program(sandbox, server.command, environment, self._words, lose)
+        program = self._program = Program(sandbox, server.command, environment, lose)
         try:
             yield program.from_server, program.from_session
         finally:
@@ -113,25 +128,29 @@ class Endpoint:
 
     def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since the last call."""
-        process = self._words.process
         try:
-            return process.list_changes() if process else ()
+            return self._program.process.list_changes() if self._program else ()
         except (OSError, ValueError) as error:
             return (f"protected files cannot be compared: {error}",)
 
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
-        words, process = self._words, self._words.process
-        if words.fault or process is None:
-            return f": {words.fault}" if words.fault else ""
+        if self._program is None:
+            return ""
+        fault, process = self._program.fault, self._program.process
+        if fault:
+            return f": {fault}"
         told = [process.failure] if process.failure else []
         if process.code is not None and not told:
             code = process.code
             ended = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
             told.append(f"it {ended}{': program not found' if code == 127 else ''}")
         told += process.notes
-        if words.last:
-            told.append(f"its last output: {quote(one_line(words.last, 300))}")
+        lines = [line for line in self._program.errors.splitlines() if line.strip()]
+        if lines:  # the last one with an error, as Node.js says more after it
+            last = ([line for line in lines if ERROR.match(line)] or lines)[-1]
+            text = last.decode("utf-8", "replace").strip()
+            told.append(f"its last output: {quote(one_line(text, 300))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
@@ -147,38 +166,8 @@ class Endpoint:
             )
         return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
 
-    def _choose_sandbox(self) -> Sandbox:
-        workdir, sources = self._place
-        view = make_view(workdir, network=self._server.network, sources=sources)
-        sandbox = find_sandbox(self._server.sandbox, view)
-        if sandbox.level == "none" and not sandbox.is_off:
-            raise ConfigError(
-                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
-                "and without one it could do anything you can",
-                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
-            )
-        return sandbox
 
-
-@dataclass(slots=True)
-class Words:
-    """The output of a server beside its messages, for errors."""
-
-    errors: bytes = b""
-    """The end of its standard error."""
-    fault: str = ""
-    """The reason that the server was ended; empty = it was not."""
-    process: Process | None = field(default=None, repr=False)
-
-    @property
-    def last(self) -> str:
-        """The last line of standard error, or the last one with an error."""
-        lines = [b"", *(line for line in self.errors.splitlines() if line.strip())]
-        named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
-        return (named or lines)[-1].decode("utf-8", "replace").strip()
-
-
-class _Program:
+class Program:
     """A server that runs here, with the threads and tasks that move its messages."""
 
     def __init__(
@@ -186,25 +175,33 @@ class _Program:
         sandbox: Sandbox,
         command: Sequence[str],
         environment: Mapping[str, str],
-        words: Words,
         lose: Callable[[], object],
     ) -> None:
         import anyio
 
+        self.errors = b""
+        """The end of its standard error."""
+        self.fault = ""
+        """The reason that it was ended; empty = it was not."""
         self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-        self._loop = asyncio.get_running_loop()
-        self._words, self._lose = words, lose
+        self._loop, self._lose = asyncio.get_running_loop(), lose
         self._asked = 0
         """Requests of the server whose answers are not written yet."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
         """Held by a writing thread, which a server that does not read may block."""
-        words.process = self._process = sandbox.start(command, environment, (stdin, stdout, stderr))
-        last = _start_thread(lambda: _keep_end(errors, words))
-        _start_thread(lambda: self._read(messages, last))
-        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
+        self.process = sandbox.start(command, environment, (stdin, stdout, stderr))
+
+        def keep_end() -> None:
+            with open(errors, "rb") as file:  # noqa: PTH123  a descriptor
+                while chunk := file.read1(CHUNK):
+                    self.errors = (self.errors + chunk)[-KEPT:]
+
+        last = _start_thread(keep_end)
+        _start_thread(lambda: self.read(messages, last))
+        self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
         """Ends the server: closes its input, and kills it after a while."""
@@ -212,32 +209,58 @@ class _Program:
             task.cancel()
         await asyncio.wait(self._tasks)
         self.from_server.close()
-        is_over = self._close_input() and await in_thread(self._process.wait, GRACE)
+        is_over = self._close_input() and await in_thread(self.process.wait, GRACE)
         if not is_over:
-            self._process.kill()
-            await in_thread(self._process.wait, PATIENCE)
+            self.process.kill()
+            await in_thread(self.process.wait, PATIENCE)
             self._close_input()
         for stream in (self.to_session, self.from_session, self.to_server):
             stream.close()
 
-    def _read(self, number: int, last: threading.Thread) -> None:
+    def read(self, number: int, last: threading.Thread) -> None:
         """Passes on the server's messages, in a thread beside the one that reads its errors."""
         with open(number, "rb") as file:
-            for message in _read_messages(file, self._words):
-                if not _run_on(self._loop, self._deliver(message)):
+            for message in self.read_messages(file):
+                if not _run_on(self._loop, self.deliver(message)):
                     break
-            if self._words.fault:
-                self._process.kill()
+            if self.fault:
+                self.process.kill()
             last.join(GRACE)  # another program may hold its standard error open
             _run_on(self._loop, self._end())
             while file.read1(CHUNK):  # else a server that still writes would not end
                 pass
 
-    async def _deliver(self, message: Any) -> bool:
+    def read_messages(self, file: BinaryIO) -> Iterator[Any]:
+        """Yields the messages of the server, until it ends or sends too much."""
+        import mcp_types
+        from mcp.shared.message import SessionMessage
+
+        for count in itertools.count(1):
+            line = file.readline(MAX_MESSAGE + 1)
+            if len(line) > MAX_MESSAGE:
+                self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+            if not line or self.fault:
+                return
+            if count % BURST == 0:
+                time.sleep(PAUSE)
+            try:
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except (ValueError, RecursionError):
+                if (found := ID.search(line[:CHUNK])) is None:
+                    continue
+                # stands in for an answer, whose caller would wait; a wrong id harms only the server
+                error = mcp_types.ErrorData(
+                    code=mcp_types.PARSE_ERROR, message="the answer could not be read"
+                )
+                message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+            yield SessionMessage(message)
+
+    async def deliver(self, message: Any) -> bool:
+        """Passes on a message; returns False if no more are taken."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
-            self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
+            self.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
         try:
             await self.to_session.send(message)
@@ -245,19 +268,21 @@ class _Program:
             return False
         return True
 
-    async def _write(self) -> None:
+    async def write(self) -> None:
+        """Passes on the messages to the server."""
+
+        def send(data: bytes) -> None:
+            with self._writing:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._input, view) :]
+
         with contextlib.suppress(OSError):
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await in_thread(self._send, line.encode() + b"\n")
+                await in_thread(send, line.encode() + b"\n")
                 self._asked -= not hasattr(message.message, "method")
         await self._end()
-
-    def _send(self, data: bytes) -> None:
-        with self._writing:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._input, view) :]
 
     def _close_input(self) -> bool:
         """Closes the server's input, or returns false if a thread still writes to it."""
@@ -269,8 +294,9 @@ class _Program:
         self._writing.release()
         return True
 
-    async def _watch(self) -> None:
-        await in_thread(self._process.wait)
+    async def watch(self) -> None:
+        """Notices the end of the program."""
+        await in_thread(self.process.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
 
@@ -285,38 +311,6 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
-    """Yields the messages of a server; sets the fault of one that sends too much."""
-    import mcp_types
-    from mcp.shared.message import SessionMessage
-
-    for count in itertools.count(1):
-        line = file.readline(MAX_MESSAGE + 1)
-        if len(line) > MAX_MESSAGE:
-            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
-        if not line or words.fault:
-            return
-        if count % BURST == 0:
-            time.sleep(PAUSE)
-        try:
-            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except (ValueError, RecursionError):
-            if (found := ID.search(line[:CHUNK])) is None:
-                continue
-            # stands in for an answer, whose caller would wait; a wrong id harms only the server
-            error = mcp_types.ErrorData(
-                code=mcp_types.PARSE_ERROR, message="the answer could not be read"
-            )
-            message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
-        yield SessionMessage(message)
-
-
-def _keep_end(number: int, words: Words) -> None:
-    with open(number, "rb") as file:
-        while chunk := file.read1(CHUNK):
-            words.errors = (words.errors + chunk)[-KEPT:]
-
-
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
     """Runs a coroutine on the loop of another thread; None if the loop has ended."""
     try:
@@ -327,7 +321,8 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T 
 
 
 @asynccontextmanager
-async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+    """Connects to an address, with the user's own headers; yields the streams of its messages."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -339,7 +334,7 @@ async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncItera
             headers={"accept-encoding": "identity", **own, **(headers or {})},
             timeout=timeout or httpx2.Timeout(CONNECT, read=READ),
             auth=auth,
-            event_hooks={"response": [_bound]},
+            event_hooks={"response": [bound]},
         )
 
     if server.transport == "sse":
@@ -357,7 +352,7 @@ async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncItera
         yield streams
 
 
-async def _bound(response: Any) -> None:
+async def bound(response: Any) -> None:
     """Bounds the body of a reply; the package itself bounds the events of a stream."""
     import httpx2
 
