@@ -137,7 +137,7 @@ def encode_messages(
     """Encodes the messages of a request, without parts that are not for its server (D-78).
 
     Some servers refuse their own parts after a different beginning: `before` are the items before
-    the messages.
+    it.
     """
     is_bound = any(PREFIX in message.echo for message in request.messages)
     return _encode(request, encode, before if is_bound else None)[0]
@@ -153,8 +153,8 @@ def _encode(
 ) -> tuple[list[dict[str, Any]], str]:
     """Returns the encoded messages, and the digest of all of them if there is a `before`.
 
-    A server is sent parts again if they are its own, complete, and after the same beginning. What
-    is encoded already must not be changed: the next request has it too.
+    A server gets its own complete parts back, after the same beginning only. What is encoded must
+    not be changed: the next request has it too.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
