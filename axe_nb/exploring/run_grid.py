@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import product
@@ -26,7 +25,7 @@ from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
+from axe_nb.exploring.grid_variants import Row, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,
     Batch,
@@ -149,16 +148,11 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs; nothing is sent yet. See `grid`.
+        """Prepares the runs; nothing is sent yet. See `grid`. Raises ConfigError.
 
-        Args:
-            options: those of each run.
-            names: further names of the templates, behind the columns of the inputs.
-            first_line: line of the template's first line in its editor.
-            is_dry: if True, it is only checked, and nothing is kept.
-
-        Raises:
-            ConfigError: an option is invalid.
+        `options` are those of each run, `names` further names of the templates, behind the columns
+        of the inputs, `first_line` is the number of the template's first line in its editor. With
+        `is_dry` it is only checked, and nothing is kept.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -171,6 +165,7 @@ class GridRunner:
         self._expect, self._score = expect, score
         self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
         variants = make_variants(agents, models, params, prompt)
+        own: dict[str, Any]
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
         # all variants of an input come together, and all inputs before a repeat: a grid that is
@@ -179,10 +174,18 @@ class GridRunner:
         self._tasks: list[Task] = []
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
+        askings = []
+        for variant in variants:
+            own = {"model": variant.model} if variant.model is not None else {}
+            if variant.params:
+                own["params"] = {**(common.get("params") or {}), **variant.params}
+            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+        if judge is not None:
+            own = {key: common[key] for key in OF_JUDGE if key in common}
+            askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter = make_meter(budget, "grid")
         self._batch = Batch(
-            askings=_list_askings(variants, judge, common, expect),
-            session=open_session(meter, is_dry=is_dry), meter=meter,
+            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter,
             tally=Tally("grid", len(self._jobs)), resume=resume,
             judge=None if judge is None else len(variants),
         )  # fmt: skip
@@ -263,30 +266,22 @@ class GridRunner:
             progress.finish()
 
     def _take(self, ended: Ended) -> None:
+        """Puts a run into its square with its verdict; an error in a check never fails the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
-        run = GridRun(
-            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
-            result=ended.result, passed=ended.result.ok, judgement=ended.judgement,
-        )  # fmt: skip
-        grid.add(input, variant, self._judge(run, grid.rows[input]))
-
-    def _judge(self, run: GridRun, row: Row) -> GridRun:
-        """Returns a run with its verdict; an error in a check never fails the grid."""
-        result = run.result
-        if not result.ok:
-            is_cut = result.status == "cancelled"  # by the end of the grid
-            verdict = None if is_cut else False
-            return replace(run, passed=verdict, reason=result.error or result.status)
-        passed: bool | None = True
+        result, row = ended.result, grid.rows[input]
+        passed: bool | None = result.ok
         score: float | None = None
         reasons, problems = list[str](), list[str]()
-        if self._expect is not None:
+        if not result.ok:
+            passed = None if result.status == "cancelled" else False  # by the end of the grid
+            reasons.append(result.error or result.status)
+        if result.ok and self._expect is not None:
             try:
                 check(result, self._expect, agents_dir=self._agents_dir)
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
-        if self._score is not None:
+        if result.ok and self._score is not None:
             found = _compute(self._score, result, row)
             if isinstance(found, str):
                 problems.append(found)
@@ -296,14 +291,25 @@ class GridRunner:
                 if found is False:
                     passed, reasons = False, reasons or ["score returned False"]
         reasons += problems
-        if run.judgement is not None:
-            number, said = _read_verdict(run.judgement)
+        if result.ok and ended.judgement is not None:
+            data = ended.judgement.data if isinstance(ended.judgement.data, dict) else {}
+            number, said = data.get("score"), str(data.get("reason", ""))
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                why = ended.judgement.error or "its answer has no number named score"
+                number, said = None, f"the judge failed: {why}"
+                problems.append(said)
             reasons.append(said)
-            problems += [said] if number is None else []
-            score = number if self._score is None else score
+            if self._score is None and number is not None:
+                score = float(number)
         told = [one_line(reason, MAX_REASON) for reason in reasons if reason]
-        problem = one_line(problems[0], MAX_REASON) if problems else ""
-        return replace(run, passed=passed, score=score, reason=" · ".join(told), problem=problem)
+        run = GridRun(
+            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
+            result=result, passed=passed, score=score,
+            reason=" · ".join(told) if result.ok else "".join(reasons),
+            problem=one_line(problems[0], MAX_REASON) if problems else "",
+            judgement=ended.judgement,
+        )  # fmt: skip
+        grid.add(input, variant, run)
 
     def _write_task(self, input: int, variant: int) -> Task:
         """The task of a run: the template of its variant with the values of its input.
@@ -321,22 +327,6 @@ class GridRunner:
         return Task(text=text, pictures=tuple(pictures), asking=variant)
 
 
-def _list_askings(
-    variants: Sequence[Variant], judge: str | Agent | None, common: Mapping[str, Any],
-    expect: str | None,
-) -> list[Asking]:  # fmt: skip
-    askings = []
-    for variant in variants:
-        own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
-        if variant.params:
-            own["params"] = {**(common.get("params") or {}), **variant.params}
-        askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
-    if judge is not None:
-        own = {key: common[key] for key in OF_JUDGE if key in common}
-        askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
-    return askings
-
-
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
     """Computes the value of `score=`; returns a text with the reason if there is none."""
     try:
@@ -350,13 +340,3 @@ def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
         return f"score returned {value}, not a finite number"
     is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
     return bool(given) if is_bool else value
-
-
-def _read_verdict(judged: RunResult) -> tuple[float | None, str]:
-    """The number of a judge and its reason; None and the problem if it failed."""
-    data = judged.data if isinstance(judged.data, dict) else {}
-    score = data.get("score")
-    if not isinstance(score, int | float) or not math.isfinite(score):
-        said = judged.error or "its answer has no number named score"
-        return None, f"the judge failed: {said}"
-    return float(score), str(data.get("reason", ""))
