@@ -25,7 +25,7 @@ from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.grid_variants import Row, make_variants, read_inputs
+from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,
     Batch,
@@ -165,7 +165,6 @@ class GridRunner:
         self._expect, self._score = expect, score
         self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
         variants = make_variants(agents, models, params, prompt)
-        own: dict[str, Any]
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
         # all variants of an input come together, and all inputs before a repeat: a grid that is
@@ -174,18 +173,10 @@ class GridRunner:
         self._tasks: list[Task] = []
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
-        askings = []
-        for variant in variants:
-            own = {"model": variant.model} if variant.model is not None else {}
-            if variant.params:
-                own["params"] = {**(common.get("params") or {}), **variant.params}
-            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
-        if judge is not None:
-            own = {key: common[key] for key in OF_JUDGE if key in common}
-            askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter = make_meter(budget, "grid")
         self._batch = Batch(
-            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter,
+            askings=_list_askings(variants, judge, common, expect),
+            session=open_session(meter, is_dry=is_dry), meter=meter,
             tally=Tally("grid", len(self._jobs)), resume=resume,
             judge=None if judge is None else len(variants),
         )  # fmt: skip
@@ -325,6 +316,22 @@ class GridRunner:
             error.hint = f"the columns of the inputs: {columns}; write \\{{{{ for a literal brace"
             return Task(problem=error, asking=variant)
         return Task(text=text, pictures=tuple(pictures), asking=variant)
+
+
+def _list_askings(
+    variants: Sequence[Variant], judge: str | Agent | None, common: Mapping[str, Any],
+    expect: str | None,
+) -> list[Asking]:  # fmt: skip
+    askings = []
+    for variant in variants:
+        own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
+        if variant.params:
+            own["params"] = {**(common.get("params") or {}), **variant.params}
+        askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+    if judge is not None:
+        own = {key: common[key] for key in OF_JUDGE if key in common}
+        askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
+    return askings
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
