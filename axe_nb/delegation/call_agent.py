@@ -15,7 +15,6 @@ from axe_nb.tools.tool import Describe, Job, Limits, Tool, ToolContext, ToolOutp
 
 NAME = "call_agent"
 
-
 MAX_DESCRIPTION = 300
 """Characters of an agent's description: it is sent with every request of its callers."""
 
@@ -29,36 +28,40 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
     names = ", ".join(agents)
     described = {name: one_line(describe(name), MAX_DESCRIPTION) for name in agents}
     lines = [f"\n- {name}: {about}" for name, about in described.items() if about]
+    parameters = {
+        "agent": ToolParameter(
+            "string",
+            f"Name of the sub-agent to invoke (must be one of: {names})",
+            required=True,
+            schema={"enum": list(described)} if described else {},
+        ),
+        "task": ToolParameter("string", "What you need the sub-agent to do", required=True),
+        "context": ToolParameter(
+            "string", "Additional context from your conversation to pass along"
+        ),
+    }
     return Tool(
         NAME,
         "Delegate a task to a sub-agent. The sub-agent runs independently with its own context "
         f"and returns only its final result. Available agents: {names}{''.join(lines)}",
-        {
-            "agent": ToolParameter(
-                "string",
-                f"Name of the sub-agent to invoke (must be one of: {names})",
-                required=True,
-                schema={"enum": list(described)} if described else {},
-            ),
-            "task": ToolParameter("string", "What you need the sub-agent to do", required=True),
-            "context": ToolParameter(
-                "string", "Additional context from your conversation to pass along"
-            ),
-        },
-        run,
-        "delegate",
-        default_depth=3,
-        adapt=lambda agent, describe: tool(agent.sub_agents, describe),
-        in_plan=True,
-        is_one_child=True,
-        calls_sub_agents=True,
-    )
+        parameters, run, "delegate", default_depth=3, in_plan=True, is_one_child=True,
+        calls_sub_agents=True, adapt=lambda agent, describe: tool(agent.sub_agents, describe),
+    )  # fmt: skip
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
     """Returns the child's text, or the error text of the design; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
-    if problem := _check_call(ctx, agent, task):
+    problem = ""  # the first one, in this order (A-7.3-o)
+    if not agent.strip():
+        problem = '"agent" argument is required'
+    elif not task.strip():
+        problem = '"task" argument is required'
+    elif agent not in ctx.agent.sub_agents:
+        problem = f"agent {quote(agent)} is not in this agent's sub_agents list"
+    elif ctx.depth >= ctx.max_depth:
+        problem = f"maximum sub-agent depth ({ctx.max_depth}) reached"
+    if problem:
         return ToolOutput(f"call_agent error: {problem}", is_error=True)
     prompt = f"Task: {task}"
     if context.strip():
@@ -69,19 +72,6 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutpu
     except AxeError as error:
         return _format_failure(agent, str(error))
     return result.text if result.ok else _format_failure(agent, result.error or result.status)
-
-
-def _check_call(ctx: ToolContext, agent: str, task: str) -> str:
-    """Returns the reason to refuse a call, checked in this order (A-7.3-o); empty if valid."""
-    if not agent.strip():
-        return '"agent" argument is required'
-    if not task.strip():
-        return '"task" argument is required'
-    if agent not in ctx.agent.sub_agents:
-        return f"agent {quote(agent)} is not in this agent's sub_agents list"
-    if ctx.depth >= ctx.max_depth:
-        return f"maximum sub-agent depth ({ctx.max_depth}) reached"
-    return ""
 
 
 def _format_failure(agent: str, reason: str) -> ToolOutput:

@@ -55,16 +55,58 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     """Returns the reports of all subtasks, or an error if the plan is invalid; never raises."""
     if problem := too_deep(ctx):
         return format_failure(problem)
-    plan = text_argument(arguments, "plan")
     try:
-        subtasks = _parse_subtasks(arguments.get("subtasks"))
+        subtasks = parse_subtasks(arguments.get("subtasks"))
     except ToolError as error:
         return format_failure(str(error))
-    outcomes = await _run_subtasks(ctx, plan, subtasks)
-    return ToolOutput(_format_report(subtasks, outcomes), any(map(_is_error, outcomes.values())))
+    outcomes = await run_subtasks(ctx, text_argument(arguments, "plan"), subtasks)
+    done = sum(isinstance(outcome, RunResult) and outcome.ok for outcome in outcomes.values())
+    failed = [number for number, outcome in sorted(outcomes.items()) if _is_error(outcome)]
+    parts = [
+        "\n".join(
+            [
+                f"{done} of {len(subtasks)} subtasks completed",
+                *(f"Stopped: subtask {number} ended with an error" for number in failed),
+            ]
+        )
+    ]
+    for number, subtask in enumerate(subtasks):
+        outcome = outcomes.get(number)
+        report = "not run"
+        if isinstance(outcome, RunResult):
+            report = block(outcome)
+        elif outcome is not None:
+            report = format_failure(str(outcome)).content
+        parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{report}")
+    return ToolOutput("\n\n".join(parts), bool(failed))
 
 
-async def _run_subtasks(
+def parse_subtasks(given: object) -> list[Subtask]:
+    """Parses the subtasks, leniently but without guessing (O-42); raises ToolError (D-21)."""
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            given = json.loads(given)
+    if isinstance(given, Mapping):
+        given = [given]
+    if not isinstance(given, list) or not given:
+        raise ToolError("subtasks must be a list of objects with a task")
+    if len(given) > MAX_SUBTASKS:
+        raise ToolError(f"Maximum {MAX_SUBTASKS} subtasks per call, got {len(given)}")
+    subtasks = []
+    for number, one in enumerate(given):
+        entry = one if isinstance(one, Mapping) else {"task": one}
+        task, wish = text_argument(entry, "task"), entry.get("depends_on")
+        if not task.strip():
+            raise ToolError(f"subtask {number}: task is required")
+        before = None if wish in (None, "") else whole_number(wish)
+        if wish not in (None, "") and (before is None or not 0 <= before < number):
+            must = f"name an earlier subtask, 0 to {number - 1}" if number else OMITTED
+            raise ToolError(f"subtask {number}: depends_on must {must}")
+        subtasks.append(Subtask(task, text_argument(entry, "scope"), before))
+    return subtasks
+
+
+async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
     """Runs the subtasks and returns number → outcome; after an error no more are started.
@@ -106,55 +148,22 @@ def _is_error(outcome: Outcome) -> bool:
     return not isinstance(outcome, RunResult) or is_failure(outcome)
 
 
-def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str:
-    """Formats the result for the caller's model: the count, then each subtask with its block."""
-    done = sum(isinstance(outcome, RunResult) and outcome.ok for outcome in outcomes.values())
-    lines = [f"{done} of {len(subtasks)} subtasks completed"]
-    lines += [
-        f"Stopped: subtask {number} ended with an error"
-        for number, outcome in sorted(outcomes.items())
-        if _is_error(outcome)
-    ]
-    parts = ["\n".join(lines)]
-    for number, subtask in enumerate(subtasks):
-        outcome = outcomes.get(number)
-        match outcome:
-            case None:
-                report = "not run"
-            case RunResult():
-                report = block(outcome)
-            case _:
-                report = format_failure(str(outcome)).content
-        parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{report}")
-    return "\n\n".join(parts)
-
-
-def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
-    """Parses the subtasks, leniently but without guessing (O-42); raises ToolError (D-21)."""
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(given)
-    if isinstance(given, Mapping):
-        given = [given]
-    if not isinstance(given, list) or not given:
-        raise ToolError("subtasks must be a list of objects with a task")
-    if len(given) > MAX_SUBTASKS:
-        raise ToolError(f"Maximum {MAX_SUBTASKS} subtasks per call, got {len(given)}")
-    return tuple(_parse_subtask(number, entry) for number, entry in enumerate(given))
-
-
-def _parse_subtask(number: int, given: object) -> Subtask:
-    entry = given if isinstance(given, Mapping) else {"task": given}
-    task = text_argument(entry, "task")
-    if not task.strip():
-        raise ToolError(f"subtask {number}: task is required")
-    wish = entry.get("depends_on")
-    before = None if wish in (None, "") else whole_number(wish)
-    if wish not in (None, "") and (before is None or not 0 <= before < number):
-        must = f"name an earlier subtask, 0 to {number - 1}" if number else OMITTED
-        raise ToolError(f"subtask {number}: depends_on must {must}")
-    return Subtask(task, text_argument(entry, "scope"), before)
-
+SUBTASK = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "description": "What its sub-agent should do"},
+        "scope": {
+            "type": "string",
+            "description": "Folder or file to focus on: advice, not a limit",
+        },
+        "depends_on": {
+            "type": "number",
+            "description": "Number of an earlier step, from 0, whose report its sub-agent should "
+            "receive",
+        },
+    },
+    "required": ["task"],
+}
 
 TOOLS = {
     NAME: Tool(
@@ -168,33 +177,9 @@ TOOLS = {
                 "array",
                 f"The steps in order, at most {MAX_SUBTASKS}",
                 required=True,
-                schema={
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "task": {
-                                "type": "string",
-                                "description": "What its sub-agent should do",
-                            },
-                            "scope": {
-                                "type": "string",
-                                "description": "Folder or file to focus on: advice, not a limit",
-                            },
-                            "depends_on": {
-                                "type": "number",
-                                "description": "Number of an earlier step, from 0, whose report "
-                                "its sub-agent should receive",
-                            },
-                        },
-                        "required": ["task"],
-                    }
-                },
+                schema={"items": SUBTASK},
             ),
         },
-        run,
-        "delegate",
-        default_depth=2,
-        copies_caller=True,
-        is_budgeted=True,
+        run, "delegate", default_depth=2, copies_caller=True, is_budgeted=True,
     )
-}
+}  # fmt: skip

@@ -56,52 +56,61 @@ OF_OPTA: Mapping[Status, str] = {
 
 def tool(budget: ChildBudget) -> Tool:
     """Returns the tool for an agent whose children have this budget."""
+    parameters = {
+        "task": ToolParameter(
+            "string",
+            "What the sub-agent should do: which files to look at and what to report back",
+            required=True,
+        ),
+        "scope": ToolParameter(
+            "string", "Folder or file to focus on: advice for the sub-agent, not a limit"
+        ),
+        "max_tool_calls": ToolParameter(
+            "number", f"Maximum number of its tool calls (default: {budget.max_tool_calls})"
+        ),
+        "mode": ToolParameter(
+            "string",
+            "plan: it may only read; auto: it may also change files, if you may",
+            schema={"enum": list(MODES)},
+        ),
+    }
     return Tool(
         NAME,
         "Spawn a sub-agent to perform a focused task independently. The sub-agent has its own "
         "context window and returns a result summary. Use for: parallel investigation, focused "
         "code search, isolated analysis. Do NOT use for trivial tasks a single tool call can "
         "handle.",
-        {
-            "task": ToolParameter(
-                "string",
-                "What the sub-agent should do: which files to look at and what to report back",
-                required=True,
-            ),
-            "scope": ToolParameter(
-                "string", "Folder or file to focus on: advice for the sub-agent, not a limit"
-            ),
-            "max_tool_calls": ToolParameter(
-                "number", f"Maximum number of its tool calls (default: {budget.max_tool_calls})"
-            ),
-            "mode": ToolParameter(
-                "string",
-                "plan: it may only read; auto: it may also change files, if you may",
-                schema={"enum": list(MODES)},
-            ),
-        },
-        run,
-        "delegate",
-        default_depth=2,
-        adapt=lambda agent, _: tool(agent.sub_agents_config.budget),
-        is_one_child=True,
-        copies_caller=True,
-        is_budgeted=True,
-    )
+        parameters, run, "delegate", default_depth=2, is_one_child=True, copies_caller=True,
+        is_budgeted=True, adapt=lambda agent, _: tool(agent.sub_agents_config.budget),
+    )  # fmt: skip
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Returns the child's report block, or an error block; never raises."""
+    """Returns the child's report block, or an error block; never raises.
+
+    The block notes what the model requested and was ignored (O-42).
+    """
     if problem := too_deep(ctx):
         return format_failure(problem)
-    task = text_argument(arguments, "task")
+    task, scope = text_argument(arguments, "task"), text_argument(arguments, "scope")
     if not task.strip():
         return format_failure("task is required: describe what the sub-agent should do")
+    notes = []
+    wish = arguments.get("max_tool_calls")
+    calls = whole_number(wish)
+    most = min(MAX_TOOL_CALLS, ctx.limits.tool_calls or MAX_TOOL_CALLS)
+    if wish is not None and calls is None:
+        notes.append("max_tool_calls was ignored: it is not a number")
+    elif calls is not None and calls > most:
+        notes.append(f"max_tool_calls was clamped to {most}")
+    word = text_argument(arguments, "mode").strip().lower()
+    if word and word not in MODES:
+        notes.append("mode was ignored: it is neither plan nor auto")
     try:
-        limits, mode, notes = _parse_wishes(ctx, arguments)
-        result = await ctx.start(
-            job(ctx, NAME, task, text_argument(arguments, "scope"), limits, mode)
-        )
+        limits = granted_limits(ctx)
+        if calls is not None:
+            limits = replace(limits, tool_calls=min(calls, most))
+        result = await ctx.start(job(ctx, NAME, task, scope, limits, MODES.get(word)))
     except AxeError as error:
         return format_failure(str(error))
     return ToolOutput(block(result, notes), is_failure(result))
@@ -137,33 +146,12 @@ def job(
 ) -> Job:
     """Creates a job for a copy of the caller that knows only its task (O-1, O-18).
 
-    Args:
-        tools: tools of the caller that it gets; None = all of them.
+    It gets `tools` of the caller; None = all of them.
     """
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
-    child = replace(
-        copy_of_caller(ctx, name, ctx.tools if tools is None else tools),
-        system_prompt=_format_briefing(ctx, task, focus, limits),
-        vars={},  # the task comes from a model: its braces are text
-        skill="",
-        files=(),
-    )
-    prompt = "\n\n".join(part for part in (task, focus, more) if part)
-    return Job(
-        child,
-        task,
-        prompt,
-        limits,
-        mode=mode,
-        is_copy=True,
-        notes=lambda result: _collect_metadata(result, limits),
-    )
-
-
-def _format_briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
-    lines = [
+    briefing = [
         "You are a sub-agent with a single task:",
         task,
         focus,
@@ -172,7 +160,31 @@ def _format_briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) ->
         "Be concise. End with a short summary of what you found or changed, with the names of "
         "the files: it is all that your caller sees.",
     ]
-    return "\n\n".join(line for line in lines if line)
+    child = replace(
+        copy_of_caller(ctx, name, ctx.tools if tools is None else tools),
+        system_prompt="\n\n".join(filter(None, briefing)),
+        vars={},  # the task comes from a model: its braces are text
+        skill="",
+        files=(),
+    )
+
+    def note(result: RunResult) -> dict[str, str]:
+        size = sum(
+            len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
+        )
+        seconds = limits.seconds
+        notes = {
+            "status": OF_OPTA[result.status],
+            "tool_call_count": str(result.tool_calls),
+            "token_estimate": str(result.usage.total or size // 4),
+            "max_tool_calls": limits.tool_calls,
+            "max_tokens": limits.tokens,
+            "timeout_ms": None if seconds is None else round(seconds * 1000),
+        }
+        return {name: str(value) for name, value in notes.items() if value is not None}
+
+    prompt = "\n\n".join(filter(None, (task, focus, more)))
+    return Job(child, task, prompt, limits, mode=mode, is_copy=True, notes=note)
 
 
 def block(result: RunResult, notes: Sequence[str] = ()) -> str:
@@ -182,15 +194,14 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
         tag = OF_OPTA[result.status].upper().replace("_", " ")
         reason = f"Error: {result.error}" if result.status == "error" else result.error
         head.insert(0, f"[{tag}] {reason}")
-    tail = [
-        _format_files("read", dict.fromkeys(f for r in result.walk() for f in r.files_read)),
-        _format_files(
-            "modified", dict.fromkeys(f for r in result.walk() for f in r.files_modified)
-        ),
-        *(f"Note: {note}" for note in notes),
-    ]
-    parts = ("\n".join(head), result.text.strip(), "\n".join(line for line in tail if line))
-    return "\n\n".join(part for part in parts if part)
+    tail = []
+    for what in ("read", "modified"):
+        names = dict.fromkeys(f for r in result.walk() for f in getattr(r, f"files_{what}"))
+        if names:
+            tail.append(f"Files {what}: {list_some([*names], MAX_FILES)}")
+    tail += (f"Note: {note}" for note in notes)
+    parts = ("\n".join(head), result.text.strip(), "\n".join(tail))
+    return "\n\n".join(filter(None, parts))
 
 
 def format_failure(reason: str) -> ToolOutput:
@@ -201,50 +212,6 @@ def format_failure(reason: str) -> ToolOutput:
 def is_failure(result: RunResult) -> bool:
     """True if a child's status is an error for its caller; exhausted budgets are not (O-6, D-7)."""
     return result.status in ("error", "cancelled")
-
-
-def _format_files(what: str, names: Mapping[str, None]) -> str:
-    if not names:
-        return ""
-    return f"Files {what}: {list_some([*names], MAX_FILES)}"
-
-
-def _collect_metadata(result: RunResult, limits: Limits) -> dict[str, str]:
-    text_size = sum(
-        len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
-    )
-    notes = {
-        "status": OF_OPTA[result.status],
-        "tool_call_count": str(result.tool_calls),
-        "token_estimate": str(result.usage.total or text_size // 4),
-    }
-    caps = {"max_tool_calls": limits.tool_calls, "max_tokens": limits.tokens}
-    if limits.seconds is not None:
-        caps["timeout_ms"] = round(limits.seconds * 1000)
-    return notes | {name: str(cap) for name, cap in caps.items() if cap is not None}
-
-
-def _parse_wishes(
-    ctx: ToolContext, arguments: Mapping[str, Any]
-) -> tuple[Limits, Mode | None, list[str]]:
-    """Returns the limits and mode that the model requested, and notes on ignored values (O-42).
-
-    Raises ConfigError if it requested no tool calls at all (O-10).
-    """
-    limits, notes = granted_limits(ctx), []
-    wish = arguments.get("max_tool_calls")
-    calls = whole_number(wish)
-    if calls is not None:
-        most = min(MAX_TOOL_CALLS, ctx.limits.tool_calls or MAX_TOOL_CALLS)
-        limits = replace(limits, tool_calls=min(calls, most))
-        if calls > most:
-            notes.append(f"max_tool_calls was clamped to {most}")
-    elif wish is not None:
-        notes.append("max_tool_calls was ignored: it is not a number")
-    word = text_argument(arguments, "mode").strip().lower()
-    if word and word not in MODES:
-        notes.append("mode was ignored: it is neither plan nor auto")
-    return limits, MODES.get(word), notes
 
 
 def whole_number(value: object) -> int | None:

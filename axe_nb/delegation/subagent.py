@@ -26,42 +26,37 @@ TRUNCATED = "\n... (truncated)"
 
 def tool(config: SubAgentsConfig) -> Tool:
     """Returns the tool for an agent with this configuration."""
+    parameters = {
+        "label": ToolParameter(
+            "string", "Short name for this subagent, such as research_api_docs", required=True
+        ),
+        "task_prompt": ToolParameter(
+            "string",
+            "What the subagent should do; it does not see this conversation",
+            required=True,
+        ),
+        "summary_prompt": ToolParameter(
+            "string", f"How it should summarize its findings (default: '{SUMMARY}')"
+        ),
+        "allowed_tools": ToolParameter(
+            "array",
+            "Names of your tools that it may use (default: all)",
+            schema={"items": {"type": "string"}},
+        ),
+        "max_turns": ToolParameter(
+            "integer",
+            f"Maximum number of its turns (default: {config.max_turns})",
+            schema={"minimum": 1, "maximum": MAX_TURNS},
+        ),
+    }
     return Tool(
         NAME,
         "Delegate a focused task to a recursive agent instance with isolated conversation "
         "context. Use this when you need to explore a sub-problem independently without "
         "polluting the main conversation.",
-        {
-            "label": ToolParameter(
-                "string", "Short name for this subagent, such as research_api_docs", required=True
-            ),
-            "task_prompt": ToolParameter(
-                "string",
-                "What the subagent should do; it does not see this conversation",
-                required=True,
-            ),
-            "summary_prompt": ToolParameter(
-                "string", f"How it should summarize its findings (default: '{SUMMARY}')"
-            ),
-            "allowed_tools": ToolParameter(
-                "array",
-                "Names of your tools that it may use (default: all)",
-                schema={"items": {"type": "string"}},
-            ),
-            "max_turns": ToolParameter(
-                "integer",
-                f"Maximum number of its turns (default: {config.max_turns})",
-                schema={"minimum": 1, "maximum": MAX_TURNS},
-            ),
-        },
-        run,
-        "delegate",
-        default_depth=3,
-        adapt=lambda agent, _: tool(agent.sub_agents_config),
-        in_plan=True,
-        is_one_child=True,
-        copies_caller=True,
-    )
+        parameters, run, "delegate", default_depth=3, in_plan=True, is_one_child=True,
+        copies_caller=True, adapt=lambda agent, _: tool(agent.sub_agents_config),
+    )  # fmt: skip
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
@@ -74,7 +69,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
             f"Current depth: {ctx.depth}. Cannot spawn nested subagent."
         )
-    if problem := _find_problem(arguments):
+    if problem := find_problem(arguments):
         raise ToolError(problem)
     name, task = arguments["label"], arguments["task_prompt"]
     names: Sequence[str] | None = arguments.get("allowed_tools")
@@ -84,18 +79,32 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         raise ToolError("Subagent cannot have 'subagent' in allowed_tools")
     else:
         tools = tools_of_caller(ctx, names, "Unknown tool in allowed_tools: ")
-    config, turns = ctx.agent.sub_agents_config, arguments.get("max_turns")
-    turns = config.max_turns if turns is None else int(turns)
+    config, given = ctx.agent.sub_agents_config, arguments.get("max_turns")
+    most = config.max_turns if given is None else int(given)
     summary = arguments.get("summary_prompt") or ""
+
+    def note(result: RunResult) -> dict[str, str]:
+        turns = sum(not turn.closing for turn in result.log)
+        notes = {
+            "subagent_label": name,
+            "recursion_depth": str(ctx.depth),
+            "completion_status": "complete" if result.ok else "incomplete",
+            "turns_used": str(turns),
+        }
+        if not result.ok and turns >= most:
+            notes |= {"max_turns_reached": "true", "max_turns": str(most)}
+        if result.usage.total:
+            notes |= {
+                "tokens_used": str(result.usage.total),
+                "prompt_tokens": str(result.usage.input_tokens),
+                "completion_tokens": str(result.usage.output_tokens),
+            }
+        return notes
+
     job = Job(
-        copy_of_caller(ctx, name, (*tools, NAME)),
-        task,
-        task,
-        Limits(turns=turns),
-        closing=summary if summary.strip() else SUMMARY,
-        is_copy=True,
-        notes=lambda result: _collect_metadata(result, name, ctx.depth, turns),
-    )
+        copy_of_caller(ctx, name, (*tools, NAME)), task, task, Limits(turns=most),
+        closing=summary if summary.strip() else SUMMARY, is_copy=True, notes=note,
+    )  # fmt: skip
     label, limit = quote(one_line(name, NAME_SIZE)), config.output_limit
     try:
         result = await ctx.start(job)
@@ -108,7 +117,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     return cut_bytes(result.text, limit, TRUNCATED)
 
 
-def _find_problem(given: Mapping[str, Any]) -> str:
+def find_problem(given: Mapping[str, Any]) -> str:
     """Returns the first problem of the arguments: a type, then a value (X-7, X-11); else empty."""
     wrong = "Invalid subagent input:"
     for name in ("label", "task_prompt"):
@@ -125,32 +134,12 @@ def _find_problem(given: Mapping[str, Any]) -> str:
     is_whole = isinstance(turns, int) or (isinstance(turns, float) and turns.is_integer())
     if turns is not None and (isinstance(turns, bool) or not is_whole or turns < 0):
         return f"{wrong} `max_turns` must be an integer from 1 to 50"
-    if not given["task_prompt"].strip():
-        return "task_prompt cannot be empty"
-    if not given["label"].strip():
-        return "label cannot be empty"
+    for name in ("task_prompt", "label"):
+        if not given[name].strip():
+            return f"{name} cannot be empty"
     if turns is not None and not 1 <= turns <= MAX_TURNS:
         return "max_turns must be between 1 and 50"
     return ""
-
-
-def _collect_metadata(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:
-    turns = sum(not turn.closing for turn in result.log)
-    notes = {
-        "subagent_label": label,
-        "recursion_depth": str(depth),
-        "completion_status": "complete" if result.ok else "incomplete",
-        "turns_used": str(turns),
-    }
-    if not result.ok and turns >= max_turns:
-        notes |= {"max_turns_reached": "true", "max_turns": str(max_turns)}
-    if result.usage.total:
-        notes |= {
-            "tokens_used": str(result.usage.total),
-            "prompt_tokens": str(result.usage.input_tokens),
-            "completion_tokens": str(result.usage.output_tokens),
-        }
-    return notes
 
 
 TOOLS = {NAME: tool(NO_CONFIG)}

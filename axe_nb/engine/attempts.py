@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from axe_nb.engine.meter import OverBudget
+from axe_nb.engine.meter import OverBudget, estimate_tokens
 from axe_nb.engine.partial_reply import Partial
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.engine.replay import turn_of
@@ -30,9 +30,6 @@ Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 Raises ProviderError if the request failed and is not retried any more; RunStopped if a cap of the
 tree has been reached, or the person stopped it; TimeoutError if the time is up.
 """
-
-CHARACTERS = 4
-"""Characters per token, if nothing better is known."""
 
 
 @dataclass(slots=True)
@@ -89,8 +86,7 @@ class Attempts:
         costs = (one.cost for one in reversed(self.partial.exchanges))
         dollars = next(filter(None, costs), None)
         if dollars is None:
-            size = len(request.system) + sum(len(message.content) for message in request.messages)
-            usage = Usage(1 + size // CHARACTERS)
+            usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
             dollars = await scope.env.prices.find_cost(scope.agent.model, usage) or 0.0
         while not budget.try_hold(dollars):
             higher = budget.find_next(dollars)

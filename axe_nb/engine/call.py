@@ -30,11 +30,6 @@ TASK = "axe_nb "
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
 
-ENDED = "this call has ended and can no longer start a sub-agent"
-
-KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
-"""A key that a tool may give a child; run ids use dots, dashes and slashes themselves."""
-
 _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
@@ -47,7 +42,6 @@ class PendingCall:
     number: int = 0
     """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
     turn: int = 0
-    """Number of the turn that made the call."""
     index: int = 0
     """Position in its turn, from 0."""
     count: int = 0
@@ -58,8 +52,7 @@ class PendingCall:
     """The arguments that the tool runs with."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
-    """Its slot among the calls in progress; released when it starts a child, which may need one
-    too."""
+    """Its slot among the calls in progress; released when it starts a child, which may need it."""
     keys: set[str] = field(default_factory=set)
     """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
@@ -82,7 +75,7 @@ class PendingCall:
         if given is None:
             given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
         key = f"{given}"
-        if not KEY.fullmatch(key):
+        if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
             raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
         if key in self.keys:
             raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
@@ -109,19 +102,15 @@ class CallChildren:
     """The children started by one call."""
 
     def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
-        self._call = call
-        self._env = env
-        """Dependencies of the run that made the call."""
-        self._start_child = start_child
-        self._loop = asyncio.get_running_loop()
-        self._process = os.getpid()
+        self._call, self._env, self._start_child = call, env, start_child
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
-            raise ToolError(ENDED)
+            raise ToolError("this call has ended and can no longer start a sub-agent")
         if os.getpid() != self._process:
             raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:

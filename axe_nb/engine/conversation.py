@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axe_nb.engine.chain import connect_model
+from axe_nb.engine.meter import estimate_tokens
 from axe_nb.engine.partial_reply import Partial
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ProviderError
@@ -22,16 +23,11 @@ from axe_nb.messages import (
     ToolSpec,
     Usage,
     close_open_calls,
-    dump,
 )
 from axe_nb.messages.answer_tool import OUTPUT
 from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
-from axe_nb.text import count_bytes
-
-BYTES_OF_TOKEN = 4
-"""Average UTF-8 bytes per token (D-18)."""
 
 
 class Conversation:
@@ -185,20 +181,6 @@ class Conversation:
         )  # fmt: skip
 
     def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:
-        """Tokens of the latest exchange; UTF-8 bytes / 4 if the API reports none (D-18).
-
-        These are the bytes of the system prompt, the tools, and all messages with their calls;
-        pictures count as much text as they cost.
-        """
-        if total := response.usage.total:
-            return total
-        texts = [self._plan.briefing.system]
-        for tool in tools:
-            texts += tool.name, tool.description, dump(tool.input_schema()).decode()
-        pictures = 0
-        for message in self.messages:
-            texts += message.content, *(result.content for result in message.tool_results)
-            for call in message.tool_calls:
-                texts += call.name, call.raw or dump(dict(call.arguments)).decode()
-            pictures += sum(one.tokens for one in message.all_pictures())
-        return sum(map(count_bytes, texts)) // BYTES_OF_TOKEN + pictures
+        """Tokens of the latest exchange, estimated if the API reports none (D-18)."""
+        system = self._plan.briefing.system
+        return response.usage.total or estimate_tokens(system, tools, self.messages)

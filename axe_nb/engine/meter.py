@@ -8,15 +8,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import format_path_or_name
+from axe_nb.messages import Message, ToolSpec, dump
 from axe_nb.results import RunStopped, Status
-from axe_nb.text import format_dollars
+from axe_nb.text import count_bytes, format_dollars
+
+BYTES_OF_TOKEN = 4
+"""Average UTF-8 bytes per token."""
 
 MAX_NAMED = 5
 """Maximum agents named when a cap of a tree is reached; those with the highest usage."""
@@ -263,3 +267,19 @@ class InFlight:
     def below(self, most: int) -> InFlight:
         """The slots of a child with this limit of its own: its parent's, unless it is lower."""
         return self if not most or 0 < self.most <= most else InFlight(most, self)
+
+
+def estimate_tokens(system: str, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> int:
+    """Estimates the tokens of an exchange: a quarter of the UTF-8 bytes of what was said (D-18).
+
+    Pictures count as the tokens that they cost.
+    """
+    texts, pictures = [system], 0
+    for tool in tools:
+        texts += tool.name, tool.description, dump(tool.input_schema()).decode()
+    for message in messages:
+        texts += message.content, *(result.content for result in message.tool_results)
+        for call in message.tool_calls:
+            texts += call.name, call.raw or dump(dict(call.arguments)).decode()
+        pictures += sum(one.tokens for one in message.all_pictures())
+    return sum(map(count_bytes, texts)) // BYTES_OF_TOKEN + pictures

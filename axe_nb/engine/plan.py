@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import Toolset, find_tools
 from axe_nb.errors import ConfigError
-from axe_nb.mcp_servers.servers import ServerTools, find_servers, list_resources
+from axe_nb.mcp_servers.servers import ServerTools, find_servers
 from axe_nb.messages import ToolSpec
 from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.providers.prices import make_price_error
@@ -121,40 +121,55 @@ class Plan:
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Resolves the model, API key, skill, files and tools of a run; raises ConfigError."""
-    agent = scope.agent
-    provider, model = _make_provider(scope)
+    """Resolves the model, API key, skill, files and tools of a run; raises ConfigError.
+
+    If the time is up before files are read or servers have started, the run does without them, and
+    ends before its first request, as any other run whose time is up.
+    """
+    agent, env = scope.agent, scope.env
+    try:
+        name, model = parse_model(agent.model)
+        provider = env.agents.provider_for(name, model)
+    except ConfigError as error:
+        if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
+            error.place = error.place or find_place(agent, "model", agent.model)
+        raise
     check_agent_thinking(agent, provider)
-    if scope.meter.caps_cost and not scope.env.cassette:
-        await scope.env.prices.load(agent.model)
+    if scope.meter.caps_cost and not env.cassette:
+        await env.prices.load(agent.model)
     _check_price(scope, agent)
-    briefing = await _brief(scope)
-    scope.env.sources.update(briefing.sources)
+    try:
+        async with scope.clock.limit():
+            briefing = await env.agents.brief(agent)
+    except TimeoutError:
+        briefing = brief(agent, Context("", (), ("not all files were read in time",), ()))
+    env.sources.update(briefing.sources)
     if agent.path:
-        scope.env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
+        env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
-    if scope.env.requires_sandbox:
+    if env.requires_sandbox:
         await _require_sandboxes(scope, briefing.workdir)
-    offered = await _open_servers(scope, briefing)
+    workdir = Path(env.workdir) if env.workdir else briefing.workdir  # a tree has each server once
+    try:
+        async with scope.clock.limit():
+            offered = await env.servers.open(agent, env.server_tables, workdir, env.sources)
+    except TimeoutError:
+        offered = ServerTools(warnings=("the MCP servers did not start in time",))
     briefing = add_files(briefing, offered.files, offered.warnings)
     toolset, to_permit = _make_toolset(scope, provider, offered.tools)
+    asked = job.asked
+    if asked is None:  # a file's picture already in the conversation is not repeated
+        room = PictureRoom(agent.limits.max_picture_bytes, provider.name)
+        room.use(job.history)
+        sent = {picture for message in job.history for picture in message.all_pictures()}
+        new = tuple(pair for pair in briefing.pictures if pair[1] not in sent)
+        prompt = job.prompt if job.prompt.strip() else NO_PROMPT
+        asked = await room.admit_prompt(prompt, job.pictures, new)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
-        output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
-        missing=tuple(_find_missing(scope, toolset)), to_permit=to_permit,
+        output=output, asked=asked, missing=tuple(_find_missing(scope, toolset)),
+        to_permit=to_permit,
     )  # fmt: skip
-
-
-async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
-    """Returns the complete prompt; a file's picture already in the conversation is not repeated."""
-    if job.asked is not None:
-        return job.asked
-    room = PictureRoom(scope.agent.limits.max_picture_bytes, protocol)
-    room.use(job.history)
-    sent = {picture for message in job.history for picture in message.all_pictures()}
-    new = tuple(pair for pair in briefing.pictures if pair[1] not in sent)
-    prompt = job.prompt if job.prompt.strip() else NO_PROMPT
-    return await room.admit_prompt(prompt, job.pictures, new)
 
 
 def _find_output(agent: Agent, job: Job) -> Output | None:
@@ -172,27 +187,6 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
         raise
 
 
-def _make_provider(scope: RunScope) -> tuple[Provider, str]:
-    """The provider, and the model's name without it."""
-    model = scope.agent.model
-    try:
-        provider, name = parse_model(model)
-        return scope.env.agents.provider_for(provider, name), name
-    except ConfigError as error:
-        if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
-            error.place = error.place or find_place(scope.agent, "model", model)
-        raise
-
-
-def _describe(scope: RunScope, name: str) -> str:
-    """The description of an agent; empty if it has none, or cannot be loaded."""
-    agents = scope.env.agents
-    try:
-        return agents.load(name).description if agents.knows(name) else ""
-    except ConfigError:
-        return ""
-
-
 def check_agent_thinking(agent: Agent, provider: Provider) -> None:
     """Raises ConfigError if the model does not take the value of `[params] thinking`."""
     try:
@@ -208,20 +202,6 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
         error = make_price_error(agent.model, "limits.max_cost cannot be enforced")
         error.place = find_place(agent, "model", agent.model)
         raise error
-
-
-async def _brief(scope: RunScope) -> Briefing:
-    """The agent's context; without its files if the time is up before they are read.
-
-    The run then ends before its first request, as any other run whose time is up.
-    """
-    if not scope.agent.files and not scope.agent.skill:
-        return await scope.env.agents.brief(scope.agent)
-    try:
-        async with scope.clock.limit():
-            return await scope.env.agents.brief(scope.agent)
-    except TimeoutError:
-        return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
 
 
 async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
@@ -262,28 +242,18 @@ def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None
         )
 
 
-async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
-    """The tools and texts of the agent's MCP servers; none if the time is up before they start.
-
-    A tree has each server once, in the workdir of its root (O-5).
-    """
-    if not scope.agent.mcp_servers:
-        list_resources(scope.agent)  # which would be ones of no server
-        return ServerTools()
-    env = scope.env
-    workdir = Path(env.workdir) if env.workdir else briefing.workdir
-    try:
-        async with scope.clock.limit():
-            return await env.servers.open(scope.agent, env.server_tables, workdir, env.sources)
-    except TimeoutError:
-        return ServerTools(warnings=("the MCP servers did not start in time",))
-
-
 def _make_toolset(
     scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
 ) -> tuple[Toolset, tuple[Tool, ...]]:
     """Returns the tools, and those of the model's server that need approval."""
-    tools = find_tools(scope.agent, scope.env.tools, of_servers, partial(_describe, scope))
+    agents = scope.env.agents
+
+    def describe(name: str) -> str:
+        with suppress(ConfigError):
+            return agents.load(name).description if agents.knows(name) else ""
+        return ""
+
+    tools = find_tools(scope.agent, scope.env.tools, of_servers, describe)
     offered: list[ToolSpec] = []
     to_permit: list[Tool] = []
     for tool in tools.values():

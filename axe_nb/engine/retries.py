@@ -100,12 +100,12 @@ def make_late_error(error: ProviderError) -> ProviderError:
     wait = "a retry would wait"
     if error.retry_after:
         wait = f"the server asks for a wait of {format_seconds(error.retry_after)}s"
-    hint = "give the run more time with --timeout"
-    return _change(error, f"; {wait}, longer than the run has left", hint)
+    more = f"; {wait}, longer than the run has left"
+    return _change(error, more, "give the run more time with --timeout")
 
 
 def _change(error: ProviderError, more: str, hint: str) -> ProviderError:
     changed = copy(error)
-    changed.message += more
-    changed.args, changed.hint = (changed.message,), hint
+    changed.message, changed.hint = error.message + more, hint
+    changed.args = (changed.message,)
     return changed

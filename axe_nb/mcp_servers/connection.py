@@ -134,10 +134,7 @@ class Connection:
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
-        """Creates the connection; nothing is started yet.
-
-        Its program works in `workdir`, a real folder; the agents were loaded from `sources`.
-        """
+        """Creates the connection, whose program will work in `workdir`, a real folder."""
         self.name = name
         self.server = server
         self.listing = Listing()
@@ -192,27 +189,14 @@ class Connection:
                 except ConfigError as error:
                     self._deaths += 1
                     raise ToolError("; ".join(error.lines())) from None
-        life = self._life
-        answer = await self._put(question, life)
-        self._deaths = 0
-        return answer
-
-    async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since the last call.
-
-        A replaced file is no longer protected from the server, so the server is ended; the next
-        call starts it again.
-        """
-        if changes := await in_thread(self._endpoint.list_changes):
-            await self.close()
-        return changes
-
-    async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
 
+        life = self._life
         try:
-            return await question(life.session)
+            answer = await question(life.session)
+            self._deaths = 0
+            return answer
         except MCPError as error:
             if error.error.code != CONNECTION_CLOSED and not life.is_over:
                 raise ToolError(describe(error)) from None
@@ -232,6 +216,16 @@ class Connection:
             f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
             "taken effect. The next call starts it again"
         )
+
+    async def list_changes(self) -> tuple[str, ...]:
+        """Returns a note on each protected file that was changed since the last call.
+
+        A replaced file is no longer protected from the server, so the server is ended; the next
+        call starts it again.
+        """
+        if changes := await in_thread(self._endpoint.list_changes):
+            await self.close()
+        return changes
 
     async def _start(self) -> None:
         await self._end()

@@ -81,8 +81,23 @@ class Endpoint:
         return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
     async def prepare(self) -> None:
-        if self._server.command and self.sandbox is None:
-            self.sandbox = await in_thread(self._choose_sandbox)
+        """Chooses the sandbox of the program."""
+        server, (workdir, sources) = self._server, self._place
+        if not server.command or self.sandbox is not None:
+            return
+
+        def choose() -> Sandbox:
+            view = make_view(workdir, network=server.network, sources=sources)
+            return find_sandbox(server.sandbox, view)
+
+        sandbox = await in_thread(choose)
+        if sandbox.level == "none" and not sandbox.is_off:
+            raise ConfigError(
+                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
+                "and without one it could do anything you can",
+                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
+            )
+        self.sandbox = sandbox
 
     @asynccontextmanager
     async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
@@ -94,7 +109,7 @@ class Endpoint:
         server, sandbox, self._words = self._server, self.sandbox, Words()
         if sandbox is None:
             headers = expand_variables(server.headers, self._name, "headers")
-            async with _open_address(server, headers) as streams:
+            async with open_address(server, headers) as streams:
                 yield streams
             return
         own = expand_variables(server.env, self._name, "env")
@@ -147,18 +162,6 @@ class Endpoint:
             )
         return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
 
-    def _choose_sandbox(self) -> Sandbox:
-        workdir, sources = self._place
-        view = make_view(workdir, network=self._server.network, sources=sources)
-        sandbox = find_sandbox(self._server.sandbox, view)
-        if sandbox.level == "none" and not sandbox.is_off:
-            raise ConfigError(
-                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
-                "and without one it could do anything you can",
-                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
-            )
-        return sandbox
-
 
 @dataclass(slots=True)
 class Words:
@@ -202,9 +205,15 @@ class _Program:
         self._writing = threading.Lock()
         """Held by a writing thread, which a server that does not read may block."""
         words.process = self._process = sandbox.start(command, environment, (stdin, stdout, stderr))
-        last = _start_thread(lambda: _keep_end(errors, words))
-        _start_thread(lambda: self._read(messages, last))
-        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
+
+        def keep_end() -> None:
+            with open(errors, "rb") as file:  # noqa: PTH123  a descriptor
+                while chunk := file.read1(CHUNK):
+                    words.errors = (words.errors + chunk)[-KEPT:]
+
+        last = _start_thread(keep_end)
+        _start_thread(lambda: self.read(messages, last))
+        self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
         """Ends the server: closes its input, and kills it after a while."""
@@ -220,11 +229,11 @@ class _Program:
         for stream in (self.to_session, self.from_session, self.to_server):
             stream.close()
 
-    def _read(self, number: int, last: threading.Thread) -> None:
+    def read(self, number: int, last: threading.Thread) -> None:
         """Passes on the server's messages, in a thread beside the one that reads its errors."""
         with open(number, "rb") as file:
-            for message in _read_messages(file, self._words):
-                if not _run_on(self._loop, self._deliver(message)):
+            for message in read_messages(file, self._words):
+                if not _run_on(self._loop, self.deliver(message)):
                     break
             if self._words.fault:
                 self._process.kill()
@@ -233,7 +242,8 @@ class _Program:
             while file.read1(CHUNK):  # else a server that still writes would not end
                 pass
 
-    async def _deliver(self, message: Any) -> bool:
+    async def deliver(self, message: Any) -> bool:
+        """Passes on a message; returns False if no more are taken."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
@@ -245,19 +255,21 @@ class _Program:
             return False
         return True
 
-    async def _write(self) -> None:
+    async def write(self) -> None:
+        """Passes on the messages to the server."""
+
+        def send(data: bytes) -> None:
+            with self._writing:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._input, view) :]
+
         with contextlib.suppress(OSError):
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await in_thread(self._send, line.encode() + b"\n")
+                await in_thread(send, line.encode() + b"\n")
                 self._asked -= not hasattr(message.message, "method")
         await self._end()
-
-    def _send(self, data: bytes) -> None:
-        with self._writing:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._input, view) :]
 
     def _close_input(self) -> bool:
         """Closes the server's input, or returns false if a thread still writes to it."""
@@ -269,7 +281,8 @@ class _Program:
         self._writing.release()
         return True
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """Notices the end of the program."""
         await in_thread(self._process.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
@@ -285,7 +298,7 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
+def read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
     """Yields the messages of a server; sets the fault of one that sends too much."""
     import mcp_types
     from mcp.shared.message import SessionMessage
@@ -311,12 +324,6 @@ def _read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
         yield SessionMessage(message)
 
 
-def _keep_end(number: int, words: Words) -> None:
-    with open(number, "rb") as file:
-        while chunk := file.read1(CHUNK):
-            words.errors = (words.errors + chunk)[-KEPT:]
-
-
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
     """Runs a coroutine on the loop of another thread; None if the loop has ended."""
     try:
@@ -327,7 +334,8 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T 
 
 
 @asynccontextmanager
-async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+    """Connects to an address, with the user's own headers; yields the streams of its messages."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -339,7 +347,7 @@ async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncItera
             headers={"accept-encoding": "identity", **own, **(headers or {})},
             timeout=timeout or httpx2.Timeout(CONNECT, read=READ),
             auth=auth,
-            event_hooks={"response": [_bound]},
+            event_hooks={"response": [bound]},
         )
 
     if server.transport == "sse":
@@ -357,7 +365,7 @@ async def _open_address(server: McpServer, own: Mapping[str, str]) -> AsyncItera
         yield streams
 
 
-async def _bound(response: Any) -> None:
+async def bound(response: Any) -> None:
     """Bounds the body of a reply; the package itself bounds the events of a stream."""
     import httpx2
 

@@ -1,9 +1,7 @@
-"""The MCP servers of a session, and what they offer an agent: tools, files, prompts.
+"""The MCP servers of a session, and the tools and resources that they offer an agent.
 
 Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
-and calls from another loop hang.
-
-Source: D-46, D-81, D-82, O-5.
+and calls from another loop hang (D-46, D-81, D-82, O-5).
 """
 
 from __future__ import annotations
@@ -33,6 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_TOOLS = 128
+"""Tools of one server that an agent gets without naming them; some providers take no more."""
+
+MAX_RESOURCE = 1024 * 1024
+"""Characters of one resource."""
+
 
 class LoopThread:
     """An event loop in a daemon thread."""
@@ -40,10 +44,11 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
-        self._thread = threading.Thread(target=self._serve, name="axe-nb-mcp", daemon=True)
+        self._thread = threading.Thread(target=self.serve, name="axe-nb-mcp", daemon=True)
         self._thread.start()
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
+        """Runs the loop until `close` is called, then cancels what is left."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._over.wait())
 
@@ -56,16 +61,9 @@ class LoopThread:
         return await asyncio.wrap_future(self.begin(work))
 
     def close(self) -> None:
-        """Cancels what is left, and stops the thread."""
+        """Stops the thread."""
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(1.0)
-
-
-MAX_TOOLS = 128
-"""Tools of one server that an agent gets without naming them; some providers take no more."""
-
-MAX_RESOURCE = 1024 * 1024
-"""Characters of one resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
     return found
 
 
-def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
+def list_resources(agent: Agent) -> list[tuple[str, str, str]]:
     """Returns (entry, server, URI) of the resources among an agent's `files`.
 
     Raises ConfigError if one names no server of the agent.
@@ -106,7 +104,7 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
                 step = "use mcp:NAME/URI, where NAME is listed in mcp_servers"
                 raise _make_error(agent, "invalid resource", "files", entry, step)
             found.append((entry, name, uri))
-    return tuple(found)
+    return found
 
 
 def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> ConfigError:
@@ -150,7 +148,14 @@ class Servers:
             for name, connection in connections.items()
             for note in await self._thread.run(connection.list_changes())
         ]
-        await self._thread.run(_start_all(connections.values()))
+
+        async def start_all() -> None:
+            starts = (one.start() for one in connections.values())
+            for outcome in await asyncio.gather(*starts, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
+
+        await self._thread.run(start_all())
         tools: list[Tool] = []
         for name, connection in connections.items():
             offered = self._make_tools(connection)
@@ -173,19 +178,25 @@ class Servers:
         ]
         return ServerTools(tuple(tools), tuple(files), tuple(warnings))
 
-    async def get_prompt(
-        self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
-    ) -> str:
-        """Returns the text of a prompt that a server offers, or raises ConfigError."""
-        from axe_nb.mcp_servers.tools import format_block
+    async def _read(self, connection: Connection, uri: str) -> str:
+        from axe_nb.mcp_servers.tools import format_resource
 
-        connection = self._find(name, server, workdir)
-        await self._thread.run(connection.start())
-        asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        answer = await self._ask(asked, f"prompt {quote(prompt)} of MCP server {quote(name)}")
-        return "\n\n".join(format_block(message.content) for message in answer.messages)
+        what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"
+        asked = connection.ask(lambda session: session.read_resource(uri))
+        try:
+            answer = await self._thread.run(asked)
+        except ToolError as error:
+            raise ConfigError(f"cannot read {what}: {error}") from None
+        text = "\n".join(map(format_resource, answer.contents))
+        if len(text) > MAX_RESOURCE:
+            raise ConfigError(
+                f"{what} is too large: {plural(len(text), 'character')}, at most {MAX_RESOURCE}",
+                hint="remove it from files",
+            )
+        return text
 
     def list_running(self) -> list[Tool]:
+        """Returns the tools of the servers that run."""
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]
@@ -197,14 +208,15 @@ class Servers:
         if self._owner == os.getpid() and self._connections:
             from axe_nb.mcp_servers.connection import CLOSING
 
-            ending = self._thread.begin(_close_all(tuple(self._connections.values())))
-            with suppress(Late):
-                ending.result(CLOSING + 1)
+            ending = [self._thread.begin(one.close()) for one in self._connections.values()]
+            for one in ending:
+                with suppress(Late):
+                    one.result(CLOSING + 1)
             self._thread.close()
         self._connections, self._owner = {}, 0
 
     def _find(
-        self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
+        self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path]
     ) -> Connection:
         if self._owner != os.getpid():  # after a fork, which has none of the threads
             self._connections, self._thread = {}, LoopThread()
@@ -221,33 +233,3 @@ class Servers:
         from axe_nb.mcp_servers.tools import make_tools
 
         return make_tools(connection, self._thread.run)
-
-    async def _read(self, connection: Connection, uri: str) -> str:
-        from axe_nb.mcp_servers.tools import format_resource
-
-        asked = connection.ask(lambda session: session.read_resource(uri))
-        what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"
-        answer = await self._ask(asked, what)
-        text = "\n".join(map(format_resource, answer.contents))
-        if len(text) > MAX_RESOURCE:
-            raise ConfigError(
-                f"{what} is too large: {plural(len(text), 'character')}, at most {MAX_RESOURCE}",
-                hint="remove it from files",
-            )
-        return text
-
-    async def _ask(self, asked: Coroutine[Any, Any, T], what: str) -> T:
-        try:
-            return await self._thread.run(asked)
-        except ToolError as error:
-            raise ConfigError(f"cannot read {what}: {error}") from None
-
-
-async def _start_all(connections: Iterable[Connection]) -> None:
-    outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
-    for outcome in filter(None, outcomes):
-        raise outcome
-
-
-async def _close_all(connections: Iterable[Connection]) -> None:
-    await asyncio.gather(*(one.close() for one in connections), return_exceptions=True)

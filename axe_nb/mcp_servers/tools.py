@@ -1,7 +1,4 @@
-"""The tools of an MCP server as tools of an agent, and its content as text and pictures.
-
-Source: D-19.
-"""
+"""The tools of an MCP server as tools of an agent, and its content as text and pictures (D-19)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from axe_nb.mcp_servers.connection import Connection, ListedTool
+from axe_nb.mcp_servers.connection import Connection
 from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, format_bytes, join_parts
 from axe_nb.text import one_line
 from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
@@ -22,12 +19,40 @@ Run = Callable[[Any], Awaitable[Any]]
 def make_tools(connection: Connection, run: Run) -> list[Tool]:
     """Returns the tools of a server that was started, in its own order."""
     named = connection.listing.name_tools(connection.name)
-    return [_make_tool(connection, name, tool, run) for name, tool in named.items()]
+
+    def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+        return Guard(note=connection.label)
+
+    return [
+        Tool(
+            name, tool.description, {}, _make_call(connection, tool.name, run),
+            "read" if connection.server.is_read_only(tool.name) else "write",
+            guard=guard, schema=tool.schema, server=connection.name,
+        )
+        for name, tool in named.items()
+    ]  # fmt: skip
 
 
-def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) -> Tool:
+def _make_call(
+    connection: Connection, name: str, run: Run
+) -> Callable[[ToolContext, Mapping[str, Any]], Awaitable[ToolOutput]]:
     async def call(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-        result = await run(connection.ask(lambda session: _call(session, tool.name, arguments)))
+        async def send(session: Any) -> Any:
+            # its structured result is not checked against the server's schema: that is left to the
+            # model, and a hostile schema could keep a check busy forever
+            import mcp_types
+            from pydantic import TypeAdapter
+
+            request = mcp_types.CallToolRequest(
+                params=mcp_types.CallToolRequestParams(name=name, arguments=dict(arguments))
+            )
+            kinds = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
+            result = await session.send_request(request, kinds)
+            if not isinstance(result, mcp_types.CallToolResult):
+                raise ToolError("the server asked the user for input, which is not supported")
+            return result
+
+        result = await run(connection.ask(send))
         text, pictures = read_result(result)
         if changes := await run(connection.list_changes()):
             told = f"while MCP server {connection.name} ran: "
@@ -37,37 +62,7 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
             raise ToolError(text or "the tool failed without an error message", connection.label)
         return ToolOutput(text or "(no output)", pictures=pictures)
 
-    def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-        return Guard(note=connection.label)
-
-    return Tool(
-        name,
-        tool.description,
-        {},
-        call,
-        "read" if connection.server.is_read_only(tool.name) else "write",
-        guard=guard,
-        schema=tool.schema,
-        server=connection.name,
-    )
-
-
-async def _call(session: Any, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Calls a tool, without checking its structured result against the server's schema.
-
-    That is left to the model, and a hostile schema could keep a check busy forever.
-    """
-    import mcp_types
-    from pydantic import TypeAdapter
-
-    request = mcp_types.CallToolRequest(
-        params=mcp_types.CallToolRequestParams(name=name, arguments=dict(arguments))
-    )
-    kinds = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
-    result = await session.send_request(request, kinds)
-    if not isinstance(result, mcp_types.CallToolResult):
-        raise ToolError("the server asked the user for input, which is not supported")
-    return result
+    return call
 
 
 def read_result(result: Any) -> Illustrated:
@@ -79,18 +74,13 @@ def read_result(result: Any) -> Illustrated:
 
 
 def _read_block(block: Any) -> str | Picture:
-    if block.type == "image":
-        with suppress(NoPicture, ValueError):
-            return Picture(base64.b64decode(block.data, validate=True))
-    return format_block(block)
-
-
-def format_block(block: Any) -> str:
-    """Returns the text of a content block; a note if it has none."""
+    """Returns the content of a block; a note if it is neither text nor a picture."""
     match block.type:
         case "text":
             return str(block.text)
         case "image":
+            with suppress(NoPicture, ValueError):
+                return Picture(base64.b64decode(block.data, validate=True))
             return _format_media("a picture", block.mime_type, block.data)
         case "audio":
             return _format_media("an audio clip", block.mime_type, block.data)
@@ -102,6 +92,7 @@ def format_block(block: Any) -> str:
 
 
 def format_resource(resource: Any) -> str:
+    """Returns the text of a resource; a note if it has none."""
     text = getattr(resource, "text", None)
     if isinstance(text, str):
         return text

@@ -29,9 +29,8 @@ from axe_nb.text import one_line, printable
 METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
 
-MAX_PARTS, MAX_FILE = 100, 50_000_000
-"""Maximum entries of a list that are searched for pictures; maximum bytes of a picture's file,
-beyond which it is not even scaled down."""
+MAX_FILE = 50_000_000
+"""Maximum bytes of a picture's file, beyond which it is not even scaled down."""
 
 
 def find_picture(value: object) -> Picture | None:
@@ -50,7 +49,24 @@ def find_picture(value: object) -> Picture | None:
         except Exception as error:
             raise _make_error("the figure", error) from None
         return Picture(file.getvalue())
-    return None if isinstance(value, type) else _ask(value)
+    kind = type(value)
+    for method in (getattr(kind, name, None) for name in METHODS):
+        try:
+            answer = method(value) if callable(method) else None
+            data = answer[0] if isinstance(answer, tuple) and answer else answer
+            data = b64decode(data) if isinstance(data, str) else data
+        except binascii.Error:
+            continue
+        except Exception as error:
+            raise _make_error(kind.__name__, error) from None
+        if isinstance(data, bytes | bytearray):
+            return Picture(bytes(data))
+    return None
+
+
+def _make_error(what: str, error: Exception) -> NoPicture:
+    why = one_line(f"{type(error).__name__}: {words(error)}", 200)
+    return NoPicture(f"{what} cannot be drawn: {why}")
 
 
 def find_parts(value: object) -> list[object]:
@@ -59,7 +75,7 @@ def find_parts(value: object) -> list[object]:
     Anything else is an empty list. Raises NoPicture if there is a picture that cannot be sent.
     """
     entries = value if isinstance(value, list | tuple) else (value,)
-    if isinstance(value, str) or len(entries) > MAX_PARTS:
+    if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
     found = [find_picture(entry) for entry in entries]
     if not any(found):
@@ -115,47 +131,27 @@ def split_prompt(prompt: object) -> Illustrated:
             hint='put other values into a text, as in f"{data}"; '
             "with pictures, pass a list, as in [text, figure]",
         )
-    parts = (_read_part(part, number) for number, part in enumerate(prompt, 1))
-    return join_parts(parts, "\n\n")
-
-
-def _read_part(part: object, number: int) -> str | Picture:
-    if isinstance(part, str):
-        return part
-    try:
-        found = read_picture(part) if isinstance(part, os.PathLike) else find_picture(part)
-    except NoPicture as error:
-        message = f"part {number} of the prompt: {error.message}"
-        raise NoPicture(message, hint=error.hint) from None
-    if found is None and isinstance(part, bytes | bytearray | memoryview):
-        raise NoPicture(
-            f"part {number} of the prompt is not a supported picture",
-            hint="supported formats are PNG, JPEG, GIF, WebP and PDF; decode bytes that are text",
-        )
-    if found is None:
-        raise ConfigError(
-            f"part {number} of the prompt is neither text nor a picture: {type(part).__name__}",
-            hint="pass text, bytes, a pathlib.Path, a figure or an image",
-        )
-    return found
-
-
-def _ask(value: object) -> Picture | None:
-    """Returns the picture by which an object displays itself in notebooks; None if it has none."""
-    for method in (getattr(type(value), name, None) for name in METHODS):
-        try:
-            answer = method(value) if callable(method) else None
-            data = answer[0] if isinstance(answer, tuple) and answer else answer
-            data = b64decode(data) if isinstance(data, str) else data
-        except binascii.Error:
+    parts: list[str | Picture] = []
+    for number, part in enumerate(prompt, 1):
+        if isinstance(part, str):
+            parts.append(part)
             continue
-        except Exception as error:
-            raise _make_error(type(value).__name__, error) from None
-        if isinstance(data, bytes | bytearray):
-            return Picture(bytes(data))
-    return None
-
-
-def _make_error(what: str, error: Exception) -> NoPicture:
-    why = one_line(f"{type(error).__name__}: {words(error)}", 200)
-    return NoPicture(f"{what} cannot be drawn: {why}")
+        try:
+            found = read_picture(part) if isinstance(part, os.PathLike) else find_picture(part)
+        except NoPicture as error:
+            message = f"part {number} of the prompt: {error.message}"
+            raise NoPicture(message, hint=error.hint) from None
+        if found is not None:
+            parts.append(found)
+        elif isinstance(part, bytes | bytearray | memoryview):
+            raise NoPicture(
+                f"part {number} of the prompt is not a supported picture",
+                hint="supported formats are PNG, JPEG, GIF, WebP and PDF; "
+                "decode bytes that are text",
+            )
+        else:
+            raise ConfigError(
+                f"part {number} of the prompt is neither text nor a picture: {type(part).__name__}",
+                hint="pass text, bytes, a pathlib.Path, a figure or an image",
+            )
+    return join_parts(parts, "\n\n")

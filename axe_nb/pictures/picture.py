@@ -15,8 +15,9 @@ from typing import NamedTuple
 from axe_nb.errors import ConfigError
 from axe_nb.text import plural
 
-MAX_STEPS = 100_000
-"""Maximum parts of a file that are inspected; a picture has far fewer."""
+MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
+"""Maximum pixels of a picture, as a kilobyte can hold a billion; maximum pixels of a side, as
+even short rows take time to unpack. A picture with more is refused unread."""
 
 _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
@@ -42,8 +43,6 @@ def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
         case "PNG", _:
             is_whole = data[8:16] == b"\0\0\0\rIHDR" and b"IEND\xaeB`\x82" in data
             return int.from_bytes(data[16:20]), int.from_bytes(data[20:24]), is_whole
-        case "JPEG", _:
-            return _read_jpeg(data)
         case "GIF", _:
             return little(6), little(8), data.rstrip(b"\0").endswith(b";")
         case "WebP", b"VP8X":
@@ -53,42 +52,26 @@ def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
             width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         case "WebP", b"VP8 ":
             width, height = little(26) & 0x3FFF, little(28) & 0x3FFF
+        case "JPEG", _:
+            at = 2
+            for _ in range(100_000):  # a picture has far fewer segments
+                if at + 4 > len(data) or data[at] != 0xFF:
+                    break
+                marker = data[at + 1]
+                if marker == 0xFF:  # a byte that only fills
+                    at += 1
+                elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a segment
+                    at += 2
+                elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame
+                    height = int.from_bytes(data[at + 5 : at + 7])
+                    width = int.from_bytes(data[at + 7 : at + 9])
+                    return width, height, b"\xff\xd9" in data[at:]
+                else:
+                    at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
+            return 0, 0, False
         case _:
             return 0, 0, format == "PDF"
     return width, height, len(data) >= 30 and 8 + little(4, 4) <= len(data)
-
-
-def _read_jpeg(data: bytes) -> tuple[int, int, bool]:
-    at = 2
-    for _ in range(MAX_STEPS):
-        if at + 4 > len(data) or data[at] != 0xFF:
-            break
-        marker = data[at + 1]
-        if marker == 0xFF:  # a byte that only fills
-            at += 1
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a segment
-            at += 2
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame
-            height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
-            return int.from_bytes(width), int.from_bytes(height), b"\xff\xd9" in data[at:]
-        else:
-            at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
-    return 0, 0, False
-
-
-MEDIA_TYPES = {
-    "PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WebP": "image/webp",
-    "PDF": "application/pdf",
-}  # fmt: skip
-"""Format → its media type."""
-
-MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum pixels of a picture, as a kilobyte can hold a billion; maximum pixels of a side, as
-even short rows take time to unpack. A picture with more is refused unread."""
-
-PIXELS_OF_TOKEN, MAX_TOKENS, TOKENS_OF_PDF = 750, 1600, 2000
-"""Average pixels per token among servers; maximum tokens of a picture, which servers scale down;
-rough tokens of a document: a page or two."""
 
 
 class NoPicture(ConfigError):
@@ -143,7 +126,7 @@ class Picture:
 
     @property
     def media_type(self) -> str:
-        return MEDIA_TYPES[self.format]
+        return "application/pdf" if self.is_document else f"image/{self.format.lower()}"
 
     @property
     def is_document(self) -> bool:
@@ -169,9 +152,8 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        if self.is_document:
-            return TOKENS_OF_PDF
-        return min(MAX_TOKENS, 1 + self.width * self.height // PIXELS_OF_TOKEN)
+        """A rough count: an average of servers, which scale large ones down; a page or two."""
+        return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
         """The mark that represents the picture `number` of a text, counted from 1."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from functools import lru_cache
 from importlib import import_module
 from math import sqrt
 from typing import Any
@@ -16,15 +15,11 @@ INSTALL = "pip install 'axe-nb[images]'"
 MAX_SIDE = 8000
 """Maximum pixels of a side that servers accept."""
 
-SHRINK = 0.8
-"""Factor for each side, if a picture is still too large."""
+THUMBNAIL = 96
+"""Height of a thumbnail in CSS pixels."""
 
-THUMBNAIL, SHARP = 96, 2
-"""Height of a thumbnail in CSS pixels; pixels of a good screen per CSS pixel."""
-
-SMALL, FEW_PIXELS = 20_000, 4_000_000
-"""Maximum bytes of a picture that is its own thumbnail; its maximum pixels, which a browser
-unpacks."""
+SMALL = 20_000
+"""Maximum bytes of a picture that is its own thumbnail."""
 
 ROOM, PIXELS_PER_BYTE = 250_000, 1000
 """Bytes available for the thumbnails of one page; pixels to unpack per available byte, as even a
@@ -47,7 +42,7 @@ def fit(picture: Picture, limit: int) -> Picture:
     if not _has_pillow():
         raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
     share = sqrt(limit / picture.size) if limit else 1.0
-    side = int(longest * min(1.0, MAX_SIDE / longest, share))
+    side = int(min(MAX_SIDE, longest, longest * share))
     while side >= THUMBNAIL:
         data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
         if data is None:
@@ -55,7 +50,7 @@ def fit(picture: Picture, limit: int) -> Picture:
         picture = Picture(data)  # the next copy is made of this one, which takes less time
         if not limit or picture.size <= limit:
             return picture
-        side = int(side * SHRINK)
+        side = int(side * 0.8)
     raise NoPicture(what, hint="make it smaller")
 
 
@@ -83,19 +78,17 @@ class Thumbnails:
         return self._urls[picture.digest]
 
 
-@lru_cache(maxsize=256)
 def make_thumbnail(picture: Picture) -> str:
     """Returns a small copy as a data URL; empty if there is none."""
     if picture.is_document:
         return ""
     if picture.size > SMALL // 4 and _has_pillow():
-        height = SHARP * THUMBNAIL
+        height = 2 * THUMBNAIL  # good screens have two pixels for one of CSS
         data = _resize(picture, (4 * height, height), "WEBP")
         if data is not None and len(data) < min(picture.size, SMALL):
             return Picture(data).url
-    if picture.size <= SMALL and picture.width * picture.height <= FEW_PIXELS:
-        return picture.url
-    return ""
+    is_light = picture.width * picture.height <= 4_000_000  # for the browser to unpack
+    return picture.url if picture.size <= SMALL and is_light else ""
 
 
 def _has_pillow() -> bool:

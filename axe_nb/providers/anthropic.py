@@ -373,7 +373,6 @@ class Anthropic(HttpProvider):
         path="/v1/messages",
         body=body,
         parse=parse,
-        decoder=streaming.SSEDecoder,
         assembly=AnthropicAssembly,
         takes_form=lambda form: make_closed(form) is not None,
         find_prefix=find_bound_prefix,

@@ -20,21 +20,12 @@ from axe_nb.providers.thinking import asks_for_summary
 from axe_nb.providers.wire import WHOLE
 from axe_nb.secrets import MASK
 
-REFUSALS = (400, 404, 405, 406, 415, 422, 501)
-"""Statuses with which a server may refuse a field."""
+INCLUDE, SUMMARY = "include", "reasoning.summary"
+"""Refusable parts of a request: encrypted reasoning, and a summary of thinking, which OpenAI
+refuses to unverified organizations."""
 
-INCLUDE = "include"
-"""Refusable part of a request: encrypted reasoning; the request is then repeated without it."""
-
-SUMMARY = "reasoning.summary"
-"""Refusable part of a request: a summary of thinking, which OpenAI refuses to unverified
-organizations."""
-
-SERVER = "server"
-"""Key of `Message.echo`: the server of the reply."""
-
-PREFIX = "prefix"
-"""Key of `Message.echo`: digest of all that preceded the reply."""
+SERVER, PREFIX = "server", "prefix"
+"""Keys of `Message.echo`: the server of the reply; the digest of all that preceded it."""
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
@@ -56,11 +47,6 @@ _FIELDS = {
     SUMMARY: re.compile(r"reasoning[. ]summar(y|ies)\b", re.IGNORECASE),
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
-
-_NO_STREAM = re.compile(
-    r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
-)
-"""Phrases of a server that refuses to stream, with any status."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
 """Matches text that a server has encrypted or signed, and in which a recording has masked
@@ -128,8 +114,9 @@ class HttpProvider:
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
     """Returns the field of a request that its server refuses by this error; empty if none."""
-    words_of = {"stream": _NO_STREAM}
-    if error.status in REFUSALS:
+    unstreamed = r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)"
+    words_of = {"stream": re.compile(unstreamed, re.IGNORECASE)}
+    if error.status in (400, 404, 405, 406, 415, 422, 501):
         words_of = _FIELDS
     elif error.status == 500:  # some crash on a schema instead of refusing it
         words_of[OUTPUT] = _FIELDS[OUTPUT]

@@ -27,7 +27,7 @@ MAX_OUTPUT = 32_768
 """Bytes that a command may print, many times the length of a key."""
 
 PAUSE = 30.0
-"""Seconds after a refusal in which the key that replaced the refused one is not replaced again."""
+"""Seconds after a refusal in which a key that replaced a refused one is not replaced again."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
+from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
+from axe_nb.providers.protocol import Server
 from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.secrets import find_secrets, without_login
 from axe_nb.secrets import redact
 from axe_nb.text import list_some, nearest, quote
-
-if TYPE_CHECKING:
-    from axe_nb.agents.provider_table import ProviderInfo
-    from axe_nb.providers.protocol import Server
 
 
 async def models(server: Server) -> tuple[str, ...]:
@@ -25,8 +23,6 @@ async def models(server: Server) -> tuple[str, ...]:
 
     Raises ProviderError if it is unreachable, refuses, has no listing or takes too long.
     """
-    from axe_nb.providers.http import ask_server
-
     server = await fill_in_key(server)  # which takes as long as its command does
     try:
         async with asyncio.timeout(3.0):
@@ -56,6 +52,6 @@ def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
     """Returns the next step for a missing model: the command to fetch it, or a similar name."""
     if provider.pull:
         return f"`{provider.pull.format(model=shlex.quote(model))}`"
-    near = nearest(model, names)
-    known = f"it has {list_some(names, 5)}" if names else ""
-    return f"did you mean {quote(near)}?" if near else known
+    if near := nearest(model, names):
+        return f"did you mean {quote(near)}?"
+    return f"it has {list_some(names, 5)}" if names else ""

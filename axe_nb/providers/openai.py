@@ -414,7 +414,6 @@ class OpenAI(HttpProvider):
             {"stream": True, "stream_options": {"include_usage": True}},
             {"stream": True},
         ),
-        decoder=streaming.SSEDecoder,
         assembly=OpenAIAssembly,
     )
     info: ProviderInfo = PROVIDERS["openai"]

@@ -27,9 +27,6 @@ FORMATS = {
 }  # fmt: skip
 """Formats of texts that OpenAI knows in strict mode."""
 
-NOTES = ("default", "deprecated", "description", "examples", "title")
-"""Keywords that only describe."""
-
 TABLE_KEYS = ("$defs", "definitions")
 """Keywords that only hold schemas to refer to."""
 
@@ -40,7 +37,8 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     Each object has to require all its keys and allow no others.
     """
     if "$ref" in schema:  # which stands alone there
-        schema = {key: value for key, value in schema.items() if key not in NOTES}
+        notes = ("default", "deprecated", "description", "examples", "title")
+        schema = {key: value for key, value in schema.items() if key not in notes}
         if len(schema.keys() - TABLE_KEYS) > 1:
             return None
     if not schema.keys() <= STRICT or _is_joined(schema):

@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns the price of one reply in dollars, which depends on its size; None if unknown."""
+        """Returns the price of one reply in dollars; None if unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -46,8 +46,26 @@ class Prices:
             return None
         if own := self.config.prices.get(model):
             return own.cost_of(usage)
-        address = self._find_address(model)
-        return _look_up(model.partition("/")[2], address, usage) if address else None
+        address, table = self._find_address(model), _load_table()
+        if table is None or not address:
+            return None
+        name = model.partition("/")[2]
+        try:
+            counts = table.Usage(
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cached_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+            )
+            found = table.calc_price(counts, name, provider_api_url=address)
+            if usage.searches:
+                tokens, counts.web_searches = found.total_price, usage.searches
+                found = table.calc_price(counts, name, provider_api_url=address)
+                if found.total_price == tokens:
+                    return None  # the table leaves out what it has no price for
+        except Exception:
+            return None  # no fault of the table ends a run that was paid for
+        return float(found.total_price)
 
     def knows(self, model: str) -> bool:
         """True if the model has a price, after `load`."""
@@ -86,29 +104,6 @@ def _load_table() -> Any:
     except Exception:
         return None
     return genai_prices if data else None
-
-
-def _look_up(name: str, address: str, usage: Usage) -> float | None:
-    """Returns the price of a reply by the table; None if that has none."""
-    table = _load_table()
-    if table is None:
-        return None
-    try:
-        counts = table.Usage(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cached_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-        )
-        found = table.calc_price(counts, name, provider_api_url=address)
-        if usage.searches:
-            tokens, counts.web_searches = found.total_price, usage.searches
-            found = table.calc_price(counts, name, provider_api_url=address)
-            if found.total_price == tokens:
-                return None  # the table leaves out what it has no price for
-    except Exception:
-        return None  # no fault of the table ends a run that was paid for
-    return float(found.total_price)
 
 
 def make_price_error(model: str, problem: str) -> ConfigError:

@@ -27,7 +27,6 @@ from axe_nb.secrets import MASK, redact
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]
-"""Header names are in lower case, or matched in any case."""
 
 _TOO_LONG: Mapping[str, str] = {
     r"context[ _](length|window|size|limit)": "OpenAI, Anthropic, Mistral, vLLM, llama.cpp, Ollama",

@@ -364,7 +364,6 @@ class Responses(HttpProvider):
         path="/v1/responses",
         body=body,
         parse=parse,
-        decoder=streaming.SSEDecoder,
         assembly=ResponsesAssembly,
     )
     info: ProviderInfo = RESPONSES

@@ -29,19 +29,11 @@ ANTHROPIC: Mapping[str, str] = {
 }
 """Name of a tool that Anthropic runs → its newest type."""
 
-DIRECT = {"allowed_callers": ["direct"]}
-"""Option that makes searches the model's own, not those of a program that it writes, which only
-some models can: so the reply includes all results."""
-
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
     "api.groq.com": "browser_search",
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
-
-PASSED_ON = ("openai", "responses", "script", "unknown")
-"""Protocols that take an entry with any type. A script is a model that only plays a server, and of
-an unknown endpoint there are only recorded replies."""
 
 RESPONSES: Mapping[str, str] = {
     "web_search_call": SEARCH,
@@ -67,23 +59,25 @@ def make_entry(
         name: `web_search`, or the name or type that the vendor gives to another of its tools.
         domains: the only hosts to search; empty = all. The server searches below them too.
     """
+    filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
+    limit = _limit(filters, domains)
+    if domains and not limit and protocol in ("anthropic", "responses"):
+        return None
+    limited = {**filters, "allowed_domains": limit}
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
-        direct = DIRECT if name == SEARCH else {}
+        # searches of the model's own, not of a program that it writes: the reply has all results
+        direct = {"allowed_callers": ["direct"]} if name == SEARCH else {}
         entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
-        if not domains:
-            return entry
-        limit = _limit(options, domains)
-        return {**entry, "allowed_domains": limit} if limit else None
+        return {**entry, **limited} if domains else entry
     if protocol == "responses" and domains:
-        filters = wire.table(options.get("filters"))
-        limit = _limit(filters, domains)
-        limited = {"filters": {**filters, "allowed_domains": limit}}
-        return {"type": name, **options, **limited} if limit else None
+        return {"type": name, **options, "filters": limited}
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
-    return {"type": name, **options} if protocol in PASSED_ON else None
+    # a script only plays a server, and of an unknown endpoint there are only recorded replies
+    takes_any = protocol in ("openai", "responses", "script", "unknown")
+    return {"type": name, **options} if takes_any else None
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
@@ -93,15 +87,13 @@ def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
     """
     if options.get("blocked_domains"):
         return []
+
+    def list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
+        ends = tuple(f".{one}" for one in those)
+        return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
+
     own = options.get("allowed_domains") or domains
-    below = [one for one in own if _is_below(one, domains)]
-    return list(dict.fromkeys([*below, *(one for one in domains if _is_below(one, own))]))
-
-
-def _is_below(domain: object, domains: Sequence[Any]) -> bool:
-    return isinstance(domain, str) and any(
-        domain == one or domain.endswith(f".{one}") for one in domains
-    )
+    return list(dict.fromkeys([*list_below(own, domains), *list_below(domains, own)]))
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:

@@ -19,16 +19,7 @@ from axe_nb.providers import wire
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
 
-MAX_PARTS = 10_000
-"""Maximum number of blocks or calls in one reply."""
-
 BOM = b"\xef\xbb\xbf"
-
-FIELDS = (b"", b"data", b"event", b"id", b"retry")
-"""Fields of server-sent events; a comment has none."""
-
-STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
-"""First bytes of a stream of server-sent events."""
 
 JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
 """An object, or a list of anything but words such as `true`."""
@@ -44,24 +35,24 @@ class _Lines:
         self._parts: list[bytes] = []
         self._is_first = True
 
-    def split(self, piece: bytes) -> list[bytes]:
+    def _split(self, piece: bytes) -> list[bytes]:
         """Returns the lines that end in this piece, without their line feeds."""
         first, *others = piece.split(b"\n")
         self._parts.append(first)
         if not others:
             return []
-        lines = [self.rest(), *others[:-1]]
+        lines = [self._join(), *others[:-1]]
         self._parts = [others[-1]]
         self._is_first = False
         return lines
 
-    def rest(self) -> bytes:
+    def _join(self) -> bytes:
         """Returns the unfinished line at the end."""
         line = b"".join(self._parts)
         return line.removeprefix(BOM) if self._is_first else line
 
 
-class SSEDecoder:
+class SSEDecoder(_Lines):
     r"""Decodes server-sent events; lines end with \n, \r\n or \r.
 
     Deviates from the standard in three things: `rest` returns an event that no blank line ends;
@@ -70,7 +61,7 @@ class SSEDecoder:
     """
 
     def __init__(self) -> None:
-        self._lines = _Lines()
+        super().__init__()
         self._after_return = False
         self._is_stream = False
         self._is_object = False
@@ -85,7 +76,7 @@ class SSEDecoder:
         if b"\r" in piece:
             self._after_return = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        for line in self._lines.split(piece):
+        for line in self._split(piece):
             if line:
                 self._read(line)
             elif event := self._finish():
@@ -93,7 +84,7 @@ class SSEDecoder:
 
     def rest(self) -> Event | None:
         """Returns the unfinished last event, once the reply has ended."""
-        if last := self._lines.rest():
+        if last := self._join():
             self._read(last)
         return self._finish()
 
@@ -104,12 +95,14 @@ class SSEDecoder:
         elif field == b"event":
             self._name = value.removeprefix(b" ")
         elif field == b"error":
-            self._name = b"error"
-            self._data.append(value.removeprefix(b" "))
+            self._name = field
+            self._data.append(value)
         elif self._is_object or (self._is_stream and line.startswith(b"{") and not self._data):
             self._is_object = True
             self._data.append(line)
-        self._is_stream = self._is_stream or field in (*FIELDS, b"error")
+        # a comment has no field
+        fields = (b"", b"data", b"event", b"id", b"retry", b"error")
+        self._is_stream = self._is_stream or field in fields
 
     def _finish(self) -> Event | None:
         name, data = self._name, self._data
@@ -119,15 +112,12 @@ class SSEDecoder:
         return name.decode("utf-8", "replace"), b"\n".join(data).decode("utf-8", "replace")
 
 
-class NDJSONDecoder:
+class NDJSONDecoder(_Lines):
     r"""Decodes lines of JSON, which end with \n; blank ones are skipped. Events have no names."""
-
-    def __init__(self) -> None:
-        self._lines = _Lines()
 
     def feed(self, piece: bytes) -> Iterator[Event]:
         """Yields the lines that end in this piece."""
-        for line in self._lines.split(piece):
+        for line in self._split(piece):
             if line and not line.isspace():
                 yield "", line.decode("utf-8", "replace")
 
@@ -218,9 +208,9 @@ class Assembly:
 
 
 def check_parts(count: int) -> None:
-    """Raises ProviderError if a reply has too many parts."""
-    if count > MAX_PARTS:
-        raise ProviderError("server", f"the reply has more than {MAX_PARTS} parts")
+    """Raises ProviderError if a reply has too many blocks or calls."""
+    if count > 10_000:
+        raise ProviderError("server", "the reply has more than 10000 parts")
 
 
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
@@ -254,7 +244,7 @@ class WireProtocol:
     parse: Callable[[Mapping[str, Any]], Response]
     stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
     """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
-    decoder: Callable[[], SSEDecoder | NDJSONDecoder]
+    decoder: Callable[[], SSEDecoder | NDJSONDecoder] = SSEDecoder
     assembly: Callable[[Deltas], Assembly]
     takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
     """True if an answer of this schema can be requested without a tool."""
@@ -268,7 +258,8 @@ def is_stream(body: bytes) -> bool:
 
 
 def _begins_events(body: bytes) -> bool:
-    return body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS)
+    starts = (b":", b"data", b"event", b"id", b"retry", b"error:")
+    return body.lstrip(b" \r\n\t" + BOM).startswith(starts)
 
 
 class StreamedReply:

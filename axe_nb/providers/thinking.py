@@ -16,10 +16,6 @@ from axe_nb.text import quote
 THINKING = "thinking"
 """Key of `[params]`."""
 
-PLAIN_OUTPUT, THINKING_OUTPUT = 4096, 32_000
-"""Maximum tokens of an answer for models that the table does not list, without and with
-thinking."""
-
 LONG = 21_333
 """Tokens of an answer from which it is streamed in any case, as it takes long; the SDKs do the
 same."""
@@ -27,20 +23,13 @@ same."""
 LEAST_BUDGET = 1024
 """Minimum tokens for thinking that Anthropic accepts."""
 
-BUDGETS: Mapping[str, int] = {"low": 2048, "medium": 8192, "high": 24_576}
-"""Word → tokens for thinking, for models that count them."""
-
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
-"""Keys of `[params]` that limit an answer."""
-
 
 def find_room(model: str, params: Mapping[str, Any]) -> int:
     """Returns the maximum tokens of an answer: as set, else as in the table, else a default."""
     given = params.get("max_tokens")
     if isinstance(given, int):
         return given
-    default = THINKING_OUTPUT if thinks(model, params) else PLAIN_OUTPUT
-    return find_facts("", model).output or default
+    return find_facts("", model).output or (32_000 if thinks(model, params) else 4096)
 
 
 def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
@@ -49,7 +38,8 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
         return True
     if protocol == "anthropic":
         return find_room(model, params) > LONG
-    return any(isinstance(n := params.get(key), int) and n > LONG for key in LIMITS)
+    keys = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+    return any(isinstance(n := params.get(key), int) and n > LONG for key in keys)
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
@@ -96,12 +86,11 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
         sent[THINKING] = {"type": "adaptive", **display}
         sent["output_config"] = {"effort": asked, **_table(params.get("output_config"))}
     else:
-        tokens = asked if isinstance(asked, int) else BUDGETS.get(asked, LEAST_BUDGET)
-        most = max(LEAST_BUDGET, find_room(model, params) // 2)
-        sent[THINKING] = {
-            "type": "enabled",
-            "budget_tokens": tokens if isinstance(asked, int) else min(tokens, most),
-        }
+        tokens = asked
+        if isinstance(asked, str):
+            wanted = {"low": 2048, "medium": 8192, "high": 24_576}.get(asked, LEAST_BUDGET)
+            tokens = min(wanted, max(LEAST_BUDGET, find_room(model, params) // 2))
+        sent[THINKING] = {"type": "enabled", "budget_tokens": tokens}
     return sent
 
 

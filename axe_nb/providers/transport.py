@@ -14,7 +14,6 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
 from typing import Any
@@ -26,11 +25,6 @@ from axe_nb.secrets import redact
 
 IDLE_SECONDS = 60.0
 """Seconds after which an idle connection is no longer used."""
-
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
-"""Variables that a client depends on; under CGI, HTTP_PROXY is a header of the request."""
 
 
 class QuietURL(httpx.URL):
@@ -112,7 +106,16 @@ class FreeList(httpx.AsyncBaseTransport):
         It is sent once more if a connection that was used before turns out to be closed before
         any byte of the reply: the server closed it for having been idle (D-23).
         """
-        if used := await self._take_idle():
+        now = time.monotonic()
+        while self._idle and self._idle[0].until < now:
+            await self._idle.popleft().aclose()
+        used: _Connection | None = None
+        while self._idle and used is None:
+            used = self._idle.pop()
+            if not used.is_usable():
+                await used.aclose()
+                used = None
+        if used is not None:
             try:
                 return await self._send(used, request)
             except (httpx.NetworkError, httpx.RemoteProtocolError):
@@ -136,18 +139,6 @@ class FreeList(httpx.AsyncBaseTransport):
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _Body(response.stream, self, connection)
         return response
-
-    async def _take_idle(self) -> _Connection | None:
-        """Returns the most recently used connection that is still usable, if any."""
-        now = time.monotonic()
-        while self._idle and self._idle[0].until < now:
-            await self._idle.popleft().aclose()
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_usable():
-                return connection
-            await connection.aclose()
-        return None
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
@@ -189,8 +180,11 @@ class _Body(httpx.AsyncByteStream):
 
 
 def read_variables() -> tuple[str | None, ...]:
-    """Returns the current values of `VARIABLES`."""
-    return tuple(map(os.environ.get, VARIABLES))
+    """Returns the current values of the variables that a client depends on."""
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+    # under CGI, HTTP_PROXY is a header of the request
+    names = (*proxies, *map(str.lower, proxies), "REQUEST_METHOD", "SSL_CERT_FILE", "SSL_CERT_DIR")
+    return tuple(map(os.environ.get, names))
 
 
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
@@ -200,11 +194,10 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
     `most` is the number of idle connections that are kept.
     """
     proxy = find_proxy(url)
-    trusted = read_variables()[: len(CERTIFICATES)]
     if proxy is not None and proxy.url.scheme == "https":
-        proxy.ssl_context = make_context(trusted)
+        proxy.ssl_context = _make_context()
     if url.scheme == "https":
-        context = make_context(trusted, certificates)
+        context = _make_context(*certificates)
     else:  # none is used, but without one httpx would read certificates
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -247,17 +240,11 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     return proxy
 
 
-@lru_cache(maxsize=4)
-def make_context(
-    trusted: tuple[str | None, ...], certificates: tuple[str, str] = ("", "")
-) -> ssl.SSLContext:
-    """Returns an SSL context with the certificates set by the environment, else certifi's.
+def _make_context(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
+    """Returns an SSL context that trusts a file, else the certificates of the environment.
 
-    One costs 20 ms: there is one for all servers without certificates of their own, which are the
-    `ca_file` to trust instead and the `client_cert` to present. Raises SetupError if they cannot be
-    read.
+    Raises SetupError if the file, or the client's certificate to present, cannot be read.
     """
-    ca_file, client_cert = certificates
     try:
         if ca_file:
             context = ssl.create_default_context(cafile=ca_file)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from axe_nb.agents.provider_table import NOT_PARAMS, SERVER_TOOLS
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
 from axe_nb.pictures.picture import Picture, join_parts
@@ -25,23 +26,14 @@ MAX_NESTING = 100
 WHOLE: Mapping[str, Any] = MappingProxyType({})
 """Fields of a request for a whole reply, instead of those for a stream."""
 
-ABOUT_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Params that servers reject if there are no tools."""
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
 
 def _parse_float(digits: str) -> float | None:
     number = float(digits)
     return number if math.isfinite(number) else None
 
 
-def _reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not valid JSON")
-
-
 _LENIENT = json.JSONDecoder(parse_float=_parse_float, parse_constant=lambda _: None)
-_STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_constant)
+_STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # which refuses NaN
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
@@ -49,21 +41,27 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
     Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
     """
-    try:
-        value = (_STRICT if strict else _LENIENT).decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    is_plain = "\\u" not in text and text.count("{") + text.count("[") <= MAX_NESTING
-    return value if is_plain else _sanitize(value, MAX_NESTING)
+    value = _decode(text, _STRICT if strict else _LENIENT)
+    if "\\u" not in text:
+        return value
+
+    def replace(part: str) -> str:
+        return part if part.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", part)
+
+    return change_texts(value, replace, also_keys=True)
 
 
 def loads_part(text: str) -> Any:
     """Decodes JSON text that is a part of a reply: surrogates stay, to be joined with others.
 
-    Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
+    Raises ValueError as `loads` does.
     """
+    return _decode(text.strip(), _LENIENT)
+
+
+def _decode(text: str, decoder: json.JSONDecoder) -> Any:
     try:
-        value = _LENIENT.decode(text.strip())
+        value = decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.count("{") + text.count("[") > MAX_NESTING:
@@ -80,19 +78,6 @@ def check_nesting(value: object, room: int = MAX_NESTING) -> None:
             raise ValueError("nested too deeply")
         for entry in value:
             check_nesting(entry, room - 1)
-
-
-def _sanitize(value: Any, room: int) -> Any:
-    """Returns the value without anything that cannot be encoded again."""
-    if isinstance(value, str):
-        return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
-    if not isinstance(value, (dict, list)):
-        return value
-    if not room:
-        raise ValueError("nested too deeply")
-    if isinstance(value, list):
-        return [_sanitize(entry, room - 1) for entry in value]
-    return {_sanitize(key, room): _sanitize(entry, room - 1) for key, entry in value.items()}
 
 
 def text(value: object) -> str:
@@ -177,7 +162,9 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 
 def own_params(request: Request) -> dict[str, Any]:
     """Returns the params that are set, without those that axe_nb sets itself."""
-    left_out = NOT_PARAMS | {SERVER_TOOLS} | (frozenset() if request.tools else ABOUT_TOOLS)
+    left_out = {*NOT_PARAMS, SERVER_TOOLS}
+    if not request.tools:  # servers reject both without
+        left_out |= {"tool_choice", "parallel_tool_calls"}
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 
