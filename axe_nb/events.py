@@ -3,7 +3,6 @@
 Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1.
 
 Every view (notebook, command line, JSON, verbose) is built from these alone.
-Source: D-2, D-24, D-34, D-38, B-9.
 """
 
 from __future__ import annotations

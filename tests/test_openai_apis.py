@@ -54,7 +54,7 @@ def test_a_model_that_reasons_uses_tools_at_openais_own_address(
         display=False, stream=streams,
     )  # fmt: skip
     assert again.ok, again.error
-    assert json.dumps(openai.asked[-1][1]).count("gAAAA") == 2, "its reasoning went back"
+    assert json.dumps(openai.requests[-1][1]).count("gAAAA") == 2, "its reasoning went back"
 
 
 @pytest.mark.parametrize("model", ["gpt-4.1", "gpt-4o-mini", "something-new"])

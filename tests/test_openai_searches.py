@@ -86,7 +86,7 @@ def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
     again = run(scout(), "Sure?", streams=streams, continue_from=first)
     assert (again.text, again.error) == ("By Responses.", None)
     assert openai.paths == ["/v1/responses"] * 2
-    asked, later = (body for _, body in openai.asked)
+    asked, later = (body for _, body in openai.requests)
     assert asked["tools"] == later["tools"] == [ENTRY]
     assert asked["include"] == ["reasoning.encrypted_content", SOURCES]
     assert [item["type"] for item in later["input"]] == [
@@ -107,45 +107,6 @@ def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
     assert again.request().body == later
 
 
-@pytest.mark.req("D-50")
-@pytest.mark.parametrize("mode", ["plan", "ask"])
-def test_a_yes_holds_for_the_session(openai: OpenAI, mode: str) -> None:
-    own, asked = Session(), list[ApprovalRequest]()
-    for _ in range(2):
-        assert run(scout(mode=mode), answers=[Decision("yes")], session=own, asked=asked).ok
-    assert [one.host for one in asked] == ["any host through web_search"]
-    assert [body["tools"] for _, body in openai.asked] == [[ENTRY], [ENTRY]]
-
-
-@pytest.mark.req("D-50")
-@pytest.mark.parametrize("mode", ["plan", "ask"])
-@pytest.mark.parametrize("answer", [None, Decision("no")])
-def test_a_search_without_a_yes_is_not_offered(
-    openai: OpenAI, mode: str, answer: Decision | None
-) -> None:
-    result = run(scout(mode=mode), answers=[answer] if answer else None)
-    (_, body) = openai.asked[0]
-    assert "tools" not in body
-    assert SOURCES not in body["include"]
-    assert result.warnings[0].startswith("web_search was not offered to the model")
-
-
-@pytest.mark.req("D-50")
-@pytest.mark.parametrize(
-    ("given", "entry"),
-    [
-        ({"mode": "plan", "allowed_hosts": ["*"]}, ENTRY),
-        ({"mode": "ask", "allowed_hosts": ["*"]}, ENTRY),
-        ({"mode": "auto", "allowed_hosts": ["python.org"]}, ENTRY),
-        ({"mode": "ask", "allowed_hosts": ["python.org", "*.example.org"]},
-         {**ENTRY, "filters": {"allowed_domains": ["python.org", "example.org"]}}),
-    ],
-)  # fmt: skip
-def test_what_needs_no_question(openai: OpenAI, given: dict[str, Any], entry: Any) -> None:
-    assert run(scout(**given)).warnings == ()
-    assert [body["tools"] for _, body in openai.asked] == [[entry]]
-
-
 @each
 @pytest.mark.req("D-60", "D-66")
 def test_cassettes_files_history_and_forks_keep_all_of_it(
@@ -158,7 +119,7 @@ def test_cassettes_files_history_and_forks_keep_all_of_it(
         first = axe_nb.run("scout", "How high?", display=False, stream=streams)
     with axe_nb.cassette("a.axe", "replay"):
         played = axe_nb.run("scout", "How high?", display=False, stream=streams)
-    assert len(openai.asked) == 2
+    assert len(openai.requests) == 2
     first.save("run.axe")
     try:
         kept = axe_nb.load(axe_nb.history()[-1].id)
@@ -172,7 +133,7 @@ def test_cassettes_files_history_and_forks_keep_all_of_it(
     forked = first.fork("0/2", prompt="Sure?", display=False)
     assert (forked.text, forked.error) == ("By Responses.", None)
     assert forked.log[0].server_calls == first.log[0].server_calls
-    assert openai.asked[-1][1]["input"][1:5] == [
+    assert openai.requests[-1][1]["input"][1:5] == [
         {**item, "arguments": '{"at":"a"}'} if item["type"] == "function_call" else item
         for item in openai.said[0]
     ]

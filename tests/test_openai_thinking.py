@@ -62,14 +62,14 @@ def test_an_effort_and_a_summary_are_asked_for(
     openai: OpenAI, streams: bool, thinking: str | None, sent: object
 ) -> None:
     result = ask(thinker(thinking), stream=streams)
-    assert [path for path, _ in openai.asked] == ["/v1/responses"] * 2
-    assert [body.get("reasoning") for _, body in openai.asked] == [sent, sent]
-    assert not any("thinking" in body for _, body in openai.asked)
+    assert [path for path, _ in openai.requests] == ["/v1/responses"] * 2
+    assert [body.get("reasoning") for _, body in openai.requests] == [sent, sent]
+    assert not any("thinking" in body for _, body in openai.requests)
     thought = THOUGHT if thinking in ("low", "high") else ""
     assert list_thoughts(result) == [thought, thought]
     spent = 0 if thinking == "off" else 200
     assert result.usage.reasoning_tokens == spent
-    assert result.request().body == openai.asked[-1][1]
+    assert result.request().body == openai.requests[-1][1]
 
 
 @each
@@ -79,10 +79,10 @@ def test_it_is_a_fold_afterwards_and_kept_by_every_recording(
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
     with axe_nb.cassette(tmp_path / "c.axe", "record"):
         first = ask(thinker(), stream=streams)
-    sent = len(openai.asked)
+    sent = len(openai.requests)
     with axe_nb.cassette(tmp_path / "c.axe", "replay"):
         played = ask(thinker(), stream=streams)
-    assert len(openai.asked) == sent
+    assert len(openai.requests) == sent
     try:
         kept = axe_nb.load(axe_nb.history()[-1].id)
     finally:
@@ -108,7 +108,7 @@ def test_an_answer_whose_room_thinking_has_used_up_says_so(openai: OpenAI, strea
         "raise params.max_tokens, or lower params.thinking"
     )
     assert (result.text, result.warnings) == ("", (told,))
-    assert openai.asked[0][1]["max_output_tokens"] == 50
+    assert openai.requests[0][1]["max_output_tokens"] == 50
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     result = axe_nb.run(agent, "How many?", display=False, stream=streams, output=schema)
     assert result.error == f"the answer is not complete: {told}"
@@ -131,7 +131,7 @@ def test_a_model_that_thinks_is_streamed_even_if_nobody_watches(
 ) -> None:
     settings(f'[providers.openai]\nbase_url = "{OWN}"\napi = "responses"\n')
     ask(thinker(thinking, model=f"openai/{model}", tools=()))
-    assert [body.get("stream", False) for _, body in openai.asked] == [streams]
+    assert [body.get("stream", False) for _, body in openai.requests] == [streams]
 
 
 @each
@@ -141,12 +141,12 @@ def test_reasoning_goes_back_to_its_own_model_and_address_only(
 ) -> None:
     first = ask(thinker(), stream=streams)
     ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert str(openai.asked[-1][1]).count("gAAAA") == 2
+    assert str(openai.requests[-1][1]).count("gAAAA") == 2
     ask(thinker(model="openai/gpt-5.6-sol"), "Sure?", stream=streams, continue_from=first)
-    assert "gAAAA" not in str(openai.asked[-1][1])
+    assert "gAAAA" not in str(openai.requests[-1][1])
     settings(f'[providers.openai]\nbase_url = "{OWN.replace("api.", "eu.api.")}"\n')
     ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert "gAAAA" not in str(openai.asked[-1][1])
+    assert "gAAAA" not in str(openai.requests[-1][1])
     settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
     ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert str(openai.asked[-1][1]).count("gAAAA") == 2
+    assert str(openai.requests[-1][1]).count("gAAAA") == 2

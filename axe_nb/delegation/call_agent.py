@@ -1,7 +1,4 @@
-"""call_agent: delegates a task to a named, independent agent and returns only its text.
-
-Source: A-6.*, A-7.*, A-13.*, P-1..P-9, D-3, D-4, D-6, D-7.
-"""
+"""call_agent: delegates a task to a named, independent agent and returns only its text."""
 
 from __future__ import annotations
 

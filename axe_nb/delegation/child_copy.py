@@ -1,7 +1,4 @@
-"""Children that are copies of their caller, and the tools that they inherit.
-
-Source: D-4, D-20, D-39, X-12..X-19, O-2, O-5.
-"""
+"""Children that are copies of their caller, and the tools that they inherit."""
 
 from __future__ import annotations
 

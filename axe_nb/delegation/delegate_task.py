@@ -1,7 +1,4 @@
-"""delegate_task: runs a plan of up to five subtasks as spawn_agent children with one report.
-
-Source: O-15, O-28..O-31, D-5, D-7, D-21.
-"""
+"""delegate_task: runs a plan of up to five subtasks as spawn_agent children with one report."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 `ctx.delegate` starts the same child from a Python tool, or a named agent. The seconds in a report
 are for the caller's model; recordings and differences compare requests without them, and views
 show them as `…s`.
-Source: D-1, D-4, D-6, D-7, D-18, D-35, D-39, D-59, O-8, O-11.
 """
 
 from __future__ import annotations

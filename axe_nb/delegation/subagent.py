@@ -1,7 +1,4 @@
-"""subagent: explores a sub-problem in a copy of the caller and returns only its summary.
-
-Source: D-3, D-4, D-6, D-7, D-17, D-39.
-"""
+"""subagent: explores a sub-problem in a copy of the caller and returns only its summary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One attempt at a request: its slot, the caps, its price, and the record of it.
-
-Source: D-23, D-24, D-51, D-64.
-"""
+"""One attempt at a request: its slot, the caps, its price, and the record of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Authorization of calls: the policy of the run, the guard of the tool, and the person's answer.
-
-Source: D-19, D-48, D-50, D-83.
-"""
+"""Authorization of calls: the policy of the run, the guard of the tool, and the person's answer."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
 child outlives the call that started it. Our own delegation tools end when they are cancelled, and
 so do their children: they need no other task than that of the call.
-Source: D-1, D-5, D-8, D-57, D-58, D-59, A-11.*.
 """
 
 from __future__ import annotations

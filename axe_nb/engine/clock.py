@@ -1,7 +1,4 @@
-"""Deadlines of runs, with virtual time for script models and pauses for user prompts.
-
-Source: A-12.*, D-10, D-36, D-48.
-"""
+"""Deadlines of runs, with virtual time for script models and pauses for user prompts."""
 
 from __future__ import annotations
 

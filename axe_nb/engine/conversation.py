@@ -1,7 +1,4 @@
-"""One agent's conversation with its model: messages, responses, usage and the turn log.
-
-Source: A-8.1, A-8.7, A-8.8, D-18, D-28, D-31, D-32, D-36.
-"""
+"""One agent's conversation with its model: messages, responses, usage and the turn log."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A call passes through links, each with one concern (`RunCall`): `Authorizer` asks policy, guard and
 person, `Dispatch.run_tool` runs the tool; `chain.py` adds those that may answer first.
-Source: A-8.2, A-11.*, D-3, D-5, D-7, D-35, D-51.
 """
 
 from __future__ import annotations

@@ -47,20 +47,14 @@ def make_child_scope(
     limits = job.limits.within(parent.limits)
     clock = Clock(limits.seconds, parent.clock.deadline, ahead, id)
     return RunScope(
-        env=env,
-        agent=agent,
-        limits=limits,
+        env=env, agent=agent, limits=limits,
         policy=make_child_policy(parent.policy, agent, job.mode, is_copy=job.is_copy),
         meter=parent.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
         in_flight=parent.in_flight.below(agent.limits.max_in_flight),
-        depth_limit=lower_depth(parent.depth_limit, agent),
-        clock=clock,
-        id=id,
-        parent=parent.id,
-        call_id=call_id,
-        depth=parent.depth + 1,
+        depth_limit=lower_depth(parent.depth_limit, agent), clock=clock, id=id, parent=parent.id,
+        call_id=call_id, depth=parent.depth + 1,
         began=parent.began + clock.started - parent.clock.started,
-    )
+    )  # fmt: skip
 
 
 def lower_depth(above: DepthLimit, agent: Agent) -> DepthLimit:

@@ -2,7 +2,6 @@
 
 A fork stands above the pauses of a run: its turns are not stepped through. A cassette stands below
 them: it has the decisions of the person, too.
-Source: D-48, D-59, D-66, docs/recordings.md, docs/exploring.md, docs/stepping.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The agent loop, shared by root runs and children (D-1).
-
-Source: A-7.*, A-8.*, A-10.*, A-13.*, D-2, D-8, D-10, D-15, D-17, D-31, D-35, D-65.
-"""
+"""The agent loop, shared by root runs and children (D-1)."""
 
 from __future__ import annotations
 
@@ -156,23 +153,21 @@ class Run:
         """Returns the status and the error of a run that an exception has ended."""
         clock = self.scope.clock
         is_cancelled = isinstance(fault, asyncio.CancelledError)
-        if isinstance(fault, RunStopped):
-            return fault.status, str(fault)
-        if isinstance(fault, TimeIsUp):
-            return "timeout", str(clock.deadline)
-        if clock.is_late and (is_cancelled or isinstance(fault, TimeoutError)):
+        is_late = clock.is_late and (is_cancelled or isinstance(fault, TimeoutError))
+        if is_late or isinstance(fault, TimeIsUp):
             return "timeout", str(clock.deadline)
         if is_cancelled:
             return "cancelled", "cancelled"
+        if isinstance(fault, RunStopped):
+            return fault.status, str(fault)
         if isinstance(fault, AxeError):
             return "error", one_line(words(fault), MAX_ERROR)
         if isinstance(fault, RecursionError):
             return "error", "a value of this run is nested too deeply"
-        error = one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
-        if isinstance(fault, KeyboardInterrupt | SystemExit):
-            return "cancelled", error
         log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
-        return "error", error
+        is_exit = isinstance(fault, KeyboardInterrupt | SystemExit)
+        error = one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
+        return "cancelled" if is_exit else "error", error
 
     async def start_child(self, call: PendingCall, job: Job, env: Env) -> RunResult:
         """Runs a child, one level deeper, to its end; see `StartChild`."""

@@ -1,7 +1,4 @@
-"""Makes providers from their descriptions, with API keys and base URLs from the settings.
-
-Source: B-2, B-3, D-25, D-33.
-"""
+"""Makes providers from their descriptions, with API keys and base URLs from the settings."""
 
 from __future__ import annotations
 

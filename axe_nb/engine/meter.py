@@ -1,7 +1,4 @@
-"""Limits on what a tree of runs may spend: the caps of `[limits]`, a session's budget, slots.
-
-Source: D-51, D-64.
-"""
+"""Limits on what a tree of runs may spend: the caps of `[limits]`, a session's budget, slots."""
 
 from __future__ import annotations
 

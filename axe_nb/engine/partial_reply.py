@@ -1,7 +1,4 @@
-"""The unfinished reply of a run: the pieces that have arrived, merged into events.
-
-Source: D-24, D-31.
-"""
+"""The unfinished reply of a run: the pieces that have arrived, merged into events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Permissions of tools in a run: its mode and `[permissions]`, and those of every run above.
-
-Source: D-19, D-47, D-48, D-50, D-83, D-56, O-19, O-25, O-32, O-35, O-36.
-"""
+"""Permissions of tools in a run: its mode and `[permissions]`, and those of every run above."""
 
 from __future__ import annotations
 
@@ -141,7 +138,13 @@ class PermissionPolicy:
         """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
         by_mode = OF_MODE[self.mode][tool.effect]
         if by_mode == "deny" and not tool.in_plan:
-            return "deny", f"it is not allowed in plan mode; {self._format_mode_hint()}"
+            source = self._find_mode_source()
+            step = f'set mode = "ask" or mode = "auto" in {_format_file(source.agent)}'
+            if source.mode_by == "call":
+                step = "the call that started the sub-agent requested this mode"
+            elif source.mode_by == "option":
+                step = 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
+            return "deny", f"it is not allowed in plan mode; {step}"
         key, written = self._find_rule(tool)
         if written == "deny":
             file = _format_file(self.agent)
@@ -163,14 +166,6 @@ class PermissionPolicy:
             return tool.name, None
         key = min(keys, key=lambda key: VERDICTS.index(rules[key]))
         return key, rules[key]
-
-    def _format_mode_hint(self) -> str:
-        source = self._find_mode_source()
-        if source.mode_by == "call":
-            return "the call that started the sub-agent requested this mode"
-        if source.mode_by == "option":
-            return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
-        return f'set mode = "ask" or mode = "auto" in {_format_file(source.agent)}'
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:

@@ -1,7 +1,4 @@
-"""A fully resolved run, before anything is sent; the dry run prints it.
-
-Source: A-8.4, A-10.3, B-7, B-10.
-"""
+"""A fully resolved run, before anything is sent; the dry run prints it."""
 
 from __future__ import annotations
 

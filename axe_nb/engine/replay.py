@@ -2,7 +2,6 @@
 
 `0.2/3` is the third turn of run `0.2`, the child of the root's second call. A cassette and a fork
 may answer instead of a model, a tool or the person.
-Source: D-48, D-59, D-66.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Retries of a request after a temporary failure, as `[retry]` says, and the waits before them.
-
-Source: D-23, D-72.
-"""
+"""Retries of a request after a temporary failure, as `[retry]` says, and the waits before them."""
 
 from __future__ import annotations
 

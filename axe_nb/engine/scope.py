@@ -1,7 +1,4 @@
-"""The position of a run in its tree, and the state it shares with the other runs.
-
-Source: D-1, D-3, D-10, D-19, D-48, D-56, D-59.
-"""
+"""The position of a run in its tree, and the state it shares with the other runs."""
 
 from __future__ import annotations
 
@@ -361,12 +358,9 @@ class RunScope:
         """The scope of a root run, whose clock has started."""
         most = agent.limits.max_in_flight
         return cls(
-            env=env,
-            agent=agent,
-            limits=limits,
+            env=env, agent=agent, limits=limits,
             policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
             meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
-            depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
-            clock=clock,
-        )
+            depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth), clock=clock,
+        )  # fmt: skip

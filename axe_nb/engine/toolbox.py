@@ -1,7 +1,4 @@
-"""The tools available to all agents, the tools of one agent, and the decorator that makes a tool.
-
-Source: A-9.*, A-N1, D-19, D-20, D-44.
-"""
+"""The tools available to all agents, those of one agent, and the decorator that makes a tool."""
 
 from __future__ import annotations
 
@@ -33,10 +30,6 @@ SESSION = ToolTable()
 
 REGISTRY = Registry((*BUILT_IN.sources, SESSION))
 """The tools that any agent can refer to by name."""
-
-
-MAX_NAMED = 20
-"""Maximum number of tools that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,7 @@ def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigEr
     else:
         known = [tool.name for tool in registry if not tool.calls_sub_agents]
         hint = (
-            f"known tools: {list_some([*registry.toolsets, *known], MAX_NAMED)}; in a notebook or "
+            f"known tools: {list_some([*registry.toolsets, *known], 20)}; in a notebook or "
             "in Python, decorate your own function with @axe_nb.tool first"
         )
     error = ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)

@@ -2,7 +2,6 @@
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
-Source: D-46, D-82.
 """
 
 from __future__ import annotations

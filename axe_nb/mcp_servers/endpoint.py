@@ -3,7 +3,6 @@
 The package's own transport starts the program itself, without a sandbox; so the messages to and
 from it, lines of JSON over its input and output, are moved here. An address comes from the user's
 settings or from an agent that the user trusts. A redirect to another host is refused.
-Source: D-43, D-82.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from urllib.parse import urlsplit
 from axe_nb.agents.agent_tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
-from axe_nb.sandbox.process import Process, clean_environment
+from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -68,8 +67,9 @@ class Endpoint:
         self.sandbox: Sandbox | None = None
         """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
-        self._place = workdir, sources
-        self._words = Words()
+        self._workdir, self._sources = workdir, sources
+        self._program: Program | None = None
+        """The latest program, which may have ended."""
 
     @property
     def label(self) -> str:
@@ -82,12 +82,12 @@ class Endpoint:
 
     async def prepare(self) -> None:
         """Chooses the sandbox of the program."""
-        server, (workdir, sources) = self._server, self._place
+        server = self._server
         if not server.command or self.sandbox is not None:
             return
 
         def choose() -> Sandbox:
-            view = make_view(workdir, network=server.network, sources=sources)
+            view = make_view(self._workdir, network=server.network, sources=self._sources)
             return find_sandbox(server.sandbox, view)
 
         sandbox = await in_thread(choose)
@@ -106,7 +106,7 @@ class Endpoint:
         `lose` is called on the event loop when the program, or its output, has ended. Raises
         ConfigError if a variable that its table names is not set.
         """
-        server, sandbox, self._words = self._server, self.sandbox, Words()
+        server, sandbox, self._program = self._server, self.sandbox, None
         if sandbox is None:
             headers = expand_variables(server.headers, self._name, "headers")
             async with open_address(server, headers) as streams:
@@ -120,7 +120,7 @@ class Endpoint:
             sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
         else:
             environment |= own
-        program = _Program(sandbox, server.command, environment, self._words, lose)
+        program = self._program = Program(sandbox, server.command, environment, lose)
         try:
             yield program.from_server, program.from_session
         finally:
@@ -128,25 +128,29 @@ class Endpoint:
 
     def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since the last call."""
-        process = self._words.process
         try:
-            return process.list_changes() if process else ()
+            return self._program.process.list_changes() if self._program else ()
         except (OSError, ValueError) as error:
             return (f"protected files cannot be compared: {error}",)
 
     def explain_end(self) -> str:
         """Returns the exit code and last output of the program, as the end of a sentence."""
-        words, process = self._words, self._words.process
-        if words.fault or process is None:
-            return f": {words.fault}" if words.fault else ""
+        if self._program is None:
+            return ""
+        fault, process = self._program.fault, self._program.process
+        if fault:
+            return f": {fault}"
         told = [process.failure] if process.failure else []
         if process.code is not None and not told:
             code = process.code
             ended = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
             told.append(f"it {ended}{': program not found' if code == 127 else ''}")
         told += process.notes
-        if words.last:
-            told.append(f"its last output: {quote(one_line(words.last, 300))}")
+        lines = [line for line in self._program.errors.splitlines() if line.strip()]
+        if lines:  # the last one with an error, as Node.js says more after it
+            last = ([line for line in lines if ERROR.match(line)] or lines)[-1]
+            text = last.decode("utf-8", "replace").strip()
+            told.append(f"its last output: {quote(one_line(text, 300))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
@@ -163,25 +167,7 @@ class Endpoint:
         return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
 
 
-@dataclass(slots=True)
-class Words:
-    """The output of a server beside its messages, for errors."""
-
-    errors: bytes = b""
-    """The end of its standard error."""
-    fault: str = ""
-    """The reason that the server was ended; empty = it was not."""
-    process: Process | None = field(default=None, repr=False)
-
-    @property
-    def last(self) -> str:
-        """The last line of standard error, or the last one with an error."""
-        lines = [b"", *(line for line in self.errors.splitlines() if line.strip())]
-        named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
-        return (named or lines)[-1].decode("utf-8", "replace").strip()
-
-
-class _Program:
+class Program:
     """A server that runs here, with the threads and tasks that move its messages."""
 
     def __init__(
@@ -189,27 +175,29 @@ class _Program:
         sandbox: Sandbox,
         command: Sequence[str],
         environment: Mapping[str, str],
-        words: Words,
         lose: Callable[[], object],
     ) -> None:
         import anyio
 
+        self.errors = b""
+        """The end of its standard error."""
+        self.fault = ""
+        """The reason that it was ended; empty = it was not."""
         self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-        self._loop = asyncio.get_running_loop()
-        self._words, self._lose = words, lose
+        self._loop, self._lose = asyncio.get_running_loop(), lose
         self._asked = 0
         """Requests of the server whose answers are not written yet."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
         """Held by a writing thread, which a server that does not read may block."""
-        words.process = self._process = sandbox.start(command, environment, (stdin, stdout, stderr))
+        self.process = sandbox.start(command, environment, (stdin, stdout, stderr))
 
         def keep_end() -> None:
             with open(errors, "rb") as file:  # noqa: PTH123  a descriptor
                 while chunk := file.read1(CHUNK):
-                    words.errors = (words.errors + chunk)[-KEPT:]
+                    self.errors = (self.errors + chunk)[-KEPT:]
 
         last = _start_thread(keep_end)
         _start_thread(lambda: self.read(messages, last))
@@ -221,10 +209,10 @@ class _Program:
             task.cancel()
         await asyncio.wait(self._tasks)
         self.from_server.close()
-        is_over = self._close_input() and await in_thread(self._process.wait, GRACE)
+        is_over = self._close_input() and await in_thread(self.process.wait, GRACE)
         if not is_over:
-            self._process.kill()
-            await in_thread(self._process.wait, PATIENCE)
+            self.process.kill()
+            await in_thread(self.process.wait, PATIENCE)
             self._close_input()
         for stream in (self.to_session, self.from_session, self.to_server):
             stream.close()
@@ -232,22 +220,47 @@ class _Program:
     def read(self, number: int, last: threading.Thread) -> None:
         """Passes on the server's messages, in a thread beside the one that reads its errors."""
         with open(number, "rb") as file:
-            for message in read_messages(file, self._words):
+            for message in self.read_messages(file):
                 if not _run_on(self._loop, self.deliver(message)):
                     break
-            if self._words.fault:
-                self._process.kill()
+            if self.fault:
+                self.process.kill()
             last.join(GRACE)  # another program may hold its standard error open
             _run_on(self._loop, self._end())
             while file.read1(CHUNK):  # else a server that still writes would not end
                 pass
+
+    def read_messages(self, file: BinaryIO) -> Iterator[Any]:
+        """Yields the messages of the server, until it ends or sends too much."""
+        import mcp_types
+        from mcp.shared.message import SessionMessage
+
+        for count in itertools.count(1):
+            line = file.readline(MAX_MESSAGE + 1)
+            if len(line) > MAX_MESSAGE:
+                self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+            if not line or self.fault:
+                return
+            if count % BURST == 0:
+                time.sleep(PAUSE)
+            try:
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except (ValueError, RecursionError):
+                if (found := ID.search(line[:CHUNK])) is None:
+                    continue
+                # stands in for an answer, whose caller would wait; a wrong id harms only the server
+                error = mcp_types.ErrorData(
+                    code=mcp_types.PARSE_ERROR, message="the answer could not be read"
+                )
+                message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+            yield SessionMessage(message)
 
     async def deliver(self, message: Any) -> bool:
         """Passes on a message; returns False if no more are taken."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
-            self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
+            self.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
         try:
             await self.to_session.send(message)
@@ -283,7 +296,7 @@ class _Program:
 
     async def watch(self) -> None:
         """Notices the end of the program."""
-        await in_thread(self._process.wait)
+        await in_thread(self.process.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
 
@@ -296,32 +309,6 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
     thread.start()
     return thread
-
-
-def read_messages(file: BinaryIO, words: Words) -> Iterator[Any]:
-    """Yields the messages of a server; sets the fault of one that sends too much."""
-    import mcp_types
-    from mcp.shared.message import SessionMessage
-
-    for count in itertools.count(1):
-        line = file.readline(MAX_MESSAGE + 1)
-        if len(line) > MAX_MESSAGE:
-            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
-        if not line or words.fault:
-            return
-        if count % BURST == 0:
-            time.sleep(PAUSE)
-        try:
-            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except (ValueError, RecursionError):
-            if (found := ID.search(line[:CHUNK])) is None:
-                continue
-            # stands in for an answer, whose caller would wait; a wrong id harms only the server
-            error = mcp_types.ErrorData(
-                code=mcp_types.PARSE_ERROR, message="the answer could not be read"
-            )
-            message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
-        yield SessionMessage(message)
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:

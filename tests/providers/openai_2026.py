@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
@@ -24,6 +19,8 @@ from openai.types.responses.response_create_params import ResponseCreateParamsBa
 from axe_nb.agents.user_config import config_path
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
+from tests.wire.replay import Asked, Replay
+from tests.wire.search_server import event
 
 REASONS = re.compile(r"gpt-(5\.6|[6-9])")
 ONLY_RESPONSES = re.compile(r"gpt-.*-(pro|codex)")
@@ -43,8 +40,6 @@ THOUGHTS = "First the <b>towns</b>.", "Then the rivers."
 """The parts of a summary."""
 ROOM = 100
 """Tokens that its thinking takes."""
-PIECE = 300
-"""Bytes of a reply that are sent at once."""
 SOURCE = "https://towers.example.org/list?a=1&b=2"
 CITED = "https://heights.example.com/burj"
 CHAT, RESPONSES = "v1/chat/completions", "v1/responses"
@@ -58,29 +53,40 @@ class Refused(Exception):
         self.status, self.param = status, param
 
 
-@dataclass
-class OpenAI:
-    """The server, what it was asked, and what it has said."""
+class OpenAI(Replay):
+    """The server, at any host: it can be a proxy's too. It has what it was asked, and has said."""
 
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """(path, body)"""
-    said: list[list[dict[str, Any]]] = field(default_factory=list)
-    """The items of each reply of the Responses API."""
-    url: str = ""
-    is_verified: bool = True
-    """If false, it writes no summaries for the organization."""
+    def __init__(self) -> None:
+        super().__init__({})
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        """(path, body)"""
+        self.said: list[list[dict[str, Any]]] = []
+        """The items of each reply of the Responses API."""
+        self.is_verified = True
+        """If false, it writes no summaries for the organization."""
 
     @property
     def paths(self) -> list[str]:
-        return [path for path, _ in self.asked]
+        return [path for path, _ in self.requests]
+
+    def reply_to(self, name: str, asked: Asked) -> dict[str, Any]:
+        path, body = f"/{name}{asked.path}", asked.body
+        try:
+            reply = self.answer(path, body)
+        except Refused as refused:
+            error = {"message": str(refused), "type": "invalid_request_error",
+                     "param": refused.param, "code": None}  # fmt: skip
+            return {"status": refused.status, "body": {"error": error}}
+        if not body.get("stream") or path != "/v1/responses":
+            return {"body": reply}
+        events = "".join(map(event, stream(reply)))
+        size = max(300, len(events) // 20)
+        pieces = [events[at : at + size] for at in range(0, len(events), size)]
+        return {"headers": {"content-type": "text/event-stream"}, "stream": pieces}
 
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a request.
-
-        Raises:
-            Refused: it is answered with an error.
-        """
-        self.asked.append((path, body))
+        """Returns the reply to a request; raises Refused if it is answered with an error."""
+        self.requests.append((path, body))
         match path:
             case "/v1/chat/completions":
                 return self._complete(body)
@@ -242,55 +248,6 @@ def _cut(text: str) -> list[str]:
     return [text[at : at + 5] for at in range(0, len(text), 5)]
 
 
-def _write(events: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events
-    )
-
-
-@contextmanager
-def openai_2026() -> Iterator[OpenAI]:
-    """A running server, at any host: it can be a proxy's too."""
-    openai = OpenAI()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            path = urlsplit(self.path).path
-            try:
-                reply = openai.answer(path, body)
-            except Refused as refused:
-                error = {"message": str(refused), "type": "invalid_request_error",
-                         "param": refused.param, "code": None}  # fmt: skip
-                self._send(refused.status, json.dumps({"error": error}).encode())
-                return
-            streams = bool(body.get("stream")) and path == "/v1/responses"
-            raw = _write(stream(reply)) if streams else json.dumps(reply).encode()
-            self._send(200, raw, "text/event-stream" if streams else "application/json")
-
-        def _send(self, status: int, raw: bytes, kind: str = "application/json") -> None:
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(raw)))
-            self.end_headers()
-            for at in range(0, len(raw), PIECE):
-                self.wfile.write(raw[at : at + PIECE])
-                time.sleep(0.002)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        openai.url = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield openai
-        finally:
-            server.shutdown()
-
-
 OWN = "http://api.openai.com"
 """OpenAI's own address without TLS, so that a proxy sees what is sent."""
 
@@ -304,9 +261,9 @@ def settings(text: str) -> None:
 @contextmanager
 def at_own_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAI]:
     """The server behind OpenAI's own address."""
-    with openai_2026() as running:
+    with OpenAI() as running:
         for name in ("http_proxy", "HTTP_PROXY"):
-            monkeypatch.setenv(name, running.url)
+            monkeypatch.setenv(name, running.root)
         for name in ("no_proxy", "NO_PROXY", "AXE_OPENAI_BASE_URL"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from tests.wire.replay import Asked, Replay
+from tests.wire.search_server import event, stream
 
 THOUGHT = "I count the towns."
 ANSWER = "Three."
@@ -37,40 +37,40 @@ class Refusal(Exception):
     """The words of a 400."""
 
 
-class StrictAnthropic(ThreadingHTTPServer):
-    """The server; ends with its `with` block."""
-
-    daemon_threads = True
+class StrictAnthropic(Replay):
+    """The server; `patience` are the seconds after which a proxy before it closes a silent
+    connection, `silence` those that its model thinks."""
 
     def __init__(self, *, patience: float | None = None, silence: float = 0.0) -> None:
-        """Starts it.
-
-        Args:
-            patience: seconds after which a proxy before it closes a silent connection.
-            silence: seconds that its model thinks.
-        """
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__({})
         self.bodies: list[dict[str, Any]] = []
         self.patience = patience
         self.silence = silence
-        self.connections = 0
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def reply_to(self, name: str, asked: Asked) -> Mapping[str, Any]:
+        body = asked.body
+        self.bodies.append(body)
+        try:
+            check(body, asked.headers["anthropic-version"], self.root)
+        except Refusal as refusal:
+            error = {"type": "invalid_request_error", "message": str(refusal)}
+            return {"status": 400, "body": {"type": "error", "error": error}}
+        if body.get("stream"):
+            return {"headers": {"content-type": "text/event-stream"}, "stream": self.stream(body)}
+        if self.patience is not None and self.silence > self.patience:
+            time.sleep(self.patience)
+            return {"network": "close_before_headers"}
+        time.sleep(self.silence)
+        return {"body": answer(body, self.root)}
 
-    def __enter__(self) -> StrictAnthropic:
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.shutdown()
-        self.server_close()
+    def stream(self, body: dict[str, Any]) -> Iterator[str]:
+        first, *others = map(event, stream(answer(body, self.root)))
+        yield first
+        until = time.monotonic() + self.silence
+        while time.monotonic() < until:  # while it thinks
+            yield event({"type": "ping"})
+            time.sleep(0.05)
+        yield from others
 
 
 def sign(body: dict[str, Any], before: int, key: str) -> str:
@@ -91,11 +91,7 @@ def _without_marks(value: Any) -> Any:
 
 
 def check(body: dict[str, Any], version: str, key: str) -> None:
-    """Checks a request to the server that signs with the key.
-
-    Raises:
-        Refusal: it would be refused.
-    """
+    """Raises Refusal for a request that the server that signs with the key would refuse."""
     if not isinstance(body.get("max_tokens"), int):
         raise Refusal("max_tokens: Field required")
     if version != "2023-06-01" and "temperature" in body:
@@ -152,81 +148,3 @@ def answer(body: dict[str, Any], key: str) -> dict[str, Any]:
             "output_tokens_details": {"thinking_tokens": used},
         },
     }  # fmt: skip
-
-
-def stream(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of a reply, without those that keep the connection busy."""
-    head = {**reply, "content": [], "stop_reason": None}
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(reply["content"]):
-        match block["type"]:
-            case "thinking":
-                start = {"type": "thinking", "thinking": "", "signature": ""}
-                deltas = [
-                    {"type": "thinking_delta", "thinking": block["thinking"]},
-                    {"type": "signature_delta", "signature": block["signature"]},
-                ]
-            case "text":
-                start = {"type": "text", "text": ""}
-                deltas = [{"type": "text_delta", "text": block["text"]}]
-            case _:
-                start, deltas = {**block, "input": {}}, []
-                deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
-        events.append({"type": "content_block_start", "index": index, "content_block": start})
-        events += [{"type": "content_block_delta", "index": index, "delta": d} for d in deltas]
-        events.append({"type": "content_block_stop", "index": index})
-    changes = {"stop_reason": reply["stop_reason"], "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": changes, "usage": reply["usage"]})
-    return [*events, {"type": "message_stop"}]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: StrictAnthropic
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        server = self.server
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        server.bodies.append(body)
-        try:
-            check(body, self.headers["anthropic-version"], server.url)
-        except Refusal as refusal:
-            error = {"type": "invalid_request_error", "message": str(refusal)}
-            self._send(400, {"type": "error", "error": error})
-            return
-        if body.get("stream"):
-            self._stream(stream(answer(body, server.url)))
-            return
-        if server.patience is not None and server.silence > server.patience:
-            time.sleep(server.patience)
-            self.close_connection = True
-            return
-        time.sleep(server.silence)
-        with suppress(OSError):  # the client may have gone
-            self._send(200, answer(body, server.url))
-
-    def _send(self, status: int, body: dict[str, Any]) -> None:
-        raw = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def _stream(self, events: list[dict[str, Any]]) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        until = time.monotonic() + self.server.silence
-        for number, event in enumerate(events):
-            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-            self.wfile.flush()
-            while number == 0 and time.monotonic() < until:  # while it thinks
-                self.wfile.write(b'event: ping\ndata: {"type": "ping"}\n\n')
-                self.wfile.flush()
-                time.sleep(0.05)
-
-    def log_message(self, *_: object) -> None:
-        pass

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import TypedDict
 
 import pytest
 
-import axe_nb
 from axe_nb import Agent, Request
-from axe_nb.agents.agent_tables import Retry
-from axe_nb.errors import ProviderError
-from axe_nb.events import Event, RetryScheduled, TextDelta
+from axe_nb.events import Event, TextDelta
 from axe_nb.messages import Delta, Message, Response
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import session
 from tests.engine.in_process import ask_session
-from tests.pictures.samples import FIRST, SECOND
 from tests.protocols import address_of, provider_of
 from tests.providers.aimock import Aimock, aimock
 from tests.providers.dialects import CALL_AGENT, DIALECTS, Dialect
@@ -99,33 +94,6 @@ def test_an_agent_delegates_in_parallel_and_goes_on(addressed: Aimock, dialect: 
     assert set(statuses) <= {200, 429}
 
 
-@pytest.mark.req("D-31")
-@each_protocol
-def test_a_stream_that_breaks_off_is_an_error_with_the_text_so_far(
-    server: Aimock, dialect: Dialect
-) -> None:
-    request = Request(MODEL[dialect.name], (Message("user", "say a lot"),))
-    pieces: list[Delta] = []
-    with pytest.raises(ProviderError) as caught:
-        asyncio.run(dialect.make(server.url, "sk-none").send(request, pieces.append))
-    assert (caught.value.category, caught.value.retryable) == ("server", True)
-    assert "one two three four five six".startswith(caught.value.partial_text)
-    assert caught.value.partial_text == "".join(piece.text for piece in pieces) != ""
-
-
-@pytest.mark.req("D-23")
-@each_protocol
-def test_a_rate_limit_is_retried_as_the_agent_says(addressed: Aimock, dialect: Dialect) -> None:
-    agent = Agent(
-        "one", f"{provider_of(dialect.name)}/{MODEL[dialect.name]}", retry=Retry(max_retries=1)
-    )
-    events: list[Event] = []
-    result = asyncio.run(ask_session(session, agent, "too many", emit=events.append))
-    assert (result.status, result.retries) == ("error", 1)
-    assert "Rate limited" in str(result.error)
-    assert [e.reason for e in events if isinstance(e, RetryScheduled)] == ["429"]
-
-
 class Town(TypedDict):
     name: str
     people: int
@@ -146,21 +114,3 @@ def test_an_answer_is_data_by_the_form_a_tool_or_a_repair(
     assert result.data == (other if is_other else {"name": "Ulm", "people": 3}), result.error
     assert result.turns == (2 if prompt == "a hasty town" else 1)
     assert [e for e in events if isinstance(e, TextDelta)] or prompt == "an old server"
-
-
-def chart(town: str) -> list[object]:
-    """Draws a chart."""
-    return [f"Chart of {town}:", SECOND.data]
-
-
-@each_protocol
-def test_pictures_of_a_prompt_and_of_a_tool_are_understood(
-    addressed: Aimock, dialect: Dialect
-) -> None:
-    agent = Agent("one", f"{provider_of(dialect.name)}/{MODEL[dialect.name]}", tools=(chart,))
-    result = axe_nb.run(agent, ["look at this", FIRST.data])
-    assert (result.text, result.turns) == ("Two pictures.", 2), result.error
-    [first, second] = [json.dumps(entry["body"]) for entry in addressed.journal()[-2:]]
-    if dialect.name == "openai":  # it keeps no pictures of the others
-        assert (FIRST.base64 in first, SECOND.base64 in first) == (True, False)
-        assert (FIRST.base64 in second, SECOND.base64 in second) == (True, True)

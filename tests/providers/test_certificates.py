@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,34 +15,9 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.user_config import config_path
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME
+from tests.providers.raw_server import Peer, raw_server, reply
 
 pytestmark = pytest.mark.req("B-3")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        client: Any = self.connection
-        subject = (client.getpeercert() or {}).get("subject", ())
-        names = [value for part in subject for key, value in part if key == "commonName"]
-        reply = json.dumps(BY_NAME["openai"].reply(f"hello {names}", (), "stop")).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Says nothing."""
 
 
 @pytest.fixture
@@ -52,14 +25,22 @@ def context(own_ca: OwnCA) -> ssl.SSLContext:
     return own_ca.server()
 
 
+def greet(peer: Peer) -> None:
+    """Greets each client by the name in its certificate."""
+    while True:
+        peer.read()
+        client: Any = peer.sock
+        subject = (client.getpeercert() or {}).get("subject", ())
+        names = [value for part in subject for key, value in part if key == "commonName"]
+        said = BY_NAME["openai"].reply(f"hello {names}", (), "stop")
+        peer.send(reply(json.dumps(said).encode()))
+
+
 @pytest.fixture
 def port(context: ssl.SSLContext) -> Iterator[int]:
     """The port of a server whose certificate is one of `own_ca`."""
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    with raw_server(greet, context) as server:
+        yield server.port
 
 
 def run(port: int, keys: str) -> Any:

@@ -135,24 +135,6 @@ def test_a_proxy_that_cannot_be_used_is_final_and_told_without_its_password(
     assert not error.retryable
 
 
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize(
-    ("status", "body", "category", "hint"),
-    [
-        ("405 Method Not Allowed", b"", "bad_request", "check base_url"),
-        ("413 Payload Too Large", b"", "bad_request", "shorten the prompt"),
-        ("400 Bad Request", b'[{"error": {"code": 400, "message": "API key not valid.", "status": '
-         b'"INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}]', "auth", "check "),
-    ],
-)  # fmt: skip
-def test_what_to_do_about_a_status(status: str, body: bytes, category: str, hint: str) -> None:
-    with raw_server(always(reply(body, "content-type: application/json", status=status))) as server:
-        error = failure(server.url)
-    assert error.category == category
-    assert hint in error.hint
-    assert not error.retryable
-
-
 def refuse(status: str) -> Callable[[Peer], None]:
     def answer(peer: Peer) -> None:
         peer.read_head()

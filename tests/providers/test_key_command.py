@@ -10,10 +10,8 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,22 +23,29 @@ from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.providers import key_command
 from tests.providers.dialects import BY_NAME
+from tests.wire.replay import Asked, Replay
 
 pytestmark = pytest.mark.req("B-3")
 
 TOKEN = "ya29-canary-0123456789"
 
 
-class Vertex(ThreadingHTTPServer):
+class Vertex(Replay):
     """A server that accepts the token in a file, and repeats the token of a refused request."""
 
-    daemon_threads = True
-
     def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__({})
         self.token, self.noted = folder / "token", folder / "noted"
         self.token.write_text(TOKEN)
         self.keys: list[str] = []
+
+    def reply_to(self, name: str, asked: Asked) -> Mapping[str, Any]:
+        key = asked.headers.get("authorization", "").removeprefix("Bearer ")
+        self.keys.append(key)
+        if key != self.token.read_text():
+            return {"status": 401, "body": {"error": {"message": f"{key} has expired"}}}
+        said = BY_NAME["openai"].reply(f"your key is {key}", (), "stop")
+        return {"body": {**said, "data": [{"id": "gemini"}]}}
 
     @property
     def runs(self) -> int:
@@ -54,43 +59,14 @@ class Vertex(ThreadingHTTPServer):
         command = json.dumps([sys.executable, "-Ic", script])
         config_path().write_text(
             f'[providers.vertex]\nprotocol = "openai"\n'
-            f'base_url = "http://127.0.0.1:{self.server_port}/v1"\nkey_command = {command}\n{more}'
+            f'base_url = "{self.root}/v1"\nkey_command = {command}\n{more}'
         )
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def do_POST(self) -> None:
-        vertex: Any = self.server
-        self.rfile.read(int(self.headers.get("content-length") or 0))
-        key = self.headers.get("authorization", "").removeprefix("Bearer ")
-        vertex.keys.append(key)
-        status, body = 200, BY_NAME["openai"].reply(f"your key is {key}", (), "stop")
-        if self.path.endswith("/models"):
-            body = {"data": [{"id": "gemini"}]}
-        if key != vertex.token.read_text():
-            status, body = 401, {"error": {"message": f"{key} has expired"}}
-        reply = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
 
 
 @pytest.fixture
 def vertex(tmp_path: Path) -> Iterator[Vertex]:
     with Vertex(tmp_path) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def run(prompt: str = "hi", **more: Any) -> Any:

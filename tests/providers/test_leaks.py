@@ -6,55 +6,16 @@ import asyncio
 import gc
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from axe_nb import ProviderError
-from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.messages import Message, Request
-from axe_nb.providers.openai import PROVIDER as OpenAI
+from axe_nb.providers.openai import OpenAI
+from tests.providers.dialects import ask
+from tests.providers.raw_server import Peer, always, raw_server, reply
 
 KEY, PASSWORD = "sk-5ecre7-5ecre7", "pa55w0rd-5ecre7"
-
-
-@contextmanager
-def server(reply: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            reply(self)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    made = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=made.serve_forever, daemon=True).start()
-    try:
-        yield f"http://user:{PASSWORD}@127.0.0.1:{made.server_port}"
-    finally:
-        made.shutdown()
-        made.server_close()
-
-
-def answer(status: int, body: str, *, length: int | None = None) -> Callable[[Any], None]:
-    def reply(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("content-length", str(len(body) if length is None else length))
-        handler.end_headers()
-        handler.wfile.write(body.encode())
-        handler.close_connection = True
-
-    return reply
-
-
-def nonsense(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"\0\0\0 no HTTP\r\n\r\n")
-    handler.close_connection = True
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -66,27 +27,34 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def send(url: str) -> ProviderError:
     """The error that a request to the server ends with."""
-    request = Request("m", (Message("user", "hi"),))
     with pytest.raises(ProviderError) as caught:
-        asyncio.run(OpenAI(url, KEY, PROVIDERS["openai"]).send(request))
+        asyncio.run(OpenAI(url, KEY).send(ask()))
     return caught.value
 
 
 REPLIES = {
-    "refuses and repeats the key": answer(
-        401, f'{{"error": {{"message": "bad {KEY} {PASSWORD}"}}}}'
+    "refuses and repeats the key": reply(
+        f'{{"error": {{"message": "bad {KEY} {PASSWORD}"}}}}'.encode(), status="401 No"
     ),
-    "fails": answer(500, "oh"),
-    "breaks off": answer(200, "{", length=500),
-    "is no JSON": answer(200, "<html>"),
-    "is no HTTP": nonsense,
+    "fails": reply(b"oh", status="500 No"),
+    "breaks off": reply(b"{" + b" " * 500)[:-400],
+    "is no JSON": reply(b"<html>"),
+    "is no HTTP": b"\0\0\0 no HTTP\r\n\r\n",
 }
 
 
-@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_no_error_of_a_provider_holds_the_key_or_the_password(reply: Any) -> None:
-    with server(reply) as url:
-        check(send(url))
+def with_login(url: str) -> str:
+    return url.replace("//", f"//user:{PASSWORD}@")
+
+
+@pytest.mark.parametrize("data", REPLIES.values(), ids=REPLIES)
+def test_no_error_of_a_provider_holds_the_key_or_the_password(data: bytes) -> None:
+    def answer(peer: Peer) -> None:
+        peer.read()
+        peer.send(data)
+
+    with raw_server(answer) as server:
+        check(send(with_login(server.url)))
 
 
 @pytest.mark.parametrize("end", [":1", ":notaport", ""])
@@ -107,9 +75,9 @@ def check(error: ProviderError) -> None:
 
 def test_no_object_of_a_connection_shows_a_password() -> None:
     async def look(url: str) -> list[str]:
-        provider = OpenAI(url, KEY, PROVIDERS["openai"])
+        provider = OpenAI(url, KEY)
         with pytest.raises(ProviderError):
-            await provider.send(Request("m", (Message("user", "x"),)))
+            await provider.send(ask())
         mine = (
             o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb.providers")
         )
@@ -117,5 +85,5 @@ def test_no_object_of_a_connection_shows_a_password() -> None:
             shown for shown in map(repr, [*mine, provider]) if KEY in shown or PASSWORD in shown
         ]
 
-    with server(answer(400, "{}")) as url:
-        assert asyncio.run(look(url)) == []
+    with raw_server(always(reply(b"{}", status="400 No"))) as server:
+        assert asyncio.run(look(with_login(server.url))) == []

@@ -65,45 +65,6 @@ def test_an_event_whose_json_is_damaged_is_never_left_out(protocol: str) -> None
     assert outcome.error.partial_text == "one"
 
 
-def test_an_answer_that_ends_in_a_failure_is_an_error_with_its_text() -> None:
-    stream = sse(chunk({"content": "half"}), chunk(finish_reason="error"), "[DONE]")
-    outcome = read_stream("openai", [stream])
-    assert outcome.error
-    assert "finish_reason error" in outcome.error.detail
-    assert outcome.error.partial_text == "half"
-
-
-def piece(arguments: str = "", **more: Any) -> dict[str, Any]:
-    name = {"name": more.pop("name")} if "name" in more else {}
-    return {**more, "function": {**name, "arguments": arguments}}
-
-
-@pytest.mark.parametrize(
-    ("pieces", "calls"),
-    [
-        # the index is text
-        ([piece('{"x": ', index="0", id="a", name="f"), piece('{"x": 2}', index="1", id="b",
-          name="g"), piece("1}", index="0")], [("a", "f", 1), ("b", "g", 2)]),
-        # there is none, and the pieces of two calls take turns
-        ([piece('{"x": ', id="a", name="f"), piece('{"x": ', id="b", name="g"),
-          piece("1}", id="a"), piece("2}", id="b")], [("a", "f", 1), ("b", "g", 2)]),
-        # the name comes again, with what was missing
-        ([piece(index=0, id="a", name="get_"), piece('{"x": 1}', index=0, id="a",
-          name="get_time")], [("a", "get_time", 1)]),
-        ([piece(index=0, id="a", name="get_"), piece('{"x": 1}', index=0, name="time")],
-         [("a", "get_time", 1)]),
-    ],
-)  # fmt: skip
-def test_openai_pieces_of_calls_find_together(
-    pieces: list[dict[str, Any]], calls: list[tuple[str, str, int]]
-) -> None:
-    chunks = [chunk({"tool_calls": [call]}) for call in pieces]
-    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="tool_calls"), "[DONE]")])
-    assert outcome.response
-    found = [(call.id, call.name, call.arguments) for call in outcome.response.tool_calls]
-    assert found == [(id, name, {"x": value}) for id, name, value in calls]
-
-
 @pytest.mark.req("D-31")
 def test_a_stop_reason_at_the_start_does_not_make_a_cut_answer_whole() -> None:
     start = {"type": "message_start", "message": {"content": [], "stop_reason": "end_turn"}}

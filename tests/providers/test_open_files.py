@@ -6,33 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 resource = pytest.importorskip("resource")
-
-SERVE = """
-import sys, time
-import axe_nb
-from axe_nb.scripting.server import script_server
-
-def lead(request):
-    if request.turn > 2:
-        return f"{sum('done' in r.content for m in request.messages for r in m.tool_results)} done"
-    number = (256, 144)[request.turn - 1]
-    return [axe_nb.call("call_agent", agent="child", task="go") for _ in range(number)]
-
-def child(request):
-    time.sleep(1)
-    return "done"
-
-axe_nb.script("lead")(lead)
-axe_nb.script("child")(child)
-with script_server("openai") as server:
-    print(server.base_url, flush=True)
-    sys.stdin.read()
-"""
 
 SEVERAL = """
 import asyncio, sys
@@ -83,12 +60,6 @@ def process(script: str) -> Iterator[list[str]]:
         assert server.stdout is not None
         yield server.stdout.readline().split()
         server.communicate()
-
-
-@pytest.fixture
-def base_url(project: Path) -> Iterator[str]:
-    with process(SERVE) as words:
-        yield words[0]
 
 
 @pytest.mark.req("D-51")

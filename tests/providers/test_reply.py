@@ -13,7 +13,7 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import dump
 from axe_nb.providers.reply_errors import read_reply
-from tests.providers.dialects import KEY, ask, secrets_of
+from tests.providers.dialects import CALL_AGENT, KEY, ask, secrets_of
 
 SECRETS = secrets_of("openai")
 JSON = {"content-type": "application/json"}
@@ -403,12 +403,20 @@ def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.Mo
         (401, "anthropic", "ANTHROPIC_API_KEY"),
         (401, "openai", "api_key under [providers.openai] in config.toml"),
         (404, "ollama", "check the model name, and base_url under [providers.ollama]"),
+        (405, "openai", "check base_url"),
+        (413, "openai", "shorten the prompt"),
         (429, "openai", "wait a moment, or allow more retries with --retries"),
         (529, "anthropic", "try again later, or allow more retries with --retries"),
     ],
 )
 def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:
     assert expected in failure(status, {"error": "no"}, provider=provider).hint
+
+
+def test_a_bad_request_about_the_key_is_told_as_such() -> None:
+    error = failure(400, [{"error": {"message": "API key not valid.", "code": 400}}])  # Gemini's
+    assert (error.category, error.retryable) == ("auth", False)
+    assert "OPENAI_API_KEY" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -426,3 +434,128 @@ def test_a_refused_parameter_of_the_agent_is_named(message: str, key: str) -> No
     with pytest.raises(ProviderError) as raised:
         read_reply(PROVIDERS["openai"], 400, {}, body, request=asked)
     assert raised.value.hint == (key and f"change or remove params.{key} of the agent")
+
+
+TOO_LONG = (
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+    "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum "
+    "context length",
+    "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+    "prompt is too long: 208310 tokens > 200000 maximum",
+    "too many tokens: total number of tokens in the prompt cannot exceed 128000",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "The request exceeds the maximum number of tokens.",
+    "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 7000, "
+    "please reduce your message size and try again.",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Input is too long for requested model.",
+    "ValidationException: Input is too long.",
+    "prompt token count of 135000 exceeds the limit of 128000",
+    "The decoder prompt (length 9000) is longer than the maximum model length of 4096.",
+    "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens). Use a shorter "
+    "input or enable --allow-auto-truncate.",
+    "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
+    "The prompt exceeds the model's maximum context.",
+    "Invalid request: Your request exceeded model token limit: 131072",
+    "Prompt exceeds max length",
+    "context shift is disabled",
+    "Trying to keep the first 5000 tokens when context the overflows.",
+    "Range of input length should be [1, 30720]",
+    "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
+    "length is 4096 tokens and your request has 10 input tokens (5000 > 4096 - 10).",
+    "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input "
+    "length or `max_tokens` and try again",
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
+    "(1000 in the messages, 4000 in the completion).",
+    "This endpoint's maximum context length is 131072 tokens. However, you requested about "
+    "200000 tokens (190000 of text input, 10000 in the output).",
+    "Requested token count exceeds the model's maximum context length of 4096 tokens. You "
+    "requested a total of 5000 tokens: 1000 tokens from the input messages and 4000 tokens for "
+    "the completion.",
+    "Please reduce the length of the messages or completion.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 "
+    "`inputs` tokens and 2000 `max_new_tokens`",
+)
+USED_UP = (
+    "You exceeded your current quota, please check your plan and billing details.",
+    "Insufficient Balance",
+    "Your credit balance is too low to access the Anthropic API.",
+    "This request requires more credits, or fewer max_tokens.",
+    "There are no remaining credits.",
+    "Your team has either used all available credits or reached its monthly spending limit.",
+    "Your account is not active, please check your billing details on our website.",
+)
+
+
+@pytest.mark.req("D-45")
+@pytest.mark.parametrize("status", [200, 400, 413, 500])
+@pytest.mark.parametrize("text", TOO_LONG)
+def test_a_conversation_that_is_too_long_is_to_be_shortened(text: str, status: int) -> None:
+    error = failure(status, {"error": {"message": text}})
+    assert error.hint == (
+        "the conversation exceeds the model's context: start a new one, shorten it, or lower "
+        "params.max_tokens of the agent"
+    )
+    assert not error.retryable
+    assert error.category == ("server" if status == 500 else "bad_request")
+
+
+@pytest.mark.parametrize("text", USED_UP)
+def test_an_account_without_credit_is_told_to_look_there(text: str) -> None:
+    error = failure(429, {"error": {"message": text}})
+    assert "check the plan and billing" in error.hint
+    assert not error.retryable
+
+
+@pytest.mark.parametrize(
+    "text", ["input is too long for a name", "the context is missing", "not the completion"]
+)
+def test_other_words_mean_nothing(text: str) -> None:
+    assert failure(400, {"error": {"message": text}}).hint == ""
+
+
+TOOLS = ask(tools=(CALL_AGENT,))
+
+
+@pytest.mark.req("D-30")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "m does not support tools", "m does not support function calling",
+        "tools are not supported by this model", "Tool use is not supported",
+        "there is no support for tools",
+        "function_call is not supported", "tool_calls are not supported",
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    ],
+)  # fmt: skip
+def test_a_model_that_cannot_use_tools_is_named(message: str) -> None:
+    body = json.dumps({"error": {"message": message, "param": None}}).encode()
+    with pytest.raises(ProviderError, match='model "m" cannot use tools: ') as raised:
+        read_reply(PROVIDERS["openai"], 400, {}, body, request=TOOLS)
+    assert raised.value.hint.startswith("choose another model")
+    with pytest.raises(ProviderError) as raised:
+        read_reply(PROVIDERS["openai"], 400, {}, body, request=ask())
+    assert "cannot use" not in raised.value.message
+
+
+@pytest.mark.req("D-30")
+@pytest.mark.parametrize(
+    ("message", "parameter"),
+    [
+        ("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.",
+         "parallel_tool_calls"),
+        ("tool_choice 'required' is not supported", "tool_choice"),
+        ("Function tools with reasoning_effort are not supported for m", "reasoning_effort"),
+        ("tool_choice 'required' is not supported", None),
+        ("m does not support parallel tool calls", None),
+        ("a toolbox is not supported", None),
+    ],
+)  # fmt: skip
+def test_a_refused_parameter_about_tools_is_no_model_without_them(
+    message: str, parameter: str | None
+) -> None:
+    body = json.dumps({"error": {"message": message, "param": parameter}}).encode()
+    with pytest.raises(ProviderError) as raised:
+        read_reply(PROVIDERS["openai"], 400, {}, body, request=TOOLS)
+    assert raised.value.detail == message

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from axe_nb.messages import Delta, DeltaKind, ToolCall, Usage
 from tests.providers.dialects import DIALECTS, Dialect
@@ -104,19 +103,6 @@ def test_the_pieces_arrive_with_the_bytes(dialect: Dialect) -> None:
     read_stream(dialect.name, pieces(), shown.append)
     assert [delta.text for delta in shown] == ["hm", "one ", "two ", "three "]
     assert {1, 2, 3, 4} <= set(at_piece)
-
-
-JSON = st.dictionaries(
-    st.text(max_size=5),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-        ),
-        max_leaves=6,
-    ),
-    max_size=4,
-)
 
 
 @each
@@ -268,6 +254,21 @@ def test_a_whole_reply_to_a_request_for_a_stream_is_an_answer(dialect: Dialect) 
           [{"index": 1, "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}],
           [{"index": 2, "function": {"arguments": ": 1}"}}]],
          [("a", "f", 1), ("b", "g", 2)]),
+        # the index is text
+        ([[{"index": "0", "id": "a", "function": {"name": "f", "arguments": '{"x": '}}],
+          [{"index": "1", "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}],
+          [{"index": "0", "function": {"arguments": "1}"}}]],
+         [("a", "f", 1), ("b", "g", 2)]),
+        # there is none, and the pieces of two calls take turns
+        ([[{"id": "a", "function": {"name": "f", "arguments": '{"x": '}}],
+          [{"id": "b", "function": {"name": "g", "arguments": '{"x": '}}],
+          [{"id": "a", "function": {"arguments": "1}"}}],
+          [{"id": "b", "function": {"arguments": "2}"}}]],
+         [("a", "f", 1), ("b", "g", 2)]),
+        # the name comes again, with what was missing
+        ([[{"index": 0, "id": "a", "function": {"name": "get_"}}],
+          [{"index": 0, "id": "a", "function": {"name": "get_time", "arguments": '{"x": 1}'}}]],
+         [("a", "get_time", 1)]),
     ],
 )  # fmt: skip
 def test_openai_calls_are_told_apart(

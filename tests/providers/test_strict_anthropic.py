@@ -47,7 +47,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictAnthropic]:
 
 def point_to(strict: StrictAnthropic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-canary-0123456789")
-    monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", strict.url)
+    monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", strict.root)
 
 
 def make_agent(**keys: Any) -> Agent:
@@ -113,7 +113,7 @@ def test_a_strict_server_is_not_sent_what_another_server_made(
     ]
     body = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
     with StrictAnthropic() as other, Replay({"x": {"status": 200, "body": body}}) as loose:
-        url = other.url if earlier.startswith("signs") else loose.url("x")
+        url = other.root if earlier.startswith("signs") else loose.url("x")
         monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", url)
         first = ask(make_agent())
         point_to(server, monkeypatch)

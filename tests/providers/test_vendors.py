@@ -14,11 +14,10 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.provider_table import ProviderTable
 from axe_nb.agents.user_config import Config, config_path
-from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.errors import ProviderError
-from tests.providers.vendors import KEY, VENDORS, WRONG_KEY, VendorServer
+from tests.providers.dialects import KEY
+from tests.providers.vendors import VENDORS, WRONG_KEY, VendorServer
 
 pytestmark = pytest.mark.req("B-3")
 
@@ -170,10 +169,6 @@ def test_a_refusal_of_a_vendor_is_told_in_its_words(
     assert (error.category, words in error.message) == (category, True), error.message
 
 
-@pytest.mark.skipif(
-    all(field.name != "api" for field in toml_fields(ProviderTable)),
-    reason="[providers.NAME] has no key `api` yet",
-)
 @pytest.mark.parametrize("heading", ["Azure OpenAI"])
 def test_azures_block_works_over_responses_too(
     heading: str, model: str, server: VendorServer

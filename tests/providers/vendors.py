@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
-KEY = "sk-canary-0123456789abcdef"
+from tests.providers.dialects import BY_NAME, KEY
+from tests.wire.replay import Asked, Replay
+
 WRONG_KEY = "sk-wrong-0123456789abcdef"
 Json = dict[str, Any]
 SIGNATURE = {"google": {"thought_signature": "c2lnbmF0dXJl"}}
@@ -81,8 +81,6 @@ class Vendor:
     """body of a request → what is wrong with it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Other headers that a request must have."""
-    listed: str = "{model}"
-    """A model's name in the list of models; empty if there is no list."""
     in_replies: Mapping[str, Any] = field(default_factory=dict)
     """What it adds to a reply and to the pieces of a stream."""
     in_calls: Mapping[str, Any] = field(default_factory=dict)
@@ -114,14 +112,14 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "Vertex AI": Vendor(
         "/v1/projects/PROJECT/locations/global/endpoints/openapi/chat/completions",
-        "google/gemini-3.8-flash", listed="", **GOOGLE,
+        "google/gemini-3.8-flash", **GOOGLE,
     ),
     "Amazon Bedrock": Vendor(
-        "/openai/v1/chat/completions", "openai.gpt-oss-120b-1:0", error=as_aws, listed="",
+        "/openai/v1/chat/completions", "openai.gpt-oss-120b-1:0", error=as_aws,
         refuses_key=(403, "Authentication failed: Please make sure your API Key is valid."),
     ),
     "Gemini": Vendor(
-        "/v1beta/openai/chat/completions", "gemini-3.8-flash", listed="models/{model}",
+        "/v1beta/openai/chat/completions", "gemini-3.8-flash",
         refuses_key=(400, "API key not valid. Please pass a valid API key."), **GOOGLE,
     ),
     "Groq": Vendor(
@@ -164,13 +162,11 @@ def reply_to(vendor: Vendor, body: Json) -> Json:
     return message
 
 
-class VendorServer(ThreadingHTTPServer):
+class VendorServer(Replay):
     """One vendor's server, on loopback."""
 
-    daemon_threads = True
-
     def __init__(self, vendor: Vendor) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__({})
         self.vendor = vendor
         self.refused: list[Any] = []
         """What it did not accept."""
@@ -180,97 +176,38 @@ class VendorServer(ThreadingHTTPServer):
         """(status, body) of its answer to all requests, with a status of 200 a stream; None = it
         has none."""
 
-    @property
-    def root(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def refuse(self, status: int, message: str) -> Json:
+        body = self.vendor.error(status, message)
+        self.refused.append(body)
+        return {"status": status, "body": json.dumps(body)}
 
-    def __enter__(self) -> VendorServer:
-        Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: VendorServer
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _refuse(self, status: int, message: str) -> None:
-        body = self.server.vendor.error(status, message)
-        self.server.refused.append(body)
-        self._send(status, json.dumps(body).encode())
-
-    def _is_let_in(self) -> bool:
-        vendor = self.server.vendor
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        if vendor.accepts(headers):
-            return True
-        self._refuse(*vendor.refuses_key)
-        return False
-
-    def do_GET(self) -> None:
-        vendor = self.server.vendor
-        if not self._is_let_in():
-            return
-        if not vendor.listed or self.path != vendor.path.replace("/chat/completions", "/models"):
-            self._refuse(404, "no such path")
-            return
-        names = [vendor.listed.format(model=vendor.model or "tiny.gguf")]
-        listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
-        self._send(200, json.dumps(listed).encode())
-
-    def do_POST(self) -> None:
-        vendor = self.server.vendor
-        body: Json = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not self._is_let_in():
-            return
-        if fault := self.server.fault:
-            kind = "text/event-stream" if fault[0] == 200 else "application/json"
-            self._send(fault[0], fault[1].encode(), kind)
-            return
-        if self.path.endswith("/responses"):
-            self._answer_in_responses(body)
-            return
-        if self.path != vendor.path:
-            self._refuse(404, f"no such path: {self.path}")
-        elif vendor.model not in ("", body["model"]):
-            self._refuse(404, f"no model {body['model']}")
-        elif missing := [n for n, value in vendor.headers.items() if self.headers.get(n) != value]:
-            self._refuse(400, f"missing: {missing}")
-        elif fault := vendor.find_fault(body):
-            self._refuse(400, fault)
-        else:
-            self.server.answered.append(self.path)
-            message = reply_to(vendor, body)
-            if body.get("stream"):
-                self._send(
-                    200, "".join(stream(vendor, body, message)).encode(), "text/event-stream"
-                )
-            else:
-                self._send(200, json.dumps(whole(vendor, body, message)).encode())
-
-    def _answer_in_responses(self, body: Json) -> None:
-        text = {"type": "output_text", "text": "hello", "annotations": []}
-        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
-        reply = {
-            "id": "resp_1", "object": "response", "status": "completed", "model": body["model"],
-            "output": [{**message, "content": [text]}], "error": None, "incomplete_details": None,
-            "usage": {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12},
-        }  # fmt: skip
-        self.server.answered.append(self.path)
-        self._send(200, json.dumps(reply).encode())
+    def reply_to(self, name: str, asked: Asked) -> Json:
+        vendor, path = self.vendor, f"/{name}{asked.path}"
+        if not vendor.accepts(asked.headers):
+            return self.refuse(*vendor.refuses_key)
+        if self.fault:
+            kind = "text/event-stream" if self.fault[0] == 200 else "application/json"
+            return {
+                "status": self.fault[0], "body": self.fault[1], "headers": {"content-type": kind}
+            }  # fmt: skip
+        if path.endswith("/responses"):
+            self.answered.append(path)
+            return {"body": BY_NAME["responses"].reply("hello", (), "stop")}
+        if path != vendor.path:
+            return self.refuse(404, f"no such path: {path}")
+        body = asked.body
+        if vendor.model not in ("", body["model"]):
+            return self.refuse(404, f"no model {body['model']}")
+        if missing := vendor.headers.items() - asked.headers.items():
+            return self.refuse(400, f"missing: {missing}")
+        if fault := vendor.find_fault(body):
+            return self.refuse(400, fault)
+        self.answered.append(path)
+        message = reply_to(vendor, body)
+        if not body.get("stream"):
+            return {"body": whole(vendor, body, message)}
+        events = "".join(stream(vendor, body, message))
+        return {"body": events, "headers": {"content-type": "text/event-stream"}}
 
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}

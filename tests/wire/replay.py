@@ -4,7 +4,7 @@ A reply is a JSON object as in `fixtures/`: `status`, `headers`, and `body` (tex
 written) or `stream` (chunks: text or {"hex"}). `network` says what goes wrong on the way:
 `close_before_headers`, `short_body`, `cut_chunked`, `close_after` (without saying so), or
 `silence`: no answer until the client leaves. A reply may hold a `sequence` of replies, one per
-request; its last one repeats.
+request; its last one repeats. Servers with a mind of their own override `reply_to`.
 
     with Replay({"hello": {"status": 200, "body": {}}}) as server:
         server.url("hello")     # base URL
@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 FIXTURES = {
     path.stem: json.loads(path.read_text("utf-8"))
@@ -132,9 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-        _, name, path = self.path.split("/", 2)
+        path = urlsplit(self.path)._replace(scheme="", netloc="").geturl()  # as by a proxy
+        _, name, path = f"{path}/".split("/", 2)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        asked = Asked(f"/{path}", headers, raw, self.number)
+        asked = Asked(f"/{path}".removesuffix("/"), headers, raw, self.number)
         reply = self.replay.reply_to(name, asked)
         match reply.get("network"):
             case "close_before_headers":

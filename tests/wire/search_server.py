@@ -94,10 +94,9 @@ class SearchServer(Replay):
             return {"status": 400, "body": {"type": "error", "error": error}}
         if asked.body.get("stream"):
             events = "".join(map(event, stream(sent["body"])))
-            head = {"content-type": "text/event-stream"}
             size = max(700, len(events) // 50)
             pieces = [events[at : at + size] for at in range(0, len(events), size)]
-            return {"headers": head, "stream": pieces}
+            return {"headers": {"content-type": "text/event-stream"}, "stream": pieces}
         return sent
 
     def problem(self, body: Mapping[str, Any]) -> str:
@@ -124,8 +123,9 @@ class SearchServer(Replay):
 
 def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The events of a reply, as the real server cuts it into pieces."""
-    start = {**body, "content": [], "stop_reason": None}
-    yield {"type": "message_start", "message": {**start, "usage": {"input_tokens": 1000}}}
+    usage = {"input_tokens": body["usage"]["input_tokens"]}
+    start = {**body, "content": [], "stop_reason": None, "usage": usage}
+    yield {"type": "message_start", "message": start}
     for index, block in enumerate(body["content"]):
         at = {"index": index}
         begun, deltas = _cut(block)
@@ -140,6 +140,11 @@ def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     match block["type"]:
+        case "thinking":
+            return {"type": "thinking", "thinking": "", "signature": ""}, [
+                {"type": "thinking_delta", "thinking": block["thinking"]},
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
         case "text":
             citations = block.get("citations", [])
             begun = {"type": "text", "text": "", **({"citations": []} if citations else {})}
