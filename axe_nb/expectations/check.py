@@ -76,11 +76,7 @@ def check(
 ) -> int:
     """Checks a run and returns the number of expectations, all of which it met.
 
-    Args:
-        result: the run.
-        expectations: as in `researcher >= 2, parallel; no write_file`.
-        name: the Python expression for the result, for the next step; empty = none.
-        agents_dir: folder to search for agents first.
+    `name` is the Python expression for the result, which the error names as the next step.
     """
     clauses = parse(expectations)
     tree = list(_walk(result, (), "", (), None))
@@ -104,12 +100,8 @@ def check(
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
     """Rejects a misspelt name before the run, which would be paid for and then not be judged.
 
-    Other unknown names may belong to agents that a tool starts, which only the finished run shows.
-
-    Args:
-        expectations: as in `researcher >= 2, parallel; no write_file`.
-        agents: the agents that the run can reach.
-        agents_dir: folder to search for agents first.
+    `agents` are those that the run can reach. Other unknown names may belong to agents that a tool
+    starts, which only the finished run shows.
     """
     names = _KnownNames((), agents_dir, agents)
     known = names.agents | names.tools

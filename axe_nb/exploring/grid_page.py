@@ -37,10 +37,6 @@ for their names and answers, further inputs being shown closed."""
 
 MAX_INPUTS = 200
 
-MAX_ANSWER = 80
-
-MAX_LINE = 300
-
 SQUARE = "2.4em"
 
 BAR = "6em"
@@ -144,7 +140,7 @@ def _list_problems(grid: Squares) -> Iterator[str]:
         if found:
             first = f"{found[0].input} × {found[0].variant}: {found[0].problem}"
             runs = plural(len(found), "run")
-            yield one_line(f"{who} failed on {runs}; the first: {first}", MAX_LINE)
+            yield one_line(f"{who} failed on {runs}; the first: {first}", 300)
 
 
 def _list_hidden(grid: Squares) -> Iterator[str]:
@@ -152,7 +148,7 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
-        first = one_line(first, MAX_LINE)
+        first = one_line(first, 300)
         yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
@@ -248,8 +244,8 @@ class _Page:
         look = run.look
         repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
         score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
-        answer = one_line(run.result.text, MAX_ANSWER)
-        reason = one_line(run.reason, MAX_ANSWER)
+        answer = one_line(run.result.text, 80)
+        reason = one_line(run.reason, 80)
         said = " · ".join(filter(None, [score, answer, reason]))
         head = (
             f"<span style=color:{look.colour}>{look.sign}</span> "

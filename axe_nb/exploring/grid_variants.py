@@ -108,11 +108,7 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
 
 
 def read_inputs(given: Any) -> list[Row]:
-    """Returns the inputs as rows; None = one row without names.
-
-    Args:
-        given: rows or plain values, a pandas or polars frame, or the path of a CSV or JSONL file.
-    """
+    """Returns values, a frame, or a CSV or JSONL file as rows; None = one row without names."""
     if given is None:
         return [{}]
     if isinstance(given, str | os.PathLike):

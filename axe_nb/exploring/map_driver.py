@@ -98,6 +98,7 @@ class Runs:
 
     async def prepare(self) -> None:
         """Called before the first task. Raises ConfigError if no run could begin."""
+        await self._batch.prepare()
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks, and passes each result to the batch as it ends, also if it is cancelled."""
@@ -161,6 +162,7 @@ class Runs:
 
     def close(self) -> None:
         """Called at the end of the map."""
+        self._batch.close()
 
 
 class _Turns:
@@ -215,7 +217,6 @@ class Driver:
         task = asyncio.current_task()
         assert task is not None
         self._main = asyncio.get_running_loop(), task
-        await self._batch.prepare()
         await self._runs.prepare()
         try:
             async with asyncio.TaskGroup() as group:

@@ -183,22 +183,13 @@ class GridRunner:
         self._runs = make_runs(self._batch, executor, width)
 
     def check(self) -> None:
-        """Writes the prompts, and checks each variant and the judge; blocks. Called once.
-
-        Raises:
-            ConfigError: a run could not begin, or a template names what no column has.
-        """
+        """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
         for number, (_, input, variant) in enumerate(self._jobs):  # may run code of the user's
             task = self._write_task(input, variant)
             if task.problem is not None and number < len(self.grid.choices):
                 raise task.problem
             self._tasks.append(task)
-
-        async def prepare() -> None:
-            await self._batch.prepare()
-            await self._runs.prepare()
-
-        run_and_wait(prepare())
+        run_and_wait(self._runs.prepare())
         self._batch.tally.forecast = self.forecast
 
     @property
@@ -219,7 +210,6 @@ class GridRunner:
 
     def close(self) -> None:
         self._runs.close()
-        self._batch.close()
 
     def show(self, display: bool, name: str) -> None:
         """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal."""
@@ -230,12 +220,7 @@ class GridRunner:
         self.run(make_table(self.grid, draw, partial(list_parts, self.grid), display))
 
     def run(self, line: Line) -> None:
-        """Runs the grid; finished runs stay in it, whatever ends it.
-
-        Raises:
-            ConfigError: a run could not begin.
-            KeyboardInterrupt: the caller was interrupted.
-        """
+        """Runs the grid; finished runs stay in it, whatever ends it."""
         progress = Progress(self._batch.tally, line)
         driver = Driver(self._batch, Prompts(self._tasks), self._runs, progress)
         try:

@@ -41,9 +41,6 @@ IN_KERNEL = "__import__('axe_nb.testing.headless').testing.headless"
 
 TIMEOUT = 600.0
 
-MAX_MISSED = 3
-"""Maximum number of unrecorded requests that are listed."""
-
 _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 
@@ -256,7 +253,7 @@ def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
         return None
     removed = used.prune() if used.path.name == own else 0
     missed = [] if used.mode else sorted({one.message for one in used.missed})
-    return used.shown, used.hits, used.recorded, removed, missed[:MAX_MISSED]
+    return used.shown, used.hits, used.recorded, removed, missed[:3]
 
 
 def close_network() -> None:
