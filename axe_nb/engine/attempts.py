@@ -63,7 +63,8 @@ class Attempts:
                     answer = await self.provider.send(made.request, made.on_delta)
                     if all(call.name in COUNTED for call in answer.server_calls):
                         cost = await scope.env.prices.find_cost(model, answer.usage)
-                        answer = replace(answer, usage=answer.usage.at_cost(cost))
+                        if cost is not None:
+                            answer = replace(answer, usage=answer.usage.at_cost(cost))
                     made.response = answer
                 response = answer
                 return response

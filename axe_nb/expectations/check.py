@@ -10,6 +10,7 @@ import json
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from axe_nb.agents.agent import DEFINED, Agent
@@ -75,11 +76,7 @@ def check(
 ) -> int:
     """Checks a run and returns the number of expectations, all of which it met.
 
-    Args:
-        result: the run.
-        expectations: as in `researcher >= 2, parallel; no write_file`.
-        name: the Python expression for the result, for the next step; empty = none.
-        agents_dir: folder to search for agents first.
+    `name` is the Python expression for the result, which the error names as the next step.
     """
     clauses = parse(expectations)
     tree = list(_walk(result, (), "", (), None))
@@ -103,12 +100,8 @@ def check(
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
     """Rejects a misspelt name before the run, which would be paid for and then not be judged.
 
-    Other unknown names may belong to agents that a tool starts, which only the finished run shows.
-
-    Args:
-        expectations: as in `researcher >= 2, parallel; no write_file`.
-        agents: the agents that the run can reach.
-        agents_dir: folder to search for agents first.
+    `agents` are those that the run can reach. Other unknown names may belong to agents that a tool
+    starts, which only the finished run shows.
     """
     names = _KnownNames((), agents_dir, agents)
     known = names.agents | names.tools
@@ -210,15 +203,9 @@ def _is_forked(run: RunResult) -> bool:
 
 
 def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
-    if clause.measure is None:
-        return _count(clause, tree, names)
-    if clause.measure.kind == "data":
-        return _decide_data(clause, tree[0])
-    return _compare_measure(clause, clause.measure, tree)
-
-
-def _count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
-    """Counts the runs of an agent, or the calls of a tool."""
+    if clause.measure is not None:
+        decide = _decide_data if clause.measure.kind == "data" else _compare_measure
+        return decide(clause, clause.measure, tree)
     is_agent = names.is_agent(clause)
     wanted = {clause.name} if is_agent else REGISTRY.expand(clause.name)
     things = [one for one in tree if one.is_run == is_agent and one.name in wanted]
@@ -230,26 +217,16 @@ def _count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict
         listed = list_some(list(map(_shorten, others)), 5)
         found += f"; it {'ran' if is_agent else 'called'} {listed}" if listed else ""
         return Verdict(is_met, found, tree[0])
-    if clause.is_parallel and is_met and not _have_parallel(things):
-        return Verdict(False, f"{found}, none in parallel", things[-1])
+    if clause.is_parallel and is_met:
+        ordered = sorted(things, key=lambda one: one.lap.began if one.lap else 0)
+        if not any(_ran_beside(first, second) for first, second in combinations(ordered, 2)):
+            return Verdict(False, f"{found}, none in parallel", things[-1])
     limit = int(clause.value or 0)
     return Verdict(is_met, found, things[limit if 0 <= limit < count else -1])
 
 
-def _have_parallel(things: Sequence[Thing]) -> bool:
-    """True if two runs or calls overlapped in time, and neither waited for the other."""
-    ordered = sorted(things, key=lambda one: one.lap.began if one.lap else 0)
-    for number, one in enumerate(ordered):
-        for other in ordered[number + 1 :]:
-            if one.lap and other.lap and other.lap.began > one.lap.ended:
-                break
-            if _ran_beside(one, other):
-                return True
-    return False
-
-
 def _ran_beside(first: Thing, second: Thing) -> bool:
-    """True if the second, which began later, began before the first ended.
+    """True if the second, which began later, began before the first ended, without waiting for it.
 
     Without times, and if they touch, as on a virtual clock, their calls decide.
     """
@@ -287,34 +264,28 @@ def _compare_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) ->
     return Verdict(is_met, shown, at)
 
 
-def _decide_data(clause: Clause, root: Thing) -> Verdict:
+def _decide_data(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
     """Compares a part of the structured output; a missing part fails every comparison."""
-    data = root.run.data
+    data = found = measure.read(tree[0].run)
     if data is None:
-        return Verdict(False, "no data: its output is text", root)
-    found = _look_up(data, clause.path)
+        return Verdict(False, "no data: its output is text", tree[0])
+    for step in clause.path:
+        if isinstance(found, Mapping):
+            found = found.get(step, MISSING)
+        elif isinstance(step, int):
+            is_list = isinstance(found, Sequence) and not isinstance(found, str)
+            found = found[step] if is_list and step < len(found) else MISSING
+        elif dataclasses.is_dataclass(found):  # fields are read without code of the object's
+            names = {field.name for field in dataclasses.fields(found)}
+            found = getattr(found, step) if step in names else MISSING
+        else:
+            found = getattr(found, "__dict__", {}).get(step, MISSING)
     if not clause.operator:
         is_met = (found is MISSING) == clause.is_negated
     else:
         is_met = found is not MISSING and _holds(found, clause.operator, clause.value)
     shown = f"none in {_describe(data)}" if found is MISSING else _describe(found)
-    return Verdict(is_met, shown, root)
-
-
-def _look_up(value: Any, path: Sequence[str | int]) -> Any:
-    """The part of a value at a path, or MISSING; fields of objects are read without their code."""
-    for step in path:
-        if isinstance(value, Mapping):
-            value = value.get(step, MISSING)
-        elif isinstance(step, int):
-            is_list = isinstance(value, Sequence) and not isinstance(value, str)
-            value = value[step] if is_list and step < len(value) else MISSING
-        elif dataclasses.is_dataclass(value):
-            names = {field.name for field in dataclasses.fields(value)}
-            value = getattr(value, step) if step in names else MISSING
-        else:
-            value = getattr(value, "__dict__", {}).get(step, MISSING)
-    return value
+    return Verdict(is_met, shown, tree[0])
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
@@ -329,7 +300,14 @@ def _holds(found: Any, sign: str, value: Any) -> bool:
             return _COMPARE[sign](len(found), value)
         return any(_holds(item, sign, value) for item in found)
     if sign == "~":
-        return isinstance(found, str) and _search(value, found)
+        try:
+            return isinstance(found, str) and bool(value.search(found, timeout=MAX_SECONDS))
+        except TimeoutError:
+            shown = one_line(f"/{value.pattern}/", MAX_SHOWN)
+            raise ConfigError(
+                f"the pattern {shown} takes longer than {MAX_SECONDS:g} s",
+                hint="use a simpler pattern without nested repeats",
+            ) from None
     if sign == "contains" and isinstance(found, str | Mapping):
         return str(value) in found
     if is_number != (isinstance(found, int | float) and not isinstance(found, bool)):
@@ -337,17 +315,6 @@ def _holds(found: Any, sign: str, value: Any) -> bool:
     if isinstance(found, str) != isinstance(value, str):
         return found is value and sign == "=="
     return _COMPARE["==" if sign == "contains" else sign](found, value)
-
-
-def _search(pattern: Any, text: str) -> bool:
-    try:
-        return pattern.search(text, timeout=MAX_SECONDS) is not None
-    except TimeoutError:
-        shown = one_line(f"/{pattern.pattern}/", MAX_SHOWN)
-        raise ConfigError(
-            f"the pattern {shown} takes longer than {MAX_SECONDS:g} s",
-            hint="use a simpler pattern without nested repeats",
-        ) from None
 
 
 def _describe(found: Any) -> str:

@@ -50,10 +50,6 @@ class Measure:
     """If true, the sum over the tree; if false, the value of the root."""
 
 
-def _text(name: str, help: str, example: str) -> Measure:
-    return Measure("text", help, example, lambda run: getattr(run, name) or "", False)
-
-
 def _list_failed(run: RunResult, *, denied: bool) -> Iterator[str]:
     """Yields the tools of the calls that were denied, or that failed for another reason."""
     for turn in run.log:
@@ -91,11 +87,13 @@ MEASURES: Mapping[str, Measure] = {
     "files_modified": Measure(
         "list", "files that tools changed", "no files_modified", attrgetter("files_modified")
     ),
-    "text": _text(
+    "text": Measure(
         "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
-        'text ~ /\\b42\\b/; text == "42"',
+        'text ~ /\\b42\\b/; text == "42"', attrgetter("text"), of_tree=False,
     ),
-    "status": _text("status", "the status", "status == completed"),
+    "status": Measure(
+        "text", "the status", "status == completed", attrgetter("status"), of_tree=False
+    ),
     "data": Measure(
         "data", "a part of the structured output, or all of it",
         'data.total == 3; data.items[0].name == "a"; data.items >= 2', attrgetter("data"),

@@ -173,6 +173,7 @@ class RemoteRuns(Runs):
 
     async def prepare(self) -> None:
         """Packs the common part, and has a worker check that it can run it."""
+        await super().prepare()
         if self._shared:
             return
         for asking in self._batch.askings:
@@ -235,11 +236,10 @@ class RemoteRuns(Runs):
             is_dead, name = _is_death(error), type(error).__name__
             if is_dead and not is_last:
                 return False
-            why = f"its worker died twice: {name}"
+            why = f"its job failed: {name}: {words(error)}"
             if is_dead:
-                self.close()
-            else:
-                why = f"its job failed: {name}: {words(error)}"
+                why = f"its worker died twice: {name}"
+                self._end_spare()
             self._fail(tasks, AxeError(why), left)
             return True
         if reply.problem is not None:
@@ -327,7 +327,11 @@ class RemoteRuns(Runs):
             future.cancel()
 
     def close(self) -> None:
-        """Ends the pool that took the place of a broken one."""
+        """See `Runs`."""
+        super().close()
+        self._end_spare()
+
+    def _end_spare(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
             with contextlib.suppress(Exception):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +90,29 @@ class Grid(Squares):
         Raises:
             ConfigError: the file cannot be written.
         """
-        write_data(Path(path), "grid", self, _format)
+
+        def form(grid: Grid) -> str:
+            clean = find_filter()
+            variants = [
+                {
+                    "label": one.label, "agent": name_agent(one.agent), "model": one.model,
+                    "params": jsonable(one.params), "prompt": one.prompt,
+                }
+                for one in grid.choices
+            ]  # fmt: skip
+            plan = {
+                "inputs": jsonable(grid.rows), "variants": variants, "repeats": grid.repeats,
+                "note": grid.note,
+            }  # fmt: skip
+            lines = [clean.json(plan)]
+            for place, run in grid.list_places():
+                verdict = clean.json({name: getattr(run, name) for name in VERDICT})
+                judgement = run.judgement and to_json(run.judgement, clean)
+                result = to_json(run.result, clean)
+                lines.append({"at": place, **verdict, "result": result, "judgement": judgement})
+            return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
+
+        write_data(Path(path), "grid", self, form)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
@@ -101,29 +122,6 @@ class Grid(Squares):
             ConfigError: it cannot be read, or is not a grid.
         """
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
-
-
-def _format(grid: Grid) -> str:
-    """The lines of a file: the inputs and variants, then each run."""
-    clean = find_filter()
-    variants = [
-        {
-            "label": one.label, "agent": name_agent(one.agent), "model": one.model,
-            "params": jsonable(one.params), "prompt": one.prompt,
-        }
-        for one in grid.choices
-    ]  # fmt: skip
-    plan = {
-        "inputs": jsonable(grid.rows), "variants": variants, "repeats": grid.repeats,
-        "note": grid.note,
-    }  # fmt: skip
-    lines = [clean.json(plan)]
-    for place, run in grid.list_places():
-        verdict = clean.json({name: getattr(run, name) for name in VERDICT})
-        judgement = run.judgement and to_json(run.judgement, clean)
-        result = to_json(run.result, clean)
-        lines.append({"at": place, **verdict, "result": result, "judgement": judgement})
-    return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
 
 
 def _read(lines: list[str]) -> Grid:
@@ -142,29 +140,27 @@ def _read(lines: list[str]) -> Grid:
         grid.note = str(plan["note"])
         for line in lines[1:]:
             number += 1
-            if line.strip():
-                _read_run(grid, json.loads(line))
+            if not line.strip():
+                continue
+            read = json.loads(line)
+            input, variant, repeat = (int(number) for number in read["at"])
+            if not 1 <= repeat <= grid.repeats or min(input, variant) < 0:
+                raise ValueError
+            judged, score, passed = read["judgement"], read["score"], read["passed"]
+            run = GridRun(
+                input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
+                passed=None if passed is None else bool(passed),
+                score=None if score is None else float(score),
+                reason=str(read["reason"]), problem=str(read["problem"]),
+                result=RunResult.from_dict(read["result"]),
+                judgement=None if judged is None else RunResult.from_dict(judged),
+            )  # fmt: skip
+            grid.add(input, variant, run)
     except ConfigError as error:
         raise ConfigError(f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise ConfigError(f"line {number} is not part of a grid") from None
     return grid
-
-
-def _read_run(grid: Grid, line: Mapping[str, Any]) -> None:
-    input, variant, repeat = (int(number) for number in line["at"])
-    if not 1 <= repeat <= grid.repeats or min(input, variant) < 0:
-        raise ValueError
-    judged, score, passed = line["judgement"], line["score"], line["passed"]
-    run = GridRun(
-        input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
-        passed=None if passed is None else bool(passed),
-        score=None if score is None else float(score),
-        reason=str(line["reason"]), problem=str(line["problem"]),
-        result=RunResult.from_dict(line["result"]),
-        judgement=None if judged is None else RunResult.from_dict(judged),
-    )  # fmt: skip
-    grid.add(input, variant, run)
 
 
 def is_grid(path: str | os.PathLike[str]) -> bool:

@@ -31,17 +31,11 @@ from axe_nb.views.html import LEVEL, PLAIN, twin
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_TREES = 150_000
-"""Maximum bytes of HTML for the trees of all runs; the other runs are shown as expressions."""
-
-MAX_ANSWERS = 150_000
-"""Maximum bytes of HTML for the names and answers of runs; further inputs do not open."""
+MAX_OPEN = 150_000
+"""Maximum bytes of HTML for the trees of all runs, the other runs being shown as expressions; and
+for their names and answers, further inputs being shown closed."""
 
 MAX_INPUTS = 200
-
-MAX_ANSWER = 80
-
-MAX_LINE = 300
 
 SQUARE = "2.4em"
 
@@ -70,24 +64,18 @@ LABEL, SHARE = 1, 2
 
 
 def show_grid(grid: Squares, name: str = NAME, *, note: str = "") -> dict[str, str]:
-    """Returns the bundle of a grid.
+    """Returns the bundle of a grid, which the expression `name` gives.
 
-    Args:
-        grid: the grid.
-        name: the expression that gives it.
-        note: what is said of a grid that still runs, whose squares do not open yet.
+    `note` is said of a grid that still runs, whose squares do not open yet.
     """
-    return {"text/html": _Page(grid, name, note).whole(), "text/plain": format_grid(grid, note)}
+    inner = "".join(_Page(grid, name, note).list_parts())
+    html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
+    return {"text/html": html, "text/plain": format_grid(grid, note)}
 
 
 def list_parts(grid: Squares, note: str) -> list[str]:
-    """Returns the parts of the HTML of a grid in progress; they change one by one.
-
-    Args:
-        grid: the grid.
-        note: what is said of it; not empty.
-    """
-    return _Page(grid, "", note).parts()
+    """Returns the parts of the HTML of a grid in progress; they change one by one."""
+    return _Page(grid, "", note).list_parts()
 
 
 def format_grid(grid: Squares, note: str = "") -> str:
@@ -99,14 +87,8 @@ def format_grid(grid: Squares, note: str = "") -> str:
         ]
         squares.append((label, *cells))
     heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
-    lines = [
-        *heads,
-        *align_columns(_tabulate(grid)),
-        "",
-        *align_columns(squares),
-        *_list_hidden(grid),
-    ]
-    return clean(redact("\n".join(lines)))
+    tables = [*align_columns(_tabulate(grid)), "", *align_columns(squares)]
+    return clean(redact("\n".join([*heads, *tables, *_list_hidden(grid)])))
 
 
 def write_verdicts(grid: Squares) -> list[str]:
@@ -137,10 +119,7 @@ def _find_common(
 
 def _tabulate(grid: Squares) -> list[tuple[str, ...]]:
     """The figures of the variants below their heads, without columns that are empty."""
-    rows = [
-        (str(number), *_list_figures(one, is_scored=grid.has_grades))
-        for number, one in enumerate(grid.summary)
-    ]
+    rows = [(str(number), *_list_figures(grid, one)) for number, one in enumerate(grid.summary)]
     used = [any(column) for column in zip(*rows, strict=True)]
     return [tuple(compress(row, used)) for row in (("", *HEADS), *rows)]
 
@@ -161,7 +140,7 @@ def _list_problems(grid: Squares) -> Iterator[str]:
         if found:
             first = f"{found[0].input} × {found[0].variant}: {found[0].problem}"
             runs = plural(len(found), "run")
-            yield one_line(f"{who} failed on {runs}; the first: {first}", MAX_LINE)
+            yield one_line(f"{who} failed on {runs}; the first: {first}", 300)
 
 
 def _list_hidden(grid: Squares) -> Iterator[str]:
@@ -169,13 +148,13 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
-        first = one_line(first, MAX_LINE)
+        first = one_line(first, 300)
         yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
 
 
-def _list_figures(summary: Summary, *, is_scored: bool) -> tuple[str, ...]:
+def _list_figures(grid: Squares, summary: Summary) -> tuple[str, ...]:
     """The figures of a variant, under `HEADS`; scores only if they add to the passed runs."""
     low, high = summary.interval
     return (
@@ -185,7 +164,7 @@ def _list_figures(summary: Summary, *, is_scored: bool) -> tuple[str, ...]:
         f"{summary.failed:,}" if summary.failed else "",
         f"{summary.unjudged:,}" if summary.unjudged else "",
         "" if summary.disagree is None else f"{summary.disagree:.0%}",
-        "" if summary.score is None or not is_scored else f"{summary.score:.3g}",
+        "" if summary.score is None or not grid.has_grades else f"{summary.score:.3g}",
         f"{summary.tokens:,}" if summary.runs else "",
         "" if summary.cost is None or not summary.runs else format_dollars(summary.cost),
     )
@@ -205,59 +184,36 @@ def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
 
 class _Page:
     def __init__(self, grid: Squares, name: str, note: str) -> None:
-        self._grid, self._note = grid, note
-        self._name = name
-        self._room, self._room_of_answers = MAX_TREES, MAX_ANSWERS
+        self._grid, self._name, self._note = grid, name, note
+        self._tree_room = self._answer_room = MAX_OPEN
         self._is_cut = False
         """True if some inputs do not open, as the page would be too large."""
         self._is_graded = grid.has_grades
 
-    def whole(self) -> str:
-        inner = "".join(self.parts())
-        return f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
-
-    def parts(self) -> list[str]:
+    def list_parts(self) -> list[str]:
         """HTML of the head, the figures, each input and the rest; the number of parts is fixed."""
         grid = self._grid
-        numbers = self._format_numbers()
+        head = f"<div>{_safe(self._note)}</div>"
+        if not self._note:
+            head = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(grid))
+            head += f"<div style='opacity:{MUTED}'>{_safe(_describe(grid))}</div>"
+            head += "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(grid))
+        # the numbers of the variants above their squares; hovering over one shows its name
+        numbers = "".join(
+            f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
+            for number, name in enumerate(grid.variants)
+        )
+        style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
+        numbers = f"<div style='{style}'>{numbers}<span>input</span></div>"
         inputs = [
             f"{'' if row % AGAIN else numbers}{self._format_input(row)}"
             for row in range(min(len(grid.inputs), MAX_INPUTS))
         ]
-        cut = ""
+        rest = [_safe(line) for line in _list_hidden(grid)]
         if self._is_cut:
-            cut = f"<div>get these squares with <code>{self._name}[input, variant]</code></div>"
-        rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
-        return [self._format_head(), self._format_figures(), *inputs, f"{cut}{rest}"]
-
-    def _format_head(self) -> str:
-        if self._note:
-            return f"<div>{_safe(self._note)}</div>"
-        said = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(self._grid))
-        problems = "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(self._grid))
-        size = f"<div style='opacity:{MUTED}'>{_safe(_describe(self._grid))}</div>"
-        return f"{said}{size}{problems}"
-
-    def _format_numbers(self) -> str:
-        """The numbers of the variants above their squares; hovering over one shows its name."""
-        numbers = "".join(
-            f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
-            for number, name in enumerate(self._grid.variants)
-        )
-        style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
-        return f"<div style='{style}'>{numbers}<span>input</span></div>"
-
-    def _format_figures(self) -> str:
-        summaries = self._grid.summary
-        heads, *rows = _tabulate(self._grid)
-        head = "".join(
-            f"<th style='{_align_cell(at)}'>{text}</th>" for at, text in enumerate(heads)
-        )
-        body = "".join(
-            f"<tr>{''.join(_format_figure(at, text, summary) for at, text in enumerate(row))}</tr>"
-            for row, summary in zip(rows, summaries, strict=True)
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            rest.insert(0, f"get these squares with <code>{self._name}[input, variant]</code>")
+        rest = [f"<div>{line}</div>" for line in rest]
+        return [head, _format_figures(grid), *inputs, "".join(rest)]
 
     def _format_input(self, row: int) -> str:
         """The squares of an input; open, the answer of each run."""
@@ -269,7 +225,7 @@ class _Page:
             for sign, colour in drawn
         )
         label = _safe(grid.inputs[row])
-        if self._note or self._room_of_answers <= 0:
+        if self._note or self._answer_room <= 0:
             self._is_cut = not self._note
             return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"
         answers = "".join(
@@ -288,35 +244,42 @@ class _Page:
         look = run.look
         repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
         score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
-        answer = one_line(run.result.text, MAX_ANSWER)
-        reason = one_line(run.reason, MAX_ANSWER)
+        answer = one_line(run.result.text, 80)
+        reason = one_line(run.reason, 80)
         said = " · ".join(filter(None, [score, answer, reason]))
         head = (
             f"<span style=color:{look.colour}>{look.sign}</span> "
             f"<b>{_safe(run.variant)}{repeat}</b> "
             f"<span style=opacity:{MUTED}>{_safe(said)}</span>"
         )
-        self._room_of_answers -= len(head)
-        if self._room > 0:
+        self._answer_room -= len(head)
+        if self._tree_room > 0:
             tree = twin(run.result, name=f"{name}.result")["text/html"]
-            self._room -= len(tree)
-            if self._room >= 0:
+            self._tree_room -= len(tree)
+            if self._tree_room >= 0:
                 return f"<details><summary>{head}</summary>{tree}</details>"
         return f"<div>{head} <code>{name}.result</code></div>"
 
 
-def _align_cell(at: int) -> str:
-    """The style of a column: names, which may wrap, and bars on the left, figures on the right."""
-    if at == LABEL:
-        return "text-align:left;overflow-wrap:anywhere;min-width:9em"
-    return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
+def _format_figures(grid: Squares) -> str:
+    """The table of the variants: names, which may wrap, and bars on the left, figures right."""
 
+    def align(at: int) -> str:
+        if at == LABEL:
+            return "text-align:left;overflow-wrap:anywhere;min-width:9em"
+        return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
 
-def _format_figure(at: int, text: str, summary: Summary) -> str:
-    inner = f"<b>{_safe(text)}</b>" if at == LABEL else _safe(text)
-    if at == SHARE and summary.judged:
-        inner = f"{_format_bar(summary)}{inner}"
-    return f"<td style='{_align_cell(at)}'>{inner}</td>"
+    heads, *rows = _tabulate(grid)
+    head = "".join(f"<th style='{align(at)}'>{text}</th>" for at, text in enumerate(heads))
+    body = ""
+    for row, summary in zip(rows, grid.summary, strict=True):
+        cells = [_safe(text) for text in row]
+        cells[LABEL] = f"<b>{cells[LABEL]}</b>"
+        if summary.judged:
+            cells[SHARE] = f"{_format_bar(summary)}{cells[SHARE]}"
+        shown = (f"<td style='{align(at)}'>{cell}</td>" for at, cell in enumerate(cells))
+        body += f"<tr>{''.join(shown)}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _format_bar(summary: Summary) -> str:
@@ -338,6 +301,7 @@ def _safe(text: str) -> str:
 
 
 def draw(grid: Squares) -> Figure:
+    """Draws the variants by quality and cost, and the quality of each square."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -351,19 +315,30 @@ def draw(grid: Squares) -> Figure:
             self.savefig(file, format="png", dpi=90)
             return file.getvalue()
 
-    figure = Drawing(
-        figsize=(11, max(3.5, 1.5 + 0.32 * min(len(grid.inputs), MAX_ROWS))),
-        layout="constrained",
-    )
+    shown = min(len(grid.inputs), MAX_ROWS)
+    figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
     left, right = figure.subplots(1, 2)
     # the scores, if all runs passed and have grades
     is_scored = grid.has_grades and not grid.failures
-    _draw_cost(left, grid, is_scored=is_scored)
-    _draw_squares(figure, right, grid, is_scored=is_scored)
+    _draw_costs(left, grid, is_scored=is_scored)
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    values = [
+        [nan if (value := one.score if is_scored else one.share) is None else value for one in row]
+        for row in zip(*columns, strict=True)
+    ]
+    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
+    image = right.imshow(values, cmap="viridis", aspect="auto", **ends)
+    plain: Any = {"parse_math": False}  # a dollar is a dollar
+    names = [clean(name) for name in grid.variants]
+    right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
+    if len(grid.inputs) <= MAX_ROWS:
+        right.set_yticks(range(shown), [clean(name) for name in grid.inputs], **plain)
+    label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
+    figure.colorbar(image, ax=right, label=label, format=form)
     return figure
 
 
-def _draw_cost(axes: Any, grid: Squares, *, is_scored: bool) -> None:
+def _draw_costs(axes: Any, grid: Squares, *, is_scored: bool) -> None:
     """Draws the quality with its interval against the cost of a run, from 0 on."""
     summaries = [summary for summary in grid.summary if summary.runs]
     has_costs = all(summary.cost is not None for summary in summaries)
@@ -391,22 +366,3 @@ def _draw_cost(axes: Any, grid: Squares, *, is_scored: bool) -> None:
         )  # fmt: skip
         for text in legend.get_texts():
             text.set_parse_math(False)
-
-
-def _draw_squares(figure: Any, axes: Any, grid: Squares, *, is_scored: bool) -> None:
-    """Draws the quality of each square; one without runs stays empty."""
-    columns = [grid.column(number) for number in range(len(grid.variants))]
-    found = [
-        [one.score if is_scored else one.share for one in row] for row in zip(*columns, strict=True)
-    ]
-    values = [[nan if value is None else value for value in row] for row in found]
-    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
-    image = axes.imshow(values, cmap="viridis", aspect="auto", **ends)
-    names = [clean(name) for name in grid.variants]
-    plain: Any = {"parse_math": False}  # a dollar is a dollar
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
-    if len(grid.inputs) <= MAX_ROWS:
-        axes.set_yticks(range(len(grid.inputs)), [clean(name) for name in grid.inputs], **plain)
-    form = None if is_scored else "{x:.0%}"
-    label = "mean score" if is_scored else "share passed"
-    figure.colorbar(image, ax=axes, label=label, format=form)

@@ -27,9 +27,6 @@ from axe_nb.views.appearance import LOOKS, Look
 MAX_NAMED = 5
 """Maximum number of labels that an error or a comparison lists."""
 
-MAX_TOLD = 100
-"""Characters shown of an answer and the reason for its verdict."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRun:
@@ -84,7 +81,7 @@ class Square:
         lines = [f"{self.input} × {self.variant}: {self.passed} of {runs} passed"]
         for run in self:
             said = clean(" · ".join(filter(None, [run.result.text, run.reason])))
-            lines.append(f"  {run.look.sign} {one_line(redact(said), MAX_TOLD)}")
+            lines.append(f"  {run.look.sign} {one_line(redact(said), 100)}")
         return "\n".join(lines)
 
     @property

@@ -40,9 +40,7 @@ def find_mean(values: Sequence[float]) -> float:
 def find_share_interval(passed: float, count: int) -> Interval:
     """Returns the Wilson interval of a share, which also holds for few values.
 
-    Args:
-        passed: the sum of the values, each between 0 and 1.
-        count: their number; 0 = nothing is known.
+    `passed` is the sum of the values, each between 0 and 1, and `count` their number.
     """
     if not count:
         return Interval(0.0, 1.0)
@@ -55,10 +53,9 @@ def find_share_interval(passed: float, count: int) -> Interval:
 
 
 def find_inputs_interval(counts: Collection[tuple[int, int]]) -> Interval:
-    """Returns the interval of a share over inputs; repeats of one add no weight.
+    """Returns the interval of a share over inputs, from (passed, runs) of each.
 
-    Args:
-        counts: (passed, runs) of each input. Of a single input, it is the interval of its repeats.
+    Repeats of an input add no weight; of a single input, it is the interval of its repeats.
     """
     if len(counts) == 1:
         return find_share_interval(*next(iter(counts)))
@@ -70,9 +67,6 @@ def find_change_interval(changes: Sequence[float]) -> Interval | None:
 
     That of Bonett and Price (2012), which counts two more inputs, one better and one worse: where
     no input differs, a difference is still possible.
-
-    Args:
-        changes: the difference on each input, between -1 and 1.
     """
     if len(changes) < FEWEST:
         return None
@@ -107,12 +101,8 @@ def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], sa
     The one with the highest mean is called better than another only if it did better on more inputs
     than worse, and if chance alone would rarely make such a difference. Inputs are what counts, not
     their repeats: the exact sign test, corrected for the number of pairs that the best could have
-    been chosen from (Bonferroni).
-
-    Args:
-        names: the labels of the variants, at least two.
-        columns: the value of each variant on each input that all of them have runs of.
-        same: what all variants did if they did the same.
+    been chosen from (Bonferroni). `columns` has the value of each variant on each input that all of
+    them have runs of; `same` says what they did if they did the same.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))

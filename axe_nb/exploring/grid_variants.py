@@ -58,10 +58,15 @@ def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[
         isinstance(params, Mapping) and not all(isinstance(v, Mapping) for v in params.values())
     ):
         params = [params]
+
+    def describe(some: Mapping[str, Any] | None) -> str:
+        said = (f"{name}={json.dumps(jsonable(value))}" for name, value in (some or {}).items())
+        return ", ".join(said) or "no params"
+
     choices = [
         _name("agents", [agents] if isinstance(agents, str | Agent | None) else agents, name_agent),
         _name("models", [models] if isinstance(models, str | None) else models, str),
-        _name("params", [{}] if params == {} else params, _describe_params),
+        _name("params", [{}] if params == {} else params, describe),
         _name("prompt", [prompts] if isinstance(prompts, str) else prompts, lambda _: ""),
     ]
     variants = []
@@ -76,11 +81,6 @@ def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[
 def name_agent(agent: str | Agent | None) -> str:
     """Returns the name of an agent, for people."""
     return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT
-
-
-def _describe_params(params: Mapping[str, Any] | None) -> str:
-    said = (f"{name}={json.dumps(jsonable(value))}" for name, value in (params or {}).items())
-    return ", ".join(said) or "no params"
 
 
 def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
@@ -108,11 +108,7 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
 
 
 def read_inputs(given: Any) -> list[Row]:
-    """Returns the inputs as rows; None = one row without names.
-
-    Args:
-        given: rows or plain values, a pandas or polars frame, or the path of a CSV or JSONL file.
-    """
+    """Returns values, a frame, or a CSV or JSONL file as rows; None = one row without names."""
     if given is None:
         return [{}]
     if isinstance(given, str | os.PathLike):
@@ -142,38 +138,32 @@ def read_inputs(given: Any) -> list[Row]:
 def _read_file(path: Path) -> list[Any]:
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"inputs {quote(one_line(str(path), 100))}: not a .csv or .jsonl file")
-    read = _read_csv if path.suffix == ".csv" else _read_lines
+    what = f"inputs {quote(path.name)}"
     try:
-        return read(expand_home(path).read_bytes().decode("utf-8-sig"), path.name)
+        text = expand_home(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"inputs {quote(path.name)}: {reason(error)}") from None
+        raise ConfigError(f"{what}: {reason(error)}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"inputs {quote(path.name)}: not UTF-8 text") from None
-
-
-def _read_csv(text: str, name: str) -> list[Any]:
+        raise ConfigError(f"{what}: not UTF-8 text") from None
+    rows: list[Any] = []
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                rows += [json.loads(line)] if line.strip() else []
+            except (ValueError, RecursionError):
+                raise ConfigError(f"{what}, line {number}: not JSON") from None
+        return rows
     lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    rows = []
     try:
         columns = lines.fieldnames or []
         if len(set(columns)) < len(columns) or "" in columns:
-            raise ConfigError(f"inputs {quote(name)}: the first line must name each column once")
+            raise ConfigError(f"{what}: the first line must name each column once")
         for row in lines:
             if None in row or None in row.values():
                 raise csv.Error(f"expected {plural(len(columns), 'value')}")
             rows.append(row)
     except csv.Error as error:
-        raise ConfigError(f"inputs {quote(name)}, line {lines.reader.line_num}: {error}") from None
-    return rows
-
-
-def _read_lines(text: str, name: str) -> list[Any]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        try:
-            rows += [json.loads(line)] if line.strip() else []
-        except (ValueError, RecursionError):
-            raise ConfigError(f"inputs {quote(name)}, line {number}: not JSON") from None
+        raise ConfigError(f"{what}, line {lines.reader.line_num}: {error}") from None
     return rows
 
 

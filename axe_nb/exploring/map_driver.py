@@ -98,6 +98,7 @@ class Runs:
 
     async def prepare(self) -> None:
         """Called before the first task. Raises ConfigError if no run could begin."""
+        await self._batch.prepare()
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks, and passes each result to the batch as it ends, also if it is cancelled."""
@@ -161,6 +162,7 @@ class Runs:
 
     def close(self) -> None:
         """Called at the end of the map."""
+        self._batch.close()
 
 
 class _Turns:
@@ -215,7 +217,6 @@ class Driver:
         task = asyncio.current_task()
         assert task is not None
         self._main = asyncio.get_running_loop(), task
-        await self._batch.prepare()
         await self._runs.prepare()
         try:
             async with asyncio.TaskGroup() as group:
@@ -232,7 +233,13 @@ class Driver:
         interrupted_cell, unwatch = watch_cell()
         work = asyncio.create_task(self.run())
         work.add_done_callback(lambda _: ended.put_nowait(END))
-        ticker = asyncio.create_task(self._tick())
+
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(PUMP)
+                self._progress.tick()
+
+        ticker = asyncio.create_task(tick())
         try:
             while (one := await ended.get()) is not END:
                 self.receive()
@@ -268,9 +275,9 @@ class Driver:
                 if isinstance(one, Ended):
                     yield one
                     continue
-                most, given = one
+                most, give = one
                 prompts = self._prompts.take(most)  # in the caller's thread
-                loop.call_soon_threadsafe(_settle, given, prompts)
+                loop.call_soon_threadsafe(give, prompts)
             if future.done() and not future.cancelled():
                 future.result()
         except BaseException as error:
@@ -361,21 +368,16 @@ class Driver:
         if not self._takes_here:
             return await self._prompts.take_one()
         if not self._given:
-            given = asyncio.get_running_loop().create_future()
-            self._ended.put((max(1, self._find_room()), given))
-            self._given.extend(await given)
-        return self._given.popleft() if self._given else END
+            arrived = asyncio.Event()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(PUMP)
-            self._progress.tick()
+            def give(prompts: list[object]) -> None:
+                self._given.extend(prompts)
+                arrived.set()
+
+            self._ended.put((max(1, self._find_room()), give))
+            await arrived.wait()
+        return self._given.popleft() if self._given else END
 
     def _make_interrupt(self) -> KeyboardInterrupt:
         again = self._batch.describe_resuming()
         return interrupted(f"stopped; `.results` of the map has the finished runs; {again}")
-
-
-def _settle(given: asyncio.Future[list[object]], prompts: list[object]) -> None:
-    if not given.done():
-        given.set_result(prompts)

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import product
@@ -149,16 +148,11 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs; nothing is sent yet. See `grid`.
+        """Prepares the runs; nothing is sent yet. See `grid`. Raises ConfigError.
 
-        Args:
-            options: those of each run.
-            names: further names of the templates, behind the columns of the inputs.
-            first_line: line of the template's first line in its editor.
-            is_dry: if True, it is only checked, and nothing is kept.
-
-        Raises:
-            ConfigError: an option is invalid.
+        `options` are those of each run, `names` further names of the templates, behind the columns
+        of the inputs, `first_line` is the number of the template's first line in its editor. With
+        `is_dry` it is only checked, and nothing is kept.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -189,22 +183,13 @@ class GridRunner:
         self._runs = make_runs(self._batch, executor, width)
 
     def check(self) -> None:
-        """Writes the prompts, and checks each variant and the judge; blocks. Called once.
-
-        Raises:
-            ConfigError: a run could not begin, or a template names what no column has.
-        """
+        """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
         for number, (_, input, variant) in enumerate(self._jobs):  # may run code of the user's
             task = self._write_task(input, variant)
             if task.problem is not None and number < len(self.grid.choices):
                 raise task.problem
             self._tasks.append(task)
-
-        async def prepare() -> None:
-            await self._batch.prepare()
-            await self._runs.prepare()
-
-        run_and_wait(prepare())
+        run_and_wait(self._runs.prepare())
         self._batch.tally.forecast = self.forecast
 
     @property
@@ -225,7 +210,6 @@ class GridRunner:
 
     def close(self) -> None:
         self._runs.close()
-        self._batch.close()
 
     def show(self, display: bool, name: str) -> None:
         """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal."""
@@ -236,12 +220,7 @@ class GridRunner:
         self.run(make_table(self.grid, draw, partial(list_parts, self.grid), display))
 
     def run(self, line: Line) -> None:
-        """Runs the grid; finished runs stay in it, whatever ends it.
-
-        Raises:
-            ConfigError: a run could not begin.
-            KeyboardInterrupt: the caller was interrupted.
-        """
+        """Runs the grid; finished runs stay in it, whatever ends it."""
         progress = Progress(self._batch.tally, line)
         driver = Driver(self._batch, Prompts(self._tasks), self._runs, progress)
         try:
@@ -263,30 +242,22 @@ class GridRunner:
             progress.finish()
 
     def _take(self, ended: Ended) -> None:
+        """Puts a run into its square with its verdict; an error in a check never fails the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
-        run = GridRun(
-            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
-            result=ended.result, passed=ended.result.ok, judgement=ended.judgement,
-        )  # fmt: skip
-        grid.add(input, variant, self._judge(run, grid.rows[input]))
-
-    def _judge(self, run: GridRun, row: Row) -> GridRun:
-        """Returns a run with its verdict; an error in a check never fails the grid."""
-        result = run.result
-        if not result.ok:
-            is_cut = result.status == "cancelled"  # by the end of the grid
-            verdict = None if is_cut else False
-            return replace(run, passed=verdict, reason=result.error or result.status)
-        passed: bool | None = True
+        result, row = ended.result, grid.rows[input]
+        passed: bool | None = result.ok
         score: float | None = None
         reasons, problems = list[str](), list[str]()
-        if self._expect is not None:
+        if not result.ok:
+            passed = None if result.status == "cancelled" else False  # by the end of the grid
+            reasons.append(result.error or result.status)
+        if result.ok and self._expect is not None:
             try:
                 check(result, self._expect, agents_dir=self._agents_dir)
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
-        if self._score is not None:
+        if result.ok and self._score is not None:
             found = _compute(self._score, result, row)
             if isinstance(found, str):
                 problems.append(found)
@@ -296,14 +267,25 @@ class GridRunner:
                 if found is False:
                     passed, reasons = False, reasons or ["score returned False"]
         reasons += problems
-        if run.judgement is not None:
-            number, said = _read_verdict(run.judgement)
+        if result.ok and ended.judgement is not None:
+            data = ended.judgement.data if isinstance(ended.judgement.data, dict) else {}
+            number, said = data.get("score"), str(data.get("reason", ""))
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                why = ended.judgement.error or "its answer has no number named score"
+                number, said = None, f"the judge failed: {why}"
+                problems.append(said)
             reasons.append(said)
-            problems += [said] if number is None else []
-            score = number if self._score is None else score
+            if self._score is None and number is not None:
+                score = float(number)
         told = [one_line(reason, MAX_REASON) for reason in reasons if reason]
-        problem = one_line(problems[0], MAX_REASON) if problems else ""
-        return replace(run, passed=passed, score=score, reason=" · ".join(told), problem=problem)
+        run = GridRun(
+            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
+            result=result, passed=passed, score=score,
+            reason=" · ".join(told) if result.ok else "".join(reasons),
+            problem=one_line(problems[0], MAX_REASON) if problems else "",
+            judgement=ended.judgement,
+        )  # fmt: skip
+        grid.add(input, variant, run)
 
     def _write_task(self, input: int, variant: int) -> Task:
         """The task of a run: the template of its variant with the values of its input.
@@ -350,13 +332,3 @@ def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
         return f"score returned {value}, not a finite number"
     is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
     return bool(given) if is_bool else value
-
-
-def _read_verdict(judged: RunResult) -> tuple[float | None, str]:
-    """The number of a judge and its reason; None and the problem if it failed."""
-    data = judged.data if isinstance(judged.data, dict) else {}
-    score = data.get("score")
-    if not isinstance(score, int | float) or not math.isfinite(score):
-        said = judged.error or "its answer has no number named score"
-        return None, f"the judge failed: {said}"
-    return float(score), str(data.get("reason", ""))

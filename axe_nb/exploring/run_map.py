@@ -150,12 +150,7 @@ class RunMap:
         Raises:
             ConfigError: no run could start.
         """
-
-        async def prepare() -> None:
-            await self._batch.prepare()
-            await self._runs.prepare()
-
-        run_and_wait(prepare())
+        run_and_wait(self._runs.prepare())
 
     @property
     def results(self) -> list[RunResult]:
@@ -240,7 +235,6 @@ class RunMap:
 
     def _close(self) -> None:
         self._runs.close()
-        self._batch.close()
         self._is_over = True
 
     def _list_kept(self) -> list[RunResult]:
@@ -253,11 +247,7 @@ class RunMap:
 
 
 def read_count(name: str, number: object) -> int:
-    """Returns the value of an option that is a whole number.
-
-    Raises:
-        ConfigError: it is not a positive whole number.
-    """
+    """Returns the value of an option that is a positive whole number."""
     found = as_count(number)
     if found is None:
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
@@ -269,12 +259,8 @@ def in_order(
 ) -> Iterator[RunResult]:
     """Yields results in the order of their positions, those after a gap at the end.
 
-    Results that wait for an earlier one count as received, so that the runs go on meanwhile.
-
-    Args:
-        ended: the runs, as they end.
-        receive: notes that a result was received.
-        most: how many wait at most before the runs do.
+    Results that wait for an earlier one count as received, so that the runs go on meanwhile, until
+    there are `most` of them.
     """
     waiting: dict[int, RunResult] = {}
     position = early = 0

@@ -193,6 +193,8 @@ class _Loop:
     """Held while a command prints a key."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
     """Settings that a client depends on → the client."""
+    addresses: dict[tuple[str, str], tuple[httpx.URL, httpx.URL]] = field(default_factory=dict)
+    """Base URL and path → the first, and both; parsing them takes a tenth of a request's time."""
     until_the_end: AsyncGenerator[None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the
     last of its loop."""
@@ -203,9 +205,12 @@ class _Loop:
 
         from axe_nb.providers.transport import QuietURL, make_client, read_variables
 
-        base = httpx.URL(server.base_url)
-        target = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
-        url = QuietURL(base.copy_with(userinfo=b"", raw_path=target))
+        target = server.base_url, server.info.path_of(path)
+        if target not in self.addresses:
+            base = httpx.URL(server.base_url)
+            raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
+            self.addresses[target] = base, QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
+        base, url = self.addresses[target]
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"

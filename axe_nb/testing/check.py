@@ -29,9 +29,6 @@ from axe_nb.testing.headless import (
 )
 from axe_nb.text import plural
 
-MAX_LINES = 3
-"""Maximum lines of an axe_nb error: the cause, the place in the tree, the next step."""
-
 NOT_COMPARED = {
     "image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json",
 }  # fmt: skip
@@ -65,12 +62,12 @@ class Problem:
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
     """Runs notebooks and compares their outputs with the saved ones; returns True if they agree."""
-    paths = find_notebooks(targets)
-    count = 0
+    paths, count = find_notebooks(targets), 0
     for path in paths:
         _, lines = check_notebook(path, "replay", timeout)
         count += len(lines)
-        _write_all(lines, write)
+        for line in lines:
+            write(line)
     problems = plural(count, "problem") if count else "no problems"
     write(f"{plural(len(paths), 'notebook')} checked, {problems}")
     return not count
@@ -104,27 +101,25 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     modes: tuple[Mode, ...] = ("auto", "replay", "replay")
     for mode in modes:
         run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay")
-        failed = [(cell, find_failure(cell)) for cell in run.book.cells]
         failures = [
             Problem(cell=cell.execution_count or 0, what=describe_failure(error))
-            for cell, error in failed
-            if error
+            for cell in run.book.cells
+            if (error := find_failure(cell))
         ]
-        if lines := describe_problems(path, run, failures):
-            _write_all([f"{line}; the notebook was not changed" for line in lines], write)
+        for line in describe_problems(path, run, failures):
+            write(f"{line}; the notebook was not changed")
+        if failures or run.stopped:
             return False
         runs.append(run)
     recorded, first, second = runs
-    if missed := first.missed or second.missed:
-        lines = [f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}" for miss in missed]
-        _write_all(lines, write)
-        return False
-    varying = [*find_problems(first.book, second.book)] or [
-        *find_problems(recorded.book, first.book)
-    ]
-    if varying:
-        lines = describe_problems(path, first, varying)
-        _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
+    missed = first.missed or second.missed
+    for miss in missed:
+        write(f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}")
+    varying = list(find_problems(first.book, second.book))
+    varying = varying or list(find_problems(recorded.book, first.book))
+    for line in [] if missed else describe_problems(path, first, varying):
+        write(f"{line} from run to run; {REMEDY}")
+    if missed or varying:
         return False
     write_notebook(path, normalize(book, first.book, second.book))
     recording = "it calls no model"
@@ -135,11 +130,6 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     write(f"{display_path(path)}: frozen; {recording}")
     write("two more runs without network access gave the same outputs")
     return True
-
-
-def _write_all(lines: list[str], write: Callable[[str], None]) -> None:
-    for line in lines:
-        write(line)
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
@@ -163,9 +153,6 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
     After a failed cell, only cells that lack a recorded answer are listed, as other differences may
     result from the failure.
-
-    Args:
-        ran: the same notebook after it has run.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -186,7 +173,8 @@ def describe_failure(error: Any) -> str:
     """Returns an error output in one line; an axe_nb error with its place and the next step."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
-    return "; ".join(lines) if lines[0] == first and len(lines) <= MAX_LINES else first
+    is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the next step
+    return "; ".join(lines) if is_own else first
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
@@ -223,11 +211,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the outputs of a run, without parts that vary between runs.
-
-    Args:
-        book: the notebook as it was; all but outputs and counts is kept.
-    """
+    """Returns the notebook with the outputs of the first run, without parts that vary."""
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
     for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):

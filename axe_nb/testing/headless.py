@@ -41,9 +41,6 @@ IN_KERNEL = "__import__('axe_nb.testing.headless').testing.headless"
 
 TIMEOUT = 600.0
 
-MAX_MISSED = 3
-"""Maximum number of unrecorded requests that are listed."""
-
 _COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 
@@ -153,17 +150,22 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
-    Args:
-        path: its file, with the cassette of the same name beside it.
-        mode: the mode of its cassettes, if it says none itself; to replay it cannot reach other
-            machines.
-        timeout: seconds for each cell; 0 = no limit, None = `TIMEOUT`.
-        goes_on: if true, cells after one that fails run too.
-        prunes: if true, what this run has not used is removed from the notebook's own cassette.
-        environ: environment of the kernel; None = that of `make_environment`.
+    To replay its cassettes, the kernel cannot reach other machines. `timeout` is for each cell; 0 =
+    no limit. With `goes_on`, cells after one that fails run too; with `prunes`, what this run
+    has not used is removed from the cassette beside the notebook.
     """
     timeout = TIMEOUT if timeout is None else timeout
-    client = _make_client(book, path, is_closed=mode == "replay")
+    extra = ["--log-level=CRITICAL"]
+    if mode == "replay":
+        extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
+    client = load("nbclient").NotebookClient(
+        prepare(book), timeout=None, kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
+        allow_errors=True, record_timing=False, store_widget_state=False, coalesce_streams=True,
+    )  # fmt: skip
+    load("ipykernel")
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
     errors = load("nbclient.exceptions")
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
@@ -185,21 +187,6 @@ def run_headless(
             raise
         raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
     return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
-
-
-def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
-    extra = ["--log-level=CRITICAL"]
-    if is_closed:
-        extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
-    client = load("nbclient").NotebookClient(
-        prepare(book), timeout=None, kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
-        allow_errors=True, record_timing=False, store_widget_state=False, coalesce_streams=True,
-    )  # fmt: skip
-    load("ipykernel")
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
-    return client
 
 
 def prepare(book: Book) -> Book:
@@ -253,15 +240,12 @@ def _end_cassette(client: Any, own: str) -> HeadlessRun:
 
 
 def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
-    """Ends the cassette of this kernel, and returns its report.
+    """Ends the cassette of this kernel, and returns its report; None if no cassette was used.
 
     Removes what its records have for earlier versions of the notebook, if its file is named `own`,
-    which no other notebook uses.
-
-    Returns:
-        Its path; the numbers of exchanges replayed and recorded, and of records removed; what it
-        lacked, unless the notebook asked for a replay itself, as to show that. None if no cassette
-        was used.
+    which no other notebook uses. The report is its path; the numbers of exchanges replayed and
+    recorded, and of records removed; what it lacked, unless the notebook asked for a replay itself,
+    as to show that.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None
@@ -269,15 +253,16 @@ def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
         return None
     removed = used.prune() if used.path.name == own else 0
     missed = [] if used.mode else sorted({one.message for one in used.missed})
-    return used.shown, used.hits, used.recorded, removed, missed[:MAX_MISSED]
+    return used.shown, used.hits, used.recorded, removed, missed[:3]
 
 
 def close_network() -> None:
     """Restricts this kernel process to its own machine until it ends."""
-    sys.addaudithook(_refuse)
+    sys.addaudithook(refuse_network)
 
 
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+def refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Raises ConnectionRefusedError for an audit event of a connection to another machine."""
     match event, arguments:
         case "socket.connect" | "socket.sendto", (_, (str(host), *_)):
             pass

@@ -34,7 +34,12 @@ def main(task: str, folder: str, level: str) -> None:
     shell = import_module("IPython.core.interactiveshell").InteractiveShell.instance()
     shell.enable_gui = lambda gui=None: None
     shell.system = shell.system_raw  # the other way needs a terminal
-    _import_package()
+    # from its own folder, as the folder around it may be hidden
+    spec = util.spec_from_file_location("axe_nb", Path(__file__).parents[1] / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    package = sys.modules["axe_nb"] = util.module_from_spec(spec)
+    spec.loader.exec_module(package)
     vars(import_module("axe_nb.sandbox.find"))["is_caged"] = level != "none"
     report = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -43,15 +48,6 @@ def main(task: str, folder: str, level: str) -> None:
     report.write(READY)
     report.flush()
     asyncio.run(_run_cells(shell, cells, report))
-
-
-def _import_package() -> None:
-    """Imports axe_nb from its own folder, as the folder around it may be hidden."""
-    spec = util.spec_from_file_location("axe_nb", Path(__file__).parents[1] / "__init__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    package = sys.modules["axe_nb"] = util.module_from_spec(spec)
-    spec.loader.exec_module(package)
 
 
 async def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
@@ -66,25 +62,22 @@ async def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
     for source in cells:
         errors.clear()
         with redirect_stdout(io.StringIO()) as printed:
-            await _run_cell(shell, source)
+            broken = None
+            try:
+                transformed = shell.transform_cell(source)
+            except Exception:
+                transformed, broken = source, sys.exc_info()
+            result = await shell.run_cell_async(
+                source, store_history=True, transformed_cell=transformed,
+                preprocessing_exc_tuple=broken,
+            )  # fmt: skip
+            shell.events.trigger("post_execute")
+            shell.events.trigger("post_run_cell", result)
         text = printed.getvalue()[-KEPT:]
         outputs = [{"output_type": "stream", "name": "stdout", "text": text}, *errors[-1:]]
         report.write(json.dumps(outputs).encode() + b"\n")
         report.flush()
     os._exit(0)  # whatever the cells have started
-
-
-async def _run_cell(shell: Any, source: str) -> None:
-    broken = None
-    try:
-        transformed = shell.transform_cell(source)
-    except Exception:
-        transformed, broken = source, sys.exc_info()
-    result = await shell.run_cell_async(
-        source, store_history=True, transformed_cell=transformed, preprocessing_exc_tuple=broken
-    )
-    shell.events.trigger("post_execute")
-    shell.events.trigger("post_run_cell", result)
 
 
 if __name__ == "__main__":

@@ -74,17 +74,11 @@ _SOLUTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-REMOVING = 60.0
-"""Maximum seconds for removing a submission's files; any left then stay."""
-
 TIMEOUT = 120.0
 """Time limit of a submission in seconds."""
 
 MAX_BYTES = 32 * 1024 * 1024
 """Maximum size of a submission."""
-
-MAX_NAME = 80
-"""Maximum length of the name of a submission in the report, in characters."""
 
 MAX_HINT = 300
 """Maximum length of a hint in the report, in characters."""
@@ -92,19 +86,9 @@ MAX_HINT = 300
 PACKAGE = Path(__file__).resolve().parents[1]
 RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
 
-PATIENCE = 5.0
-"""Seconds to wait for killed processes to end."""
-
-MAX_REPORT = 8 * 1024 * 1024
-"""Maximum size of the outputs of a submission in bytes; the rest is not read."""
-
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
-    """Writes the student copy of a lesson, and copies the cassette beside it.
-
-    Args:
-        folder: the folder of the copy; None = `student` beside the lesson.
-    """
+    """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
     target = (expand_home(folder) if folder is not None else path.parent / FOLDER) / path.name
     if target.resolve() == path.resolve():
         raise ConfigError(
@@ -138,24 +122,20 @@ def make_student_copy(book: Book, name: str) -> Book:
         for time in TIMES:
             cell.metadata.pop(time, None)
         source = cell.source
-        cell.source = _strip(source, f"{name}, cell {number}")
-        is_open = cell.source != source or exercise_of(cell) is not None
+        marks = _MARK.findall(source)
+        if marks != ["BEGIN", "END"] * (len(marks) // 2):
+            raise ConfigError(
+                f"{name}, cell {number}: ### BEGIN SOLUTION and ### END SOLUTION do not match",
+                hint="put each solution between these two lines",
+            )
+        lines = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
+        indented = ["\\1" + line for line in lines]
+        cell.source = _SOLUTION.sub("\n".join(indented), source)
+        is_open = bool(marks) or exercise_of(cell) is not None
         if is_open and GOES_ON not in tags_of(cell):
             cell.metadata["tags"] = [*tags_of(cell), GOES_ON]
     copy.cells = [cell for cell in copy.cells if SOLUTION not in tags_of(cell)]
     return copy
-
-
-def _strip(source: str, place: str) -> str:
-    """Returns the source of a cell with placeholder lines for each solution."""
-    marks = _MARK.findall(source)
-    if marks != ["BEGIN", "END"] * (len(marks) // 2):
-        raise ConfigError(
-            f"{place}: ### BEGIN SOLUTION and ### END SOLUTION do not match",
-            hint="put each solution between these two lines",
-        )
-    lines = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
-    return _SOLUTION.sub(lambda found: "\n".join(found[1] + line for line in lines), source)
 
 
 def tags_of(cell: Any) -> list[str]:
@@ -192,11 +172,14 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
     return found
 
 
+State = Literal["passed", "failed", "not reached"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """The mark of one exercise of one submission."""
 
-    state: Literal["passed", "failed", "not reached"]
+    state: State
     hint: str = ""
     """The error of the check, or the reason that it was not reached, in one line."""
 
@@ -213,12 +196,10 @@ def mark_submissions(
     write: Callable[[str], None],
     sandbox: Sandbox,
 ) -> None:
-    """Runs the notebooks of a folder, one after another, and writes a table of their marks.
+    """Runs the notebooks below a folder, one after another, and writes a table of their marks.
 
-    Args:
-        lesson: the notebook that has the check cells, beside the files that it uses.
-        folder: the folder of the submissions; folders in it are searched too.
-        table: a CSV file for the table too; None = none.
+    `lesson` has the check cells, and the files that it uses beside it; `table` is a CSV file for
+    the table too.
     """
     book = read_notebook(lesson)
     exercises = find_exercises(book, display_path(lesson))
@@ -232,7 +213,7 @@ def mark_submissions(
     limit = TIMEOUT if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
     for path in find_notebooks([folder]):
-        name = one_line(path.relative_to(place).with_suffix("").as_posix(), MAX_NAME)
+        name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
         marked.append((name, mark_submission(lesson, book, path, place, limit, sandbox)))
     for line in format_table(list(exercises), marked):
         write(line)
@@ -243,11 +224,7 @@ def mark_submissions(
 def mark_submission(
     lesson: Path, book: Book, path: Path, others: Path, timeout: float, sandbox: Sandbox
 ) -> Marks:
-    """Runs a submission in a copy of the lesson's folder and returns its marks.
-
-    Args:
-        others: the folder of all submissions, of which this one sees none.
-    """
+    """Runs a submission in a copy of the lesson's folder, without the others; returns its marks."""
     exercises = find_exercises(book, display_path(lesson))
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -264,19 +241,13 @@ def mark_submission(
         return read_marks(run_submission(merged, copy, sandbox, timeout), exercises, end)
     except ValueError as error:
         return _mark_none(exercises, str(error))
-    finally:
-        _remove(home)
-
-
-def _remove(folder: str) -> None:
-    """Removes a folder that a stranger filled, of any depth; follows no link."""
-    if os.name == "nt":
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    words = ["/bin/sh", "-c", REMOVE, "sh", folder]
-    with suppress(subprocess.TimeoutExpired):
-        nowhere = subprocess.DEVNULL
-        subprocess.run(words, stdout=nowhere, stderr=nowhere, timeout=REMOVING, check=False)
+    finally:  # a stranger has filled the folder, to any depth; links are not followed
+        if os.name == "nt":
+            shutil.rmtree(home, ignore_errors=True)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                remove, nowhere = ["/bin/sh", "-c", REMOVE, "sh", home], subprocess.DEVNULL
+                subprocess.run(remove, stdout=nowhere, stderr=nowhere, timeout=60.0, check=False)
 
 
 def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
@@ -329,19 +300,19 @@ def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str)
 def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
     """Returns the marks of a submission that has run. Pure."""
     ran = {id_of(cell): cell for cell in run.book.cells if cell.cell_type == "code"}
-    return {name: _mark(ran[cell.id], run, end) for name, cell in exercises.items()}
-
-
-def _mark(cell: Any, run: HeadlessRun, end: str) -> Mark:
-    printed = "".join(one.text for one in cell.outputs if one.output_type == "stream")
-    if end in printed:
-        return Mark(state="passed")
-    for error in (one for one in cell.outputs if one.output_type == "error"):
-        # of `AssertionError: make two calls`, the teacher's words alone
-        hint = describe_failure(error).removeprefix("AssertionError: ")
-        return Mark(state="failed", hint=one_line(hint, MAX_HINT))
-    why = run.stopped or "the check did not run to completion"
-    return Mark(state="not reached", hint=one_line(why, MAX_HINT))
+    marks = {}
+    for name, check_cell in exercises.items():
+        outputs = ran[check_cell.id].outputs
+        printed = "".join(one.text for one in outputs if one.output_type == "stream")
+        error = next((one for one in outputs if one.output_type == "error"), None)
+        state: State = "not reached"
+        hint = run.stopped or "the check did not run to completion"
+        if end in printed:
+            state, hint = "passed", ""
+        elif error is not None:  # of `AssertionError: make two calls`, the teacher's words alone
+            state, hint = "failed", describe_failure(error).removeprefix("AssertionError: ")
+        marks[name] = Mark(state=state, hint=one_line(hint, MAX_HINT))
+    return marks
 
 
 def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:
@@ -383,12 +354,7 @@ def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) ->
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
-    """Returns the sandbox of submissions, tried in an empty folder.
-
-    Args:
-        is_off: true if they are to run without one.
-        ask: prompts the person; None = no one can be prompted.
-    """
+    """Returns the sandbox of submissions, tried in an empty folder; `ask` prompts the person."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
         raise ConfigError(
@@ -411,12 +377,16 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
     """Runs a notebook past failing cells; keeps only text and errors of its outputs.
 
-    Args:
-        path: its file, in a folder of its own; the folder around that is the workdir.
-        sandbox: the sandbox, with any view.
+    Its `path` is in a folder of its own; the folder around that is the workdir.
     """
     book = prepare(book)
-    cells = list(_find_cells(book))
+    cells = [
+        cell
+        for cell in book.cells
+        if cell.cell_type == "code"
+        and cell.source.strip()
+        and "skip-execution" not in tags_of(cell)
+    ]
     workdir = path.parent.parent
     view = make_view(workdir)
     sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
@@ -436,9 +406,9 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
             in_time = process.wait(timeout or None)
         finally:
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(5.0)
         report.seek(0)
-        before, begun, said = report.read(MAX_REPORT).partition(READY)
+        before, begun, said = report.read(8 << 20).partition(READY)
     if in_time and process.code is None:
         raise ConfigError(f"the submission cannot be started: {process.failure}")
     if in_time and not begun:
@@ -451,14 +421,6 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     if not in_time:
         stopped = f"it did not finish within {timeout:g} s"
     return HeadlessRun(book=book, stopped=stopped)
-
-
-def _find_cells(book: Book) -> Iterator[Any]:
-    """Yields the cells of a prepared notebook that are to run."""
-    for cell in book.cells:
-        is_skipped = "skip-execution" in cell.metadata.get("tags", ())
-        if cell.cell_type == "code" and cell.source.strip() and not is_skipped:
-            yield cell
 
 
 def _read_outputs(report: bytes, most: int) -> Sequence[Any]:

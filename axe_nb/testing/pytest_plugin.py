@@ -81,7 +81,12 @@ def pytest_runtest_makereport(
     cassette = getattr(item, "funcargs", {}).get("axe_cassette")
     error = call.excinfo.value if call.excinfo else None
     if call.excinfo and errors and isinstance(error, errors.AxeError):
-        own = call.excinfo.traceback.filter(lambda entry: _is_own(entry.path, item.config))
+        root = item.config.rootpath
+        own = call.excinfo.traceback.filter(
+            lambda entry: (
+                (path := Path(entry.path)).is_relative_to(root) and not path.is_relative_to(PACKAGE)
+            )
+        )
         if own and not item.config.getoption("fulltrace"):
             call.excinfo.traceback = own
             report.longrepr = call.excinfo.getrepr(style="short", chain=False)
@@ -94,11 +99,6 @@ def pytest_runtest_makereport(
 
 def _describe_misses(cassette: Cassette) -> str:
     return "\n".join(sorted({"\n".join(miss.lines()) for miss in cassette.missed}))
-
-
-def _is_own(path: Path | str, config: pytest.Config) -> bool:
-    """True for a file of the tested project."""
-    return Path(path).is_relative_to(config.rootpath) and not Path(path).is_relative_to(PACKAGE)
 
 
 @pytest.fixture
@@ -148,18 +148,14 @@ def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
         lookup.script(name)  # refuses names that are not plain
         model: Any = function_or_rules
         if not callable(model):
-            model = _read_rules(name, model)
+            from axe_nb.scripting.rules import parse_script
+
+            if not isinstance(model, str):
+                import tomli_w
+
+                model = tomli_w.dumps({"rule": list(model)})
+            model = parse_script(model, f"the rules of {name}")
         monkeypatch.setitem(lookup.functions, name, model)
         return f"script/{name}"
 
     return make
-
-
-def _read_rules(name: str, rules: Rules) -> Any:
-    from axe_nb.scripting.rules import parse_script
-
-    if not isinstance(rules, str):
-        import tomli_w
-
-        rules = tomli_w.dumps({"rule": list(rules)})
-    return parse_script(rules, f"the rules of {name}")

@@ -172,8 +172,8 @@ def test_without_nbclient_the_error_names_the_install_command(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", ""])
 def test_a_closed_network_leaves_the_own_machine(host: str) -> None:
-    headless._refuse("socket.connect", (None, (host, 80)))
-    headless._refuse("socket.connect", (None, "/run/a.sock"))
+    headless.refuse_network("socket.connect", (None, (host, 80)))
+    headless.refuse_network("socket.connect", (None, "/run/a.sock"))
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "example.org", "fe80::1%eth0"])
@@ -181,4 +181,4 @@ def test_a_closed_network_leaves_the_own_machine(host: str) -> None:
 def test_a_closed_network_has_no_other_machine(host: str, event: str) -> None:
     arguments = (host, 80) if event == "socket.getaddrinfo" else (None, (host, 80))
     with pytest.raises(ConnectionRefusedError, match=re.escape(host)):
-        headless._refuse(event, arguments)
+        headless.refuse_network(event, arguments)
