@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from itertools import zip_longest
@@ -209,15 +210,6 @@ class _Call:
         starts = isinstance(arguments, dict) or wire.text(arguments).lstrip().startswith("{")
         return self.last.endswith("}") and starts
 
-    def is_whole(self) -> bool:
-        """True if its arguments are a JSON object, and so not cut."""
-        try:
-            return isinstance(
-                wire.loads_part(streaming.settle(self.function.get("arguments", ""))), dict
-            )
-        except ValueError:
-            return False
-
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
         """Adds a piece; returns its part of the arguments."""
         own = self.entry.get("id")
@@ -288,8 +280,10 @@ class OpenAIAssembly(Assembly):
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
-        holds_answer = says or bool(self._calls)
-        self.is_complete |= holds_answer and all(call.is_whole() for call in self._calls)
+        written = (streaming.settle(call.function.get("arguments", "")) for call in self._calls)
+        with suppress(ValueError):
+            are_whole = all(isinstance(wire.loads_part(text), dict) for text in written)
+            self.is_complete |= are_whole and (says or bool(self._calls))
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a chunk; some servers put the usage into the choice, or under `x_groq`."""
