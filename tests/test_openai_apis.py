@@ -16,8 +16,10 @@ from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make, server
 from axe_nb.errors import ConfigError
 from axe_nb.providers import listing
+from axe_nb.views.html import twin
+from axe_nb.views.outline import as_text
 from tests.providers.dialects import BY_NAME, KEY
-from tests.providers.openai_2026 import OWN, OpenAI, at_own_address, settings
+from tests.providers.openai_2026 import CITED, OWN, SOURCE, OpenAI, at_own_address, settings
 from tests.wire.replay import Replay
 
 pytestmark = pytest.mark.req("D-73")
@@ -165,3 +167,35 @@ def test_a_recording_is_played_whatever_api_the_model_gets_today(
                 played = axe_nb.run(agent, "go", display=False)
             assert played.text == "seen a", played.error
             assert played.request("0/1").protocol == protocol
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.req("D-32", "D-76")
+def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
+    openai: OpenAI, streams: bool
+) -> None:
+    scout = Agent("scout", "openai/gpt-5.6-sol", mode="auto", tools=("web_search",))
+    first = axe_nb.run(scout, "How high?", display=False, stream=streams)
+    assert (first.text, first.error, first.warnings) == ("The tallest is the Burj.", None, ())
+    again = axe_nb.run(scout, "Sure?", display=False, stream=streams, continue_from=first)
+    assert (again.text, again.error) == ("By Responses.", None)
+    assert openai.paths == ["/v1/responses"] * 2
+    asked, later = (body for _, body in openai.requests)
+    assert asked["tools"] == later["tools"] == [{"type": "web_search"}]
+    assert asked["include"] == ["reasoning.encrypted_content", "web_search_call.action.sources"]
+    assert [item["type"] for item in later["input"]] == [
+        "message", "reasoning", "web_search_call", "reasoning", "message", "message",
+    ]  # fmt: skip
+    assert later["input"][1:-1] == openai.said[0]
+    assert [(one.title, one.url) for one in first.sources] == [
+        ("Towers of the world", SOURCE), ("Heights", CITED),
+    ]  # fmt: skip
+    (call,) = first.log[0].server_calls
+    assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
+    assert [one.url for one in call.sources] == [SOURCE]
+    assert (first.usage.searches, first.tool_calls) == (1, 0)
+    assert 'web_search · "tallest tower" → 1 source' in as_text(first)
+    html = twin(first)["text/html"]
+    assert f'href="{SOURCE.replace("&", "&amp;")}"' in html
+    assert f'href="{CITED}"' in html
+    assert again.request().body == later

@@ -345,3 +345,14 @@ def test_a_search_over_chat_completions(
     assert (result.text, [one.url for one in result.sources]) == ("828 m.", ["https://a.org/"])
     assert [call.name for call in result.log[0].server_calls] == ["web_search"]
     assert (result.usage.searches, result.cost) == (1, None)
+
+
+@pytest.mark.req("D-32")
+def test_the_paused_blocks_go_back_and_the_reply_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = use("x")
+    with serve(monkeypatch, reply(search, stop="pause_turn"), reply(text("42"))) as server:
+        result = axe_nb.run(Agent(name="a", model="anthropic/m"), "Search.")
+        _, second = server.log("x")
+    assert (result.text, result.turns) == ("42", 2)
+    user = {"role": "user", "content": [{"type": "text", "text": "Search."}]}
+    assert second.body["messages"] == [user, {"role": "assistant", "content": [search]}]
