@@ -69,9 +69,9 @@ class HttpProvider:
         request.
         """
         protocol, log = self.protocol, request.log
-        place = dump([self.info.name, self.base_url, request.model])
-        known = log.server if log else ""
-        request = replace(request, server=known or hashlib.sha256(place).hexdigest()[:16])
+        # no variable holds the URL, whose password a traceback with variables would show
+        digest = hashlib.sha256(dump([self.info.name, self.base_url, request.model]))
+        request = replace(request, server=(log and log.server) or digest.hexdigest()[:16])
         if log and any(message.echo for message in request.messages):
             log.server = request.server
         refused = set(log.refused if log and log.recorded else request.refused)

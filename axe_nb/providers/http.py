@@ -193,7 +193,9 @@ class _Loop:
     """Held while a command prints a key."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
     """Settings that a client depends on → the client."""
-    addresses: dict[tuple[str, str], tuple[httpx.URL, httpx.URL]] = field(default_factory=dict)
+    addresses: dict[tuple[str, str], tuple[httpx.URL, httpx.URL]] = field(
+        default_factory=dict, repr=False
+    )
     """Base URL and path → the first, and both; parsing them takes a tenth of a request's time."""
     until_the_end: AsyncGenerator[None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import pickle
 import socket
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,6 +24,7 @@ from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
 OPENAI = BY_NAME["openai"]
+PASSWORD = "pa55w0rd-5ecre7"
 HELLO = {"status": 200, "body": OPENAI.reply("hello", (), "stop")}
 
 
@@ -33,6 +36,8 @@ def server() -> Iterator[Replay]:
         "silence": {"network": "silence"},
         "closed": {"network": "close_before_headers"},
         "refused": {"status": 401, "body": {"error": {"message": f"no such key: {KEY}"}}},
+        "page": {"status": 200, "body": "<html>"},
+        "failed": {"status": 500, "body": "oh"},
         "huge": {"status": 200, "body": b" " * (MAX_REPLY + 1)},
         "idle": HELLO | {"network": "close_after"},
         "short": HELLO | {"network": "short_body"},
@@ -178,34 +183,60 @@ def test_a_reply_without_end_is_given_up() -> None:
     assert asyncio.run(ask_it()) < 2 * (MAX_REPLY >> 20)
 
 
+def with_login(url: str) -> OpenAI:
+    return OpenAI(url.replace("//", f"//me:{PASSWORD}@"), KEY)
+
+
+def shown_in(error: ProviderError) -> str:
+    """All texts of an error: its chain, its traceback with variables, and its pickle."""
+    assert (error.__cause__, error.__context__) == (None, None), "errors of httpx hold the request"
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    again = pickle.loads(pickle.dumps(error))
+    texts = ("".join(shown.format()), repr(vars(error)), error.hint, repr(again), repr(vars(again)))
+    return "\n".join(texts)
+
+
 @pytest.mark.req("B-3")
-@pytest.mark.parametrize("reply", ["closed", "refused", "short", "huge"])
-def test_the_key_is_in_no_traceback_repr_or_log(
+@pytest.mark.parametrize("reply", ["closed", "refused", "short", "huge", "page", "failed"])
+def test_key_and_password_are_in_no_traceback_repr_or_log(
     server: Replay, caplog: pytest.LogCaptureFixture, reply: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    provider = OpenAI(server.url(reply), KEY)
-    with pytest.raises(ProviderError) as raised:
-        asyncio.run(provider.send(ask()))
-    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-    text = "".join(shown.format())
-    assert "provider = OpenAI(base_url=" in text, "variables are shown"
-    assert server.log(reply)[0].headers["authorization"] == f"Bearer {KEY}"
-    for place in (text, repr(provider), caplog.text, repr(raised.value.__dict__)):
-        assert KEY not in place
+    for provider in (OpenAI(server.url(reply), KEY), with_login(server.url(reply))):
+        with pytest.raises(ProviderError) as raised:
+            asyncio.run(provider.send(ask()))
+        text = shown_in(raised.value)
+        assert "provider = OpenAI(base_url=" in text, "variables are shown"
+        for place in (text, repr(provider), caplog.text):
+            assert KEY not in place
+            assert PASSWORD not in place
+    key, login = (asked.headers["authorization"] for asked in server.log(reply)[-2:])
+    assert (key, login[:6]) == (f"Bearer {KEY}", "Basic ")
+    assert reply == "closed" or "/v1/chat/completions" in caplog.text, "replies are logged"
 
 
 @pytest.mark.req("B-3")
-def test_name_and_password_of_a_base_url_are_used_and_not_shown(
-    server: Replay, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    for reply in ("refused", "closed"):
-        error = failure(server.url(reply).replace("//", "//me:secret-password@"))
-        assert server.log(reply)[0].headers["authorization"].startswith("Basic ")
-        assert "secret-password" not in str(error) + error.hint
-    assert "/v1/chat/completions" in caplog.text, "requests are logged"
-    assert "secret-password" not in caplog.text
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "127.0.0.1:notaport", "nohost.invalid"])
+def test_no_error_of_a_connection_holds_them_either(host: str) -> None:
+    provider = with_login(f"http://{host}")
+    with pytest.raises(ProviderError) as raised:
+        asyncio.run(provider.send(ask()))
+    text = shown_in(raised.value)
+    assert KEY not in text
+    assert PASSWORD not in text
+
+
+@pytest.mark.req("B-3")
+def test_no_object_of_a_connection_shows_them(server: Replay) -> None:
+    async def look() -> list[str]:
+        provider = with_login(server.url("failed"))
+        with pytest.raises(ProviderError):
+            await provider.send(ask())
+        mine = (o for o in gc.get_objects() if "axe_nb.providers" in str(type(o).__module__))
+        shown = map(repr, [*mine, provider])
+        return [text for text in shown if KEY in text or PASSWORD in text]
+
+    assert asyncio.run(look()) == []
 
 
 @pytest.mark.req("B-2", "A-X1")

@@ -117,15 +117,6 @@ def test_concurrent_requests_share_one_run_of_the_command(vertex: Vertex) -> Non
     assert (vertex.runs, len(vertex.keys)) == (1, 20)
 
 
-def test_a_key_that_expired_is_asked_for_again_once(vertex: Vertex) -> None:
-    vertex.settings()
-    run()
-    vertex.token.write_text("ya29-the-next-one-456")
-    assert run().text == "your key is ***"
-    assert vertex.keys == [TOKEN, TOKEN, "ya29-the-next-one-456"]
-    assert vertex.runs == 2
-
-
 def test_many_requests_with_an_expired_key_ask_once(vertex: Vertex) -> None:
     vertex.settings(f"import time; time.sleep(0.3); print(open({str(vertex.token)!r}).read())")
     run()

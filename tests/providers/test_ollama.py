@@ -127,21 +127,6 @@ def test_thinking_goes_back_unchanged() -> None:
     assert without_calls == {"role": "assistant", "content": "x", "thinking": "hm"}
 
 
-@pytest.mark.req("D-37", "B-5")
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (401, "auth: unauthorized"), (404, "bad_request: unauthorized"),
-        (429, "rate_limit: unauthorized"), (500, "server: unauthorized"),
-    ],
-)  # fmt: skip
-def test_errors_are_text_beside_error(status: int, expected: str) -> None:
-    reply = {"status": status, "body": {"error": "unauthorized"}}
-    with Replay({"x": reply}) as server, pytest.raises(ProviderError) as raised:
-        OLLAMA.send(server.url("x"))
-    assert str(raised.value) == expected
-
-
 @pytest.mark.req("D-31")
 def test_a_reply_that_is_not_done_is_an_error() -> None:
     with pytest.raises(ProviderError) as raised:

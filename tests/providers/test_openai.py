@@ -18,14 +18,8 @@ from tests.wire.replay import Replay
 OPENAI = BY_NAME["openai"]
 
 
-def reply(**message: Any) -> dict[str, Any]:
-    return {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
-
-
-def reply_with(finish_reason: str, **message: Any) -> dict[str, Any]:
-    data = reply(**message)
-    data["choices"][0]["finish_reason"] = finish_reason
-    return data
+def reply(end: str = "stop", **message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": end}]}
 
 
 def call(**more: Any) -> dict[str, Any]:
@@ -101,16 +95,16 @@ def test_a_refusal_without_text_is_an_error_of_its_own() -> None:
 def test_an_answer_that_a_filter_removed_is_a_refusal(reason: str) -> None:
     for content, calls in ((None, []), ("", [call()]), (" ", None)):
         with pytest.raises(ProviderError) as raised:
-            parse(reply_with(reason, content=content, tool_calls=calls))
+            parse(reply(reason, content=content, tool_calls=calls))
         assert raised.value.category == "refusal"
         assert reason in str(raised.value)
-    cut = parse(reply_with(reason, content="So far", tool_calls=[call()]))
+    cut = parse(reply(reason, content="So far", tool_calls=[call()]))
     assert (cut.content, cut.tool_calls) == ("So far", ())
 
 
 def test_an_answer_that_ends_in_a_failure_is_an_error_that_keeps_the_text() -> None:
     with pytest.raises(ProviderError) as raised:
-        parse(reply_with("error", content="The answer is", tool_calls=[call()]))
+        parse(reply("error", content="The answer is", tool_calls=[call()]))
     assert str(raised.value) == (
         "server: response contains only part of an answer (finish_reason error)"
     )
@@ -202,20 +196,15 @@ def test_the_limit_of_tokens_has_the_name_that_the_model_takes(model: str, key: 
     assert json.loads(body(replace(both, model=model)))["max_completion_tokens"] == 7
 
 
-def sent(*messages: Message) -> list[dict[str, Any]]:
-    written: list[dict[str, Any]] = json.loads(body(ask(*messages)))["messages"]
-    return written
-
-
 @pytest.mark.req("D-32")
 def test_two_messages_of_the_user_in_a_row_are_sent_as_one() -> None:
     """Templates of many models refuse them, so vLLM answers 400 "roles must alternate"."""
     empty, text = Message("assistant", ""), Message("user", "and then?")
-    assert sent(Message("user", "hi"), empty, text) == [
+    assert messages(Message("user", "hi"), empty, text) == [
         {"role": "user", "content": "hi\n\nand then?"}
     ]
     seen = Message("user", f"see {FIRST.mark(1)}", pictures=(FIRST,))
-    (one,) = sent(Message("user", "hi"), empty, seen, empty, text)
+    (one,) = messages(Message("user", "hi"), empty, seen, empty, text)
     assert [part["type"] for part in one["content"]] == ["text", "text", "image_url", "text"]
     assert one["content"][-1] == {"type": "text", "text": "and then?"}
 
@@ -225,12 +214,13 @@ def test_a_message_after_the_pictures_of_a_result_is_sent_with_them() -> None:
     call = Message("assistant", "", (ToolCall("c1", "chart"),))
     shown = ToolResult("c1", f"a {FIRST.mark(1)}", name="chart", pictures=(FIRST,))
     told = Message("tool", tool_results=(shown,))
-    *_, result, user = sent(Message("user", "go"), call, told, Message("user", "Summarise."))
+    *_, result, user = messages(Message("user", "go"), call, told, Message("user", "Summarise."))
     assert result["role"] == "tool"
     assert user["content"][-1] == {"type": "text", "text": "Summarise."}
     plain = Message("tool", tool_results=(ToolResult("c1", '{"role":"user"}', name="chart"),))
-    roles = [one["role"] for one in sent(call, plain, Message("user", "Summarise."))]
+    roles = [one["role"] for one in messages(call, plain, Message("user", "Summarise."))]
     assert roles == ["assistant", "tool", "user"]
     details = {"reasoning_details": [{"role": "user", "content": "?"}]}
     hostile = Message("assistant", "hm", echo={"openai": details})
-    assert [one["role"] for one in sent(hostile, Message("user", "so?"))] == ["assistant", "user"]
+    roles = [one["role"] for one in messages(hostile, Message("user", "so?"))]
+    assert roles == ["assistant", "user"]

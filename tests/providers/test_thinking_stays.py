@@ -21,26 +21,16 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 THOUGHT = "bound to this server"
 
-BLOCKS = [
-    {"type": "thinking", "thinking": THOUGHT, "signature": "c2ln"},
-    {"type": "text", "text": "Three."},
-]
-SPENT = {"input_tokens": 5, "output_tokens": 2}
-
 REPLIES: dict[str, dict[str, Any]] = {
-    "openai": {
-        "choices": [
-            {
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": "Three.", "reasoning_content": THOUGHT},
-            }
-        ]
-    },
+    "openai": {"choices": [{"finish_reason": "stop", "message": {
+        "role": "assistant", "content": "Three.", "reasoning_content": THOUGHT,
+    }}]},
     "anthropic": {
-        "role": "assistant",
-        "content": BLOCKS,
-        "stop_reason": "end_turn",
-        "usage": SPENT,
+        "role": "assistant", "stop_reason": "end_turn",
+        "content": [
+            {"type": "thinking", "thinking": THOUGHT, "signature": "c2ln"},
+            {"type": "text", "text": "Three."},
+        ],
     },
     "responses": {
         "status": "completed",
@@ -50,7 +40,7 @@ REPLIES: dict[str, dict[str, Any]] = {
         ],
     },
     "ollama": {"message": {"content": "Three.", "thinking": THOUGHT}, "done": True},
-}
+}  # fmt: skip
 
 
 @pytest.fixture
