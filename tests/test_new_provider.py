@@ -1,4 +1,4 @@
-"""A new provider and a new endpoint in a copy of the package, made as docs/architecture.md says."""
+"""A new provider in a copy of the package, made as docs/architecture.md says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay
 
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
@@ -53,15 +52,6 @@ ENTRIES = """
         models_keys=("birds", "id"),
         first_model="parrot/polly",
     ),
-    ProviderInfo(
-        name="groq",
-        module="axe_nb.providers.openai",
-        base_url="https://api.groq.com/openai/v1",
-        needs_key=True,
-        key_variable="GROQ_API_KEY",
-        headers=BEARER,
-        models_path="/v1/models",
-    ),
 """
 
 USE = """
@@ -76,10 +66,8 @@ from axe_nb.session.session import session
 
 print(axe_nb.__file__)
 print(axe_nb.run(Agent(name="a", model="parrot/polly"), "Hello?").text)
-print(axe_nb.run(Agent(name="b", model="groq/llama"), "Hello?").text)
 print(Agent.load(init("first").stem).model)
-for name in ("parrot", "groq"):
-    session.define(Agent(name=name, model=f"{name}/x"))
+session.define(Agent(name="parrot", model="parrot/x"))
 print(*asyncio.run(examine(None, session.agents, session.find)), sep="\\n")
 try:
     make("parott", Config())
@@ -88,17 +76,16 @@ except axe_nb.ConfigError as error:
 
 shell = InteractiveShell.instance()
 shell.run_line_magic("load_ext", "axe_nb")
-for start in ("par", "gr"):
-    line = f"%%axe first -m {start}"
-    shell.Completer.use_jedi = False
-    with __import__("IPython.core.completer").core.completer.provisionalcompleter():
-        print(*(c.text for c in shell.Completer.completions(line, len(line))))
+line = "%%axe first -m par"
+shell.Completer.use_jedi = False
+with __import__("IPython.core.completer").core.completer.provisionalcompleter():
+    print(*(c.text for c in shell.Completer.completions(line, len(line))))
 """
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The folder of a copy of the package with a new provider and a new endpoint."""
+    """The folder of a copy of the package with a new provider."""
     package = tmp_path / "copy" / "axe_nb"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "providers" / "parrot.py").write_text(MODULE, "utf-8")
@@ -120,42 +107,36 @@ def test_the_page_says_what_this_test_does() -> None:
 
 
 def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> None:
-    hello = {"status": 200, "body": BY_NAME["openai"].reply("Hello from groq.", (), "stop")}
     parrot = {"sequence": [
         {"status": 200, "body": {"text": "Hello!"}},
         {"status": 200, "body": {"birds": [{"id": "polly"}]}},
     ]}  # fmt: skip
-    with Replay({"parrot": parrot, "groq": hello}) as server:
+    with Replay({"parrot": parrot}) as server:
         settings = {
             "PYTHONPATH": str(copy),
             "OPENAI_API_KEY": "",
             "PARROT_API_KEY": "a-cracker",
-            "GROQ_API_KEY": "another",
             "AXE_PARROT_BASE_URL": server.url("parrot"),
-            "AXE_GROQ_BASE_URL": server.url("groq"),
         }
         done = subprocess.run(
             [sys.executable, "-c", USE], env=os.environ | settings, cwd=project,
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    where, said, endpoint, first, *told = done.stdout.splitlines()
+    where, said, first, *told = done.stdout.splitlines()
     assert where == str(copy / "axe_nb" / "__init__.py")
-    assert (said, endpoint, first) == ("Hello!", "Hello from groq.", "parrot/polly")
+    assert (said, first) == ("Hello!", "parrot/polly")
     asked = server.log("parrot")
     assert [a.path for a in asked] == ["/say", "/birds"]
     assert asked[0].body == {"model": "polly", "prompt": "Hello?"}
     assert {a.headers["x-parrot"] for a in asked} == {"a-cracker"}
-    [at_groq, *_] = server.log("groq")
-    assert at_groq.headers["authorization"] == "Bearer another"
 
     page = "\n".join(told)
     assert "parrot key       set (PARROT_API_KEY)" in page
     assert f"parrot server    up at {server.url('parrot')}, 1 model" in page
     assert 'parrot server    has no "x", needed by agent parrot' in page
-    assert "groq key         set (GROQ_API_KEY)" in page
     assert (
         'unsupported provider "parott": supported providers are anthropic, openai, ollama, parrot, '
-        "groq, script did you mean parrot?"
+        "script did you mean parrot?"
     ) in page
-    assert told[-2:] == ["parrot/ parrot/polly parrot/x", "groq/ groq/llama groq/x"]
+    assert told[-1] == "parrot/ parrot/polly parrot/x"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.views.html import twin
@@ -105,35 +103,3 @@ def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
     assert f'href="{SOURCE.replace("&", "&amp;")}"' in html
     assert f'href="{CITED}"' in html
     assert again.request().body == later
-
-
-@each
-@pytest.mark.req("D-60", "D-66")
-def test_cassettes_files_history_and_forks_keep_all_of_it(
-    openai: OpenAI, streams: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    agent = scout(tools=("web_search", "look"))
-    axe_nb.define(agent)
-    with axe_nb.cassette("a.axe", "record"):
-        first = axe_nb.run("scout", "How high?", display=False, stream=streams)
-    with axe_nb.cassette("a.axe", "replay"):
-        played = axe_nb.run("scout", "How high?", display=False, stream=streams)
-    assert len(openai.requests) == 2
-    first.save("run.axe")
-    try:
-        kept = axe_nb.load(axe_nb.history()[-1].id)
-    finally:
-        find_writer(history_path()).flush()
-    for one in (played, kept, axe_nb.load("run.axe")):
-        assert isinstance(one, RunResult)
-        assert (one.log, one.sources) == (first.log, first.sources)
-        assert one.messages == first.messages
-    assert RunResult.from_dict(json.loads(json.dumps(first.to_dict(full=True)))) == first
-    forked = first.fork("0/2", prompt="Sure?", display=False)
-    assert (forked.text, forked.error) == ("By Responses.", None)
-    assert forked.log[0].server_calls == first.log[0].server_calls
-    assert openai.requests[-1][1]["input"][1:5] == [
-        {**item, "arguments": '{"at":"a"}'} if item["type"] == "function_call" else item
-        for item in openai.said[0]
-    ]

@@ -1,7 +1,4 @@
-"""Pictures among the values of Python: bytes, figures, images of libraries, files.
-
-No library is imported: whoever made the value has done so.
-"""
+"""Pictures among the values of Python, without importing the libraries that made them."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ MAX_FILE = 50_000_000
 
 
 def find_picture(value: object) -> Picture | None:
-    """Returns a value as a picture; None if it is not one.
-
-    Raises NoPicture if it is a picture that cannot be sent.
-    """
+    """Returns a value as a picture, None if it is none; raises NoPicture if it cannot be sent."""
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -70,10 +64,7 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns the entries of a list with pictures, those as `Picture`; one picture as a list.
-
-    Anything else is an empty list. Raises NoPicture if there is a picture that cannot be sent.
-    """
+    """Returns the entries of a list with pictures, or of one picture; else an empty list."""
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
@@ -120,8 +111,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 def split_prompt(prompt: object) -> Illustrated:
     """Returns the text of a prompt with marks, and the pictures that they stand for.
 
-    A list of texts and pictures becomes one text, each entry on lines of its own. Raises
-    ConfigError for anything else, and NoPicture for a picture that cannot be sent.
+    Of a list, each entry stands on lines of its own. Raises ConfigError for anything else.
     """
     if isinstance(prompt, str):
         return Illustrated(prompt)

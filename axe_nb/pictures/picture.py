@@ -187,10 +187,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Yields the text in pieces, each picture after the piece that ends with its mark.
-
-    One whose mark is not there, because the text was cut, comes last with its mark.
-    """
+    """Yields the text in pieces, each picture after its mark; after all, if that was cut off."""
     at = 0
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)

@@ -27,9 +27,9 @@ tiny picture may take a second."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Returns the picture, scaled down if it is larger than a server takes.
+    """Returns the picture, scaled down to at most `limit` bytes (0 = any) and a server's pixels.
 
-    `limit` is the maximum size in bytes; 0 = none. Raises NoPicture if it cannot be scaled down.
+    Raises NoPicture if it cannot be scaled down.
     """
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:

@@ -129,10 +129,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 def _begin(
     request: Request,
 ) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns the request in the form sent, its tools, its system prompt, and both of these.
-
-    The last is None for models with a budget, which require their thinking after any beginning.
-    """
+    """Returns the request as sent, its tools, its system prompt, and both if they bind thinking."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
     tools = [
@@ -161,9 +158,9 @@ def _mark_for_cache(
 ) -> None:
     """Marks up to four places for the prompt cache, if the request is long enough.
 
-    These are the ends of the tools, of the system prompt, of the latest message, which the next
-    request finds again, and of the user's before it, which the API may look for in vain behind more
-    than 20 blocks of results. What was read before costs a tenth; writing costs a quarter more.
+    The ends of the tools, the system prompt, the latest message, which the next request finds
+    again, and the user's before it, as the API looks no more than 20 blocks back. Reading from the
+    cache costs a tenth, writing a quarter more.
     """
     system = fields.get("system", "")
     sizes = (len(dump(part)) for part in (*tools, system, *turns))
@@ -180,10 +177,7 @@ def _mark_for_cache(
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer in a reply.
-
-    Raises ProviderError for missing or malformed content, or a refusal.
-    """
+    """Parses the answer; raises ProviderError for missing or malformed content, or a refusal."""
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
     content = before = ""
@@ -236,10 +230,9 @@ def _select_blocks_to_echo(
 ) -> list[Mapping[str, Any]]:
     """Selects the blocks to send back for a reply with special ones; calls are placeholders.
 
-    Special blocks keep their meaning only unchanged: thinking, tools that the server runs, texts
-    that cite their results, and whatever the API adds. The API rejects its own calls that a limit
-    cut off from their results, but not those of a reply that it has paused, or that waits for the
-    results of other calls.
+    Special are thinking, tools that the server runs, texts that cite their results, and whatever
+    the API adds: they keep their meaning only unchanged. The API rejects its own calls that a limit
+    cut off from their results.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []

@@ -30,10 +30,9 @@ def find_coding(content_encoding: str) -> str:
 
 
 async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the parts of a body that arrives compressed, none longer than `MAX_PIECE`.
+    """Yields the parts of a compressed body, of several members too, none longer than `MAX_PIECE`.
 
-    It may have several members, as files of logs do. Raises DecompressionError if it is corrupt or
-    cut off.
+    Raises DecompressionError if it is corrupt or cut off.
     """
     decompressor: zlib._Decompress | None = None
     async for data in pieces:

@@ -28,23 +28,15 @@ SERVER, PREFIX = "server", "prefix"
 """Keys of `Message.echo`: the server of the reply; the digest of all that preceded it."""
 
 _FIELDS = {
-    "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
-    "stream": re.compile(
-        r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
-    ),
-    OUTPUT: re.compile(
-        r"response[ _]?format|text\.format|json[ _-]?schema|output_config|output_format"
-        r"|structured[ _-]outputs?|response[ _]?(schema|mime[ _]?type)"
-        r"|guided[ _](json|decoding|grammar)|grammar\b"
-        r"|field format of type|invalid format\b|json mode",
-        re.IGNORECASE,
-    ),
-    FORCED: re.compile("tool[ _]choice", re.IGNORECASE),
-    INCLUDE: re.compile(
-        r"encrypted content is not supported|reasoning\.encrypted_content|param\w*\W+include\b",
-        re.IGNORECASE,
-    ),
-    SUMMARY: re.compile(r"reasoning[. ]summar(y|ies)\b", re.IGNORECASE),
+    "stream_options": r"stream_options|include_usage",
+    "stream": r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)",
+    OUTPUT: r"response[ _]?format|text\.format|json[ _-]?schema|output_config|output_format"
+    r"|structured[ _-]outputs?|response[ _]?(schema|mime[ _]?type)"
+    r"|guided[ _](json|decoding|grammar)|grammar\b|field format of type|invalid format\b|json mode",
+    FORCED: r"tool[ _]choice",
+    INCLUDE: r"encrypted content is not supported|reasoning\.encrypted_content"
+    r"|param\w*\W+include\b",
+    SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
@@ -115,7 +107,7 @@ class HttpProvider:
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
     """Returns the field of a request that its server refuses by this error; empty if none."""
     unstreamed = r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)"
-    words_of = {"stream": re.compile(unstreamed, re.IGNORECASE)}
+    words_of = {"stream": unstreamed}
     if error.status in (400, 404, 405, 406, 415, 422, 501):
         words_of = _FIELDS
     elif error.status == 500:  # some crash on a schema instead of refusing it
@@ -127,8 +119,10 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
         INCLUDE: INCLUDE not in asked.refused,
         SUMMARY: SUMMARY not in asked.refused and asks_for_summary(asked.params),
     }
-    found = (field for field, words in words_of.items() if words.search(error.detail))
-    return next((field for field in found if sent.get(field)), "")
+    for field, words in words_of.items():
+        if sent.get(field) and re.search(words, error.detail, re.IGNORECASE):
+            return field
+    return ""
 
 
 def encode_messages(
@@ -137,7 +131,7 @@ def encode_messages(
     """Encodes the messages of a request, without parts that are not for its server (D-78).
 
     Some servers refuse their own parts after a different beginning: `before` are the items before
-    the messages.
+    it.
     """
     is_bound = any(PREFIX in message.echo for message in request.messages)
     return _encode(request, encode, before if is_bound else None)[0]
@@ -153,8 +147,8 @@ def _encode(
 ) -> tuple[list[dict[str, Any]], str]:
     """Returns the encoded messages, and the digest of all of them if there is a `before`.
 
-    A server is sent parts again if they are its own, complete, and after the same beginning. What
-    is encoded already must not be changed: the next request has it too.
+    A server gets its own complete parts back, after the same beginning only. What is encoded must
+    not be changed: the next request has it too.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))

@@ -126,7 +126,7 @@ async def _open(
 
 
 async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a body as they arrive, decompressed, and records them.
+    """Yields the pieces of a body, decompressed, and records them.
 
     Raises ProviderError if the connection breaks, or the reply is damaged or too large.
     """
@@ -200,10 +200,7 @@ class _Loop:
     last of its loop."""
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Sends a request and returns the reply once its headers have arrived; it must be closed.
-
-        Raises whatever httpx, SSL or a mock does.
-        """
+        """Returns a reply whose headers have arrived; it must be closed. Raises what httpx does."""
         import httpx
 
         from axe_nb.providers.transport import QuietURL, make_client, read_variables
@@ -250,10 +247,7 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary(
 
 
 def _count_slots() -> int:
-    """Returns the limit of concurrent requests: half of the files that the process may open.
-
-    The other half is for kernels and tools (D-51).
-    """
+    """Returns half of the files that the process may open; the others are for kernels and tools."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

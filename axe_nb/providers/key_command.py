@@ -46,8 +46,7 @@ _keys: dict[KeyCommand, _Key] = {}
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
     """Returns the server with the key that its command prints; unchanged if it has no command.
 
-    Raises ProviderError if the command fails, takes too long or prints no key. Requests in parallel
-    hold the `lock` of their event loop, and so run the command once.
+    Raises ProviderError if the command fails. Parallel requests share one run by the `lock`.
     """
     command = server.info.key_command
     if command is None or server.key:
@@ -72,10 +71,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, so that its command is run again.
-
-    Does nothing if that has just been done, as each of many refused requests would run it.
-    """
+    """Returns the server without the key that it refused, unless that has just been replaced."""
     command = server.info.key_command
     known = _keys.get(command) if command else None
     if command and known and known.text == server.key:
@@ -86,10 +82,9 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: KeyCommand) -> str:
-    """Returns the first line that a command prints.
+    """Returns the first line that a command prints; ends one that takes or prints too much.
 
-    Raises ValueError if it fails, takes too long, or prints too much or no key; the message does
-    not quote it. It is then ended with all that it has started.
+    Raises ValueError if there is no key; the message does not quote what was printed.
     """
     process = subprocess.Popen(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

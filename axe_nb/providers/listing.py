@@ -19,10 +19,7 @@ from axe_nb.text import list_some, nearest, quote
 
 
 async def models(server: Server) -> tuple[str, ...]:
-    """Returns the sorted names of the server's models.
-
-    Raises ProviderError if it is unreachable, refuses, has no listing or takes too long.
-    """
+    """Returns the sorted names of the server's models; raises ProviderError if it cannot tell."""
     server = await fill_in_key(server)  # which takes as long as its command does
     try:
         async with asyncio.timeout(3.0):

@@ -24,10 +24,7 @@ TOP_LEVEL = frozenset(
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages: one per tool result, none if it is empty.
-
-    Pictures of results follow in a user message, which every model's template supports.
-    """
+    """Encodes a message: one object per tool result, whose pictures follow; none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {
@@ -85,10 +82,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer in a reply.
-
-    Raises ProviderError if the reply has no message, or is not complete.
-    """
+    """Parses the answer; raises ProviderError if there is no message, or it is not complete."""
     message = data.get("message")
     if not isinstance(message, dict):
         raise missing_part("message", data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from itertools import zip_longest
@@ -31,10 +32,7 @@ SIGNED = "extra_content"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages: one per tool result, none if it is empty.
-
-    Results are text only: their pictures follow in a user message.
-    """
+    """Encodes a message: one object per tool result, whose pictures follow; none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -112,10 +110,7 @@ def _list_parts(content: Any) -> Any:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer in a reply: its first choice.
-
-    Raises ProviderError for no choice, a malformed one, one that reports an error, or a refusal.
-    """
+    """Parses the first choice; raises ProviderError for a malformed one, or a refusal."""
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
         raise missing_part("choices", data)
@@ -205,10 +200,7 @@ class _Call:
     """The last piece of the arguments that is not blank."""
 
     def is_another(self, id: object, name: str, arguments: object) -> bool:
-        """True if a piece under this call's index begins another call.
-
-        Some servers number all calls 0; they repeat the name, or send another id with it.
-        """
+        """True if a piece begins another call: some servers number all calls 0."""
         if not name or (id and id == self.entry.get("id")):
             return False
         if id and self.entry.get("id"):
@@ -217,15 +209,6 @@ class _Call:
             return bool(self.last)
         starts = isinstance(arguments, dict) or wire.text(arguments).lstrip().startswith("{")
         return self.last.endswith("}") and starts
-
-    def is_whole(self) -> bool:
-        """True if its arguments are a JSON object, and so not cut."""
-        try:
-            return isinstance(
-                wire.loads_part(streaming.settle(self.function.get("arguments", ""))), dict
-            )
-        except ValueError:
-            return False
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
         """Adds a piece; returns its part of the arguments."""
@@ -292,14 +275,15 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
 
-        Some servers give a reason only where they cut an answer (vllm-mlx), or never. But gateways
-        also send the mark behind an answer that broke off on its way to them: an empty one, or one
-        with half a call, is not complete. Half a text cannot be told from a whole one.
+        But gateways also send it behind an answer that broke off on its way to them: an empty one,
+        or one with half a call, is not complete. Half a text cannot be told from a whole one.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
-        holds_answer = says or bool(self._calls)
-        self.is_complete |= holds_answer and all(call.is_whole() for call in self._calls)
+        written = (streaming.settle(call.function.get("arguments", "")) for call in self._calls)
+        with suppress(ValueError):
+            are_whole = all(isinstance(wire.loads_part(text), dict) for text in written)
+            self.is_complete |= are_whole and (says or bool(self._calls))
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a chunk; some servers put the usage into the choice, or under `x_groq`."""

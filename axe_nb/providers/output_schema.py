@@ -1,7 +1,6 @@
-"""JSON Schemas of structured output, in the form that each API accepts.
+"""JSON Schemas of structured output, in the part of JSON Schema that each API accepts.
 
-Each API accepts a part of JSON Schema only. What it does not accept stays out of its request; the
-answer is checked against the whole schema in any case.
+The answer is checked against the whole schema in any case.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ TABLE_KEYS = ("$defs", "definitions")
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the schema for OpenAI's strict mode; None if it cannot be expressed there.
-
-    Each object has to require all its keys and allow no others.
-    """
+    """Returns the schema for OpenAI's strict mode; None if it cannot be expressed there."""
     if "$ref" in schema:  # which stands alone there
         notes = ("default", "deprecated", "description", "examples", "title")
         schema = {key: value for key, value in schema.items() if key not in notes}
@@ -60,11 +56,7 @@ def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the schema for Anthropic; None if it cannot be expressed there.
-
-    Bounds of values become words in the description. Objects allow no further keys, as the API
-    demands.
-    """
+    """Returns the schema for Anthropic, bounds as words; None if it cannot be expressed."""
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]

@@ -77,10 +77,7 @@ class Prices:
         return tool in COUNTED and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the address of the company that sells a model; empty if the table has no price.
-
-        A model of the same name costs something else on a server of another address.
-        """
+        """Returns the address that sells a model, as prices differ by address; empty if unknown."""
         if model in self.config.prices:
             return ""
         try:

@@ -1,8 +1,7 @@
 """Interpretation of a server's reply: its JSON object, or an error in one line.
 
 Where codes and types of an error do not tell, words of its message do: each table of words maps
-regular expressions, in any case, to the servers that use them.
-Pure; also used for the failures that script models simulate.
+regular expressions to the servers that use them. Script models simulate failures by it too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""OpenAI's Responses API, and compatible servers.
-
-The server keeps nothing: each request has the whole conversation, with the reasoning of earlier
-turns as the server has encrypted it.
-"""
+"""OpenAI's Responses API, stateless: each request has the whole conversation, and reasoning."""
 
 from __future__ import annotations
 
@@ -47,10 +43,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _make_message(role: str, content: object) -> dict[str, Any]:
-    """Makes an item of a text or parts; some servers know no item without a type.
-
-    The model's own text has no id, which would have to be unlike those of all other items.
-    """
+    """Makes an item without an id; some servers know no item without a type."""
     return {"type": "message", "role": role, "content": content}
 
 
@@ -77,8 +70,7 @@ def _restore_items(
 ) -> list[dict[str, Any]]:
     """Restores the items of a reply in their original order; calls that have none follow.
 
-    Reasoning stays out where the call that it led to does: the API refuses it without the item that
-    followed it.
+    Reasoning stays out with the call that it led to: the API refuses it without the next item.
     """
     own = [item for item in kept if item.get("type") == "function_call"]
     ids = [wire.text(item.get("call_id")) for item in own]
@@ -150,10 +142,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer in a reply: its messages and calls.
-
-    Raises ProviderError for no output or a malformed one, a reply that has failed, or a refusal.
-    """
+    """Parses messages and calls; raises ProviderError for a malformed reply, or a refusal."""
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
         raise missing_part("output", data)
@@ -207,9 +196,8 @@ def parse(data: Mapping[str, Any]) -> Response:
 def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Selects the items to send back for a reply with special ones; calls lack their arguments.
 
-    Special items keep their meaning only unchanged: reasoning with its content, as OpenAI would not
-    find it by id alone; tools that the server runs; messages that cite their results, or have a
-    phase; and whatever the API adds.
+    Special are whole reasoning, tools that the server runs, messages that cite or have a phase, and
+    whatever the API adds: they keep their meaning only unchanged.
     """
     kept: list[dict[str, Any]] = []
     has_special = False
@@ -244,10 +232,7 @@ def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_thought(item: Mapping[str, Any]) -> str:
-    """Returns the summary of an item of reasoning, or its text where a server sends that instead.
-
-    Other items have none.
-    """
+    """Returns the summary or the text of an item of reasoning; empty for others."""
     if item.get("type") != "reasoning":
         return ""
     parts = wire.tables(item.get("summary"), "summary") or wire.tables(
@@ -345,8 +330,7 @@ class ResponsesAssembly(Assembly):
     def reply(self) -> dict[str, Any]:
         """Returns the object of the equivalent unstreamed reply; some servers omit its items.
 
-        Raises ProviderError if this one has too, and an item is not whole: a call could lack
-        arguments.
+        Raises ProviderError if an item is not whole then: a call could lack arguments.
         """
         if self._response.get("output") or not self._items:
             return self._response

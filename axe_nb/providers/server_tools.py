@@ -1,8 +1,4 @@
-"""Tools that the model's server runs: their entries in a request, and their traces in a reply.
-
-`make_entry` writes an entry, once for a run; the `read_…` functions, one for each protocol, find
-the calls and the cited pages in the parts of a reply (D-76).
-"""
+"""Tools that the model's server runs: entries in a request, traces in a reply (D-76)."""
 
 from __future__ import annotations
 
@@ -81,10 +77,7 @@ def make_entry(
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
-    """Returns the domains to search: the narrower ones of `domains` and of the options.
-
-    Empty if there are none, or if the options block some: vendors take one list or the other.
-    """
+    """Returns the narrower domains of both; empty if there are none, or the options block some."""
     if options.get("blocked_domains"):
         return []
 
@@ -97,10 +90,7 @@ def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns the calls and cited pages in the blocks of a reply of Anthropic's protocol.
-
-    The result of a call is a list of pages, one page, or an error.
-    """
+    """Returns the calls and cited pages in the blocks of a reply of Anthropic's protocol."""
     calls: dict[object, ServerCall] = {}
     cited: list[Mapping[str, Any]] = []
     for number, block in enumerate(blocks):
@@ -125,10 +115,7 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
 def read_responses(
     items: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[ServerCall, ...], tuple[Page, ...], int]:
-    """Returns the calls and cited pages in the items of a reply of OpenAI's Responses.
-
-    The last value is the number of searches, which it charges for.
-    """
+    """Returns calls, cited pages and the count of searches in the items of Responses."""
     calls: list[ServerCall] = []
     cited: list[Mapping[str, Any]] = []
     searches = 0
@@ -155,7 +142,7 @@ def read_responses(
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
     """Returns the calls and cited pages in a message of Chat Completions.
 
-    Groq lists what it has executed; OpenRouter tells only how often it has searched, `searches`.
+    Groq lists what it has executed; OpenRouter tells only how often it has searched.
     """
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)

@@ -1,7 +1,4 @@
-"""Streamed replies: from bytes in any pieces to the JSON object of the unstreamed reply.
-
-The same `parse` then makes the response of both, so both are equal.
-"""
+"""Streamed replies: from bytes in any pieces to the object of the whole reply, parsed likewise."""
 
 from __future__ import annotations
 
@@ -53,11 +50,10 @@ class _Lines:
 
 
 class SSEDecoder(_Lines):
-    r"""Decodes server-sent events; lines end with \n, \r\n or \r.
+    """Decodes server-sent events, of which the last may lack its blank line.
 
-    Deviates from the standard in three things: `rest` returns an event that no blank line ends;
-    a JSON object that begins a line within a stream is an event, as some servers report errors so;
-    a field `error`, in which llama.cpp reports its errors, is the data of an event of that name.
+    More than the standard has: a JSON object that begins a line within a stream is an event, as
+    some servers report errors so; a field `error` is an event of that name (llama.cpp).
     """
 
     def __init__(self) -> None:
@@ -193,10 +189,7 @@ class Assembly:
         self._deltas = deltas
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event; unknown ones are ignored.
-
-        Raises ProviderError if it is malformed, reports an error, or is one part too many.
-        """
+        """Adds an event, unless it is unknown; raises ProviderError for an error."""
         raise NotImplementedError
 
     def end(self) -> None:

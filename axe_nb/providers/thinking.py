@@ -1,7 +1,7 @@
-"""`[params] thinking`, and the room for it, in the form of each protocol. Pure.
+"""`[params] thinking`, and the room for it, in the form of each protocol.
 
-Each function takes the parameters of a request and returns those to send. A key in the vendor's own
-form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it is.
+A key in the vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it
+is.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError if a model does not accept the `[params] thinking`, or lacks room for it.
-
-    A `script` takes any.
-    """
+    """Raises ConfigError for a `[params] thinking` that a model does not take or have room for."""
     asked, _ = _split(params)
     if protocol == "script" or asked is None:
         return

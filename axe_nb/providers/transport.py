@@ -101,10 +101,10 @@ class FreeList(httpx.AsyncBaseTransport):
         """Idle connections, the most recently used last."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request and returns the reply once its headers have arrived.
+        """Returns a reply whose headers have arrived.
 
-        It is sent once more if a connection that was used before turns out to be closed before
-        any byte of the reply: the server closed it for having been idle (D-23).
+        The request is sent once more if a connection that was used before turns out to be closed
+        before any byte of the reply: the server closed it for having been idle (D-23).
         """
         now = time.monotonic()
         while self._idle and self._idle[0].until < now:
@@ -190,8 +190,8 @@ def read_variables() -> tuple[str | None, ...]:
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment sets now.
 
-    Raises SetupError if the proxy or the certificates (`ca_file`, `client_cert`) cannot be used.
-    `most` is the number of idle connections that are kept.
+    `most` is the number of idle connections that are kept. Raises SetupError if the proxy or the
+    certificates (`ca_file`, `client_cert`) cannot be used.
     """
     proxy = find_proxy(url)
     if proxy is not None and proxy.url.scheme == "https":
@@ -213,9 +213,9 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy for a server, as the environment and the system's settings say.
+    """Returns the proxy that the environment or the system sets for a server.
 
-    Raises SetupError if the proxy cannot be used; the message does not show its login.
+    Raises SetupError if it cannot be used; the message does not show its login.
     """
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
@@ -241,10 +241,7 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
 
 
 def _make_context(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
-    """Returns an SSL context that trusts a file, else the certificates of the environment.
-
-    Raises SetupError if the file, or the client's certificate to present, cannot be read.
-    """
+    """Returns an SSL context; raises SetupError if a file of certificates cannot be read."""
     try:
         if ca_file:
             context = ssl.create_default_context(cafile=ca_file)

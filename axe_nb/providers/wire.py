@@ -52,10 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes JSON text that is a part of a reply: surrogates stay, to be joined with others.
-
-    Raises ValueError as `loads` does.
-    """
+    """Decodes a part of a reply as `loads` does; surrogates stay, to be joined with others."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -91,10 +88,7 @@ def table(value: object) -> dict[str, Any]:
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns the objects of a list; none if the value is empty.
-
-    Raises ProviderError if the value is not a list of objects; the message calls it `what`.
-    """
+    """Returns the objects of a list, which may be missing, else raises ProviderError."""
     if not value:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
@@ -110,10 +104,7 @@ def tokens(value: object) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`.
-
-    Arguments other than a JSON object are kept as text (D-11).
-    """
+    """Makes a tool call; arguments other than a JSON object are kept as text (D-11)."""
     own = str(id) if isinstance(id, (str, int)) else ""
     own = own if own.strip() else f"{provider}_{index}"
     parsed, raw = arguments, ""
@@ -189,10 +180,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Writes the body of a request, without `tools` if there are none (A-2.3).
-
-    Raises ProviderError if a field cannot be encoded as JSON.
-    """
+    """Writes the body of a request, without `tools` if there are none (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:

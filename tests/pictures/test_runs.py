@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolResult
 from axe_nb.pictures.picture import Picture
-from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.recording.history_recorder import find_writer, history_path
@@ -351,14 +349,3 @@ def test_a_page_has_room_for_so_many_pictures(project: Path) -> None:
     assert 8 < page.count("<img ") < 16
     assert len(page) < 260_000
     assert "; 42 more pictures" in as_text(result)
-
-
-def test_a_page_unpacks_only_so_many_pixels() -> None:
-    pytest.importorskip("PIL")
-    large = [Picture(png(9_000, 4_000, colour)) for colour in range(8)]  # 35 kB each
-    thumbnails = Thumbnails()
-    began = time.process_time()
-    drawn = [picture for picture in large if thumbnails.find(picture)]
-    assert drawn == large[:6]
-    assert thumbnails.find(large[0])  # whatever is drawn stays
-    assert time.process_time() - began < 10

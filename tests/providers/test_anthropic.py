@@ -12,7 +12,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.providers.anthropic import body, parse
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
+from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig-1"}
@@ -202,35 +202,3 @@ def test_an_id_that_the_api_refuses_is_sent_as_another_both_times(id: str) -> No
     assert len(set(ids)) == 2
     assert all(i.isascii() and i.replace("_", "").isalnum() and len(i) <= 64 for i in ids)
     assert json.loads(body(ask(*said)))["messages"] == [uses, back], "the same in every request"
-
-
-def asked_again(**more: Any) -> dict[str, Any]:
-    """The body of a request without tools after a call."""
-    call = ToolCall("a", "look.up", {"n": 1})
-    answer = ToolResult("a", "1", name="look.up")
-    said = (
-        Message("user", "hi"), Message("assistant", "", (call,)),
-        Message("tool", tool_results=(answer,)), Message("user", "Summarize"),
-    )  # fmt: skip
-    sent: dict[str, Any] = json.loads(body(ask(*said, **more)))
-    sdk.takes("anthropic", json.loads(json.dumps(sent)))
-    return sent
-
-
-@pytest.mark.req("D-17")
-def test_calls_in_history_have_their_tools_even_if_none_may_be_called() -> None:
-    sent = asked_again(past_tools=(CALL_AGENT,), params={"tool_choice": {"type": "any"}})
-    assert [tool["name"] for tool in sent["tools"]] == ["call_agent"]
-    assert sent["tool_choice"] == {"type": "none"}
-    sent = asked_again(tools=(CALL_AGENT,))
-    assert "tool_choice" not in sent
-
-
-@pytest.mark.req("D-17")
-def test_tools_that_are_gone_are_named_for_the_calls_in_history() -> None:
-    sent = asked_again()
-    assert sent["tools"] == [
-        {"name": "look_up", "description": "No longer available",
-         "input_schema": {"type": "object", "properties": {}, "required": []}},
-    ]  # fmt: skip
-    assert sent["tool_choice"] == {"type": "none"}

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
+from axe_nb.messages import (
+    CallIds,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
 from tests.providers import sdk
 from tests.providers.dialects import (
     CALL_AGENT,
@@ -349,3 +358,33 @@ def test_a_conversation_is_the_same_whether_it_grew_or_not(dialect: Dialect) -> 
     for count in range(1, 9):
         grown = ask(*(turn * 2)[:count], tools=(CALL_AGENT,), encoded=encoded)
         assert body(grown) == body(replace(grown, encoded={}))
+
+
+@each
+@pytest.mark.req("D-17")
+@pytest.mark.parametrize("past", [(), (CALL_AGENT,)])
+def test_a_closing_question_keeps_the_tools_of_the_calls_in_history(
+    dialect: Dialect, past: tuple[ToolSpec, ...]
+) -> None:
+    """Anthropic, and gateways to it, refuse calls without tools."""
+    call, result = ToolCall("a", "call_agent", {"n": 1}), ToolResult("a", "1", name="call_agent")
+    said = (
+        Message("user", "hi"), Message("assistant", "", (call,)),
+        Message("tool", tool_results=(result,)), Message("user", "Summarize"),
+    )  # fmt: skip
+    choice = {"tool_choice": "auto", "parallel_tool_calls": True}
+    closing = sent(dialect, ask(*said, past_tools=past, params=choice))
+    if dialect.name == "ollama":
+        assert not {"tools", "tool_choice"} & closing.keys()
+        return
+    assert [json.dumps(tool).count('"call_agent"') for tool in closing["tools"]] == [1]
+    assert ("No longer available" in json.dumps(closing["tools"])) != bool(past)
+    none = {"type": "none"} if dialect.name == "anthropic" else "none"
+    assert closing["tool_choice"] == none
+    assert "parallel_tool_calls" not in closing
+    sdk.takes(dialect.name, closing)
+    assert not {"tools", "tool_choice"} & sent(dialect, ask(past_tools=past, params=choice)).keys()
+    assert "tool_choice" not in sent(dialect, ask(*said, tools=(CALL_AGENT,)))
+    if dialect.name != "anthropic":
+        forced = sent(dialect, ask(tools=(CALL_AGENT,), must_call="call_agent"))["tool_choice"]
+        assert forced.get("name", forced.get("function", {}).get("name")) == "call_agent"

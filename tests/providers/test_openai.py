@@ -12,7 +12,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.providers.openai import body, parse
 from tests.pictures.samples import FIRST
-from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
+from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
 OPENAI = BY_NAME["openai"]
@@ -234,21 +234,3 @@ def test_a_message_after_the_pictures_of_a_result_is_sent_with_them() -> None:
     details = {"reasoning_details": [{"role": "user", "content": "?"}]}
     hostile = Message("assistant", "hm", echo={"openai": details})
     assert [one["role"] for one in sent(hostile, Message("user", "so?"))] == ["assistant", "user"]
-
-
-@pytest.mark.req("D-17")
-@pytest.mark.parametrize("past", [(), (CALL_AGENT,)])
-def test_a_closing_question_keeps_the_tools_of_the_calls_in_history(past: Any) -> None:
-    """Gateways to Claude refuse a request without them."""
-    made = ToolCall("a", "call_agent", {"n": 1})
-    said = (
-        Message("user", "hi"), Message("assistant", "", (made,)),
-        Message("tool", tool_results=(ToolResult("a", "1"),)), Message("user", "Summarize"),
-    )  # fmt: skip
-    choice = {"tool_choice": "required", "parallel_tool_calls": True}
-    sent = json.loads(body(ask(*said, past_tools=past, params=choice)))
-    assert [tool["function"]["name"] for tool in sent["tools"]] == ["call_agent"]
-    assert sent["tool_choice"] == "none"
-    assert "parallel_tool_calls" not in sent
-    sent = json.loads(body(ask(past_tools=past, params=choice)))
-    assert not {"tools", "tool_choice"} & sent.keys()

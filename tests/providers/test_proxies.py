@@ -20,13 +20,6 @@ from tests.providers.raw_server import Peer, always, raw_server, reply
 
 LOGIN = "me:pa55w0rd-5ecre7"
 
-has_ipv6 = socket.has_ipv6
-if has_ipv6:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        has_ipv6 = False
-
 
 @pytest.fixture(autouse=True)
 def trusts_own_ca(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,15 +150,3 @@ def test_a_proxy_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch, url
     (failed,) = send(url)
     assert failed.startswith(f"no connection to {url} through the proxy http://127.0.0.1:1: ")
     assert "pa55" not in failed
-
-
-@pytest.mark.req("B-5")
-def test_a_server_that_breaks_off_behind_a_proxy_names_both(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with raw_server(leave) as server, raw_server(tunnel) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        (failed,) = send(server.url)
-        assert failed.startswith(
-            f"the connection to {server.url} through the proxy {proxy.url} failed: "
-        )

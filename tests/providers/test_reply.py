@@ -32,28 +32,16 @@ def failure(
 @pytest.mark.parametrize(
     ("status", "expected", "exit_code", "retryable"),
     [
-        (400, "bad_request", 1, False),
-        (401, "auth", 3, False),
-        (403, "auth", 3, False),
-        (404, "bad_request", 1, False),
-        (402, "bad_request", 1, False),
-        (408, "timeout", 3, True),
-        (409, "bad_request", 1, True),
-        (413, "bad_request", 1, False),
-        (422, "bad_request", 1, False),
-        (425, "bad_request", 1, True),
-        (429, "rate_limit", 3, True),
-        (498, "rate_limit", 3, True),
-        (500, "server", 3, True),
-        (501, "server", 3, False),
-        (502, "server", 3, True),
-        (503, "server", 3, True),
-        (504, "server", 3, True),
-        (529, "overloaded", 3, True),
-        (599, "server", 3, True),
-        (302, "server", 3, False),
+        (400, "bad_request", 1, False), (402, "bad_request", 1, False),
+        (404, "bad_request", 1, False), (413, "bad_request", 1, False),
+        (422, "bad_request", 1, False), (409, "bad_request", 1, True),
+        (425, "bad_request", 1, True), (401, "auth", 3, False), (403, "auth", 3, False),
+        (408, "timeout", 3, True), (429, "rate_limit", 3, True), (498, "rate_limit", 3, True),
+        (500, "server", 3, True), (502, "server", 3, True), (503, "server", 3, True),
+        (504, "server", 3, True), (599, "server", 3, True), (501, "server", 3, False),
+        (302, "server", 3, False), (529, "overloaded", 3, True),
     ],
-)
+)  # fmt: skip
 def test_a_status_has_its_category_and_exit_code(
     status: int, expected: str, exit_code: int, retryable: bool
 ) -> None:
@@ -73,6 +61,7 @@ def test_a_status_has_its_category_and_exit_code(
         {"message": "no such model"},
         {"object": "error", "message": "no such model", "code": 400},
         {"detail": "no such model"},
+        {"Message": "no such model"},
         [{"error": {"code": 400, "message": "no such model", "status": "INVALID_ARGUMENT"}}],
         {"error": {"message": {"text": 1, "message": " no such\n\tmodel "}}},
         {"error": True, "message": "no such model"},

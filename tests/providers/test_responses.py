@@ -19,7 +19,6 @@ from tests.protocols import address_of
 from tests.providers import sdk
 from tests.providers.dialects import (
     BY_NAME,
-    CALL_AGENT,
     KEY,
     MODULES,
     ask,
@@ -219,17 +218,6 @@ def test_a_server_that_refuses_encrypted_reasoning_is_asked_without_it() -> None
     with Replay({"x": {"sequence": [{"status": 400, "body": refused}, good]}}) as server:
         assert RESPONSES.send(server.url("x")).content == "hello"
         assert ["include" in asked.body for asked in server.log("x")] == [True, False]
-
-
-@pytest.mark.req("D-17")
-def test_tools_that_are_past_are_sent_but_may_not_be_called() -> None:
-    call = ToolCall("c", "call_agent", {"agent": "a", "task": "t"})
-    history = Message("user", "hi"), Message("assistant", "", (call,)), results_of([call])
-    body = sent(ask(*history, past_tools=(CALL_AGENT,)))
-    assert body["tool_choice"] == "none"
-    assert [tool["name"] for tool in body["tools"]] == ["call_agent"]
-    forced = sent(ask(tools=(CALL_AGENT,), must_call="call_agent"))
-    assert forced["tool_choice"] == {"type": "function", "name": "call_agent"}
 
 
 def test_pictures_and_documents_of_prompts_and_results_are_parts() -> None:

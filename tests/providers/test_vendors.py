@@ -111,64 +111,6 @@ def test_a_key_that_a_vendor_refuses_is_told_as_such(
     assert ("key_command" in error.hint) or (info.key_variable in error.hint)
 
 
-BROKEN = (
-    ": OPENROUTER PROCESSING\n\n"
-    'data: {"id": "gen-1", "choices": [{"index": 0, "delta": {"content": "he"}}]}\n\n'
-    'data: {"id": "gen-1", "error": {"code": "server_error", "message": "Provider disconnected"}, '
-    '"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]}\n\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("heading", "status", "body", "category", "words"),
-    [
-        (
-            "Azure OpenAI", 404, '{"error": {"code": "DeploymentNotFound", "message": '
-            '"The API deployment for this resource does not exist."}}',
-            "bad_request", "The API deployment for this resource does not exist",
-        ),
-        (
-            "Vertex AI", 429, '[{"error": {"code": 429, "message": "Resource exhausted.", '
-            '"status": "RESOURCE_EXHAUSTED"}}]', "rate_limit", "Resource exhausted",
-        ),
-        ("Amazon Bedrock", 403, '{"Message": "Bearer Token has expired"}', "auth", "has expired"),
-        (
-            "Groq", 400, '{"error": {"message": "Failed to call a function.", "type": '
-            '"invalid_request_error", "code": "tool_use_failed"}}',
-            "bad_request", "(tool_use_failed)",
-        ),
-        (
-            "OpenRouter", 402, '{"error": {"code": 402, "message": "Insufficient credits"}}',
-            "bad_request", "Insufficient credits",
-        ),
-        ("OpenRouter", 200, BROKEN, "server", "Provider disconnected"),
-        (
-            "vLLM", 400, '{"object": "error", "type": "BadRequestError", "code": 400, "message": '
-            '"\\"auto\\" tool choice requires --enable-auto-tool-choice"}',
-            "bad_request", "requires --enable-auto-tool-choice",
-        ),
-        (
-            "llama.cpp", 500, '{"error": {"code": 500, "type": "server_error", "message": '
-            '"tools param requires --jinja flag"}}', "server", "requires --jinja flag",
-        ),
-        ("LM Studio", 400, '{"error": "Model unloaded."}', "bad_request", "Model unloaded"),
-    ],
-)  # fmt: skip
-def test_a_refusal_of_a_vendor_is_told_in_its_words(
-    heading: str,
-    status: int,
-    body: str,
-    category: str,
-    words: str,
-    model: str,
-    server: VendorServer,
-) -> None:
-    server.fault = status, body
-    error = axe_nb.run("lead", "hi", stream=True).cause
-    assert isinstance(error, ProviderError)
-    assert (error.category, words in error.message) == (category, True), error.message
-
-
 @pytest.mark.parametrize("heading", ["Azure OpenAI"])
 def test_azures_block_works_over_responses_too(
     heading: str, model: str, server: VendorServer

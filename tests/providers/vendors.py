@@ -172,9 +172,6 @@ class VendorServer(Replay):
         """What it did not accept."""
         self.answered: list[str] = []
         """The paths of the requests that it answered."""
-        self.fault: tuple[int, str] | None = None
-        """(status, body) of its answer to all requests, with a status of 200 a stream; None = it
-        has none."""
 
     def refuse(self, status: int, message: str) -> Json:
         body = self.vendor.error(status, message)
@@ -185,11 +182,6 @@ class VendorServer(Replay):
         vendor, path = self.vendor, f"/{name}{asked.path}"
         if not vendor.accepts(asked.headers):
             return self.refuse(*vendor.refuses_key)
-        if self.fault:
-            kind = "text/event-stream" if self.fault[0] == 200 else "application/json"
-            return {
-                "status": self.fault[0], "body": self.fault[1], "headers": {"content-type": kind}
-            }  # fmt: skip
         if path.endswith("/responses"):
             self.answered.append(path)
             return {"body": BY_NAME["responses"].reply("hello", (), "stop")}

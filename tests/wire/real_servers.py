@@ -32,9 +32,7 @@ from typing import Any, cast
 import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from axe_nb.agents.provider_table import ProviderTable
 from axe_nb.agents.user_config import Config
-from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import server
 from axe_nb.messages import Request, Response, ToolCall, Usage
 from axe_nb.providers import listing
@@ -215,10 +213,6 @@ def write_settings(tables: dict[str, dict[str, str]]) -> None:
     path.write_text("\n".join(lines))
 
 
-def has_responses() -> bool:
-    return any(field.name == "api" for field in toml_fields(ProviderTable))
-
-
 @contextmanager
 def litellm(program: str, folder: Path) -> Iterator[list[tuple[Direction, Sequence[Check]]]]:
     """The proxy, before its mock models and two script servers."""
@@ -241,9 +235,10 @@ def litellm(program: str, folder: Path) -> Iterator[list[tuple[Direction, Sequen
         for name, one in mocks.items()
     ]
     axe_nb.script("scripted")(answer)
-    backs = {"openai": "openai/scripted", "anthropic": "anthropic/scripted"}
-    if has_responses():
-        backs["responses"] = "openai/responses/scripted"
+    backs = {
+        "openai": "openai/scripted", "anthropic": "anthropic/scripted",
+        "responses": "openai/responses/scripted",
+    }  # fmt: skip
     with ExitStack() as ends:
         for back, model in backs.items():
             url = ends.enter_context(axe_nb.script_server(cast(Any, back))).base_url
@@ -263,8 +258,6 @@ def litellm(program: str, folder: Path) -> Iterator[list[tuple[Direction, Sequen
         (folder / "litellm.json").write_text(json.dumps(settings, ensure_ascii=False), "utf-8")
         words = [program, "--config", str(folder / "litellm.json"), "--host", "127.0.0.1"]
         fronts = {"openai": {}, "anthropic": {}, "responses": {"api": "responses"}}
-        if not has_responses():
-            del fronts["responses"]
         tables = {}
         for front, more in fronts.items():
             protocol = "anthropic" if front == "anthropic" else "openai"
@@ -299,8 +292,6 @@ def llama(
     words = [program, "-m", model, "--host", "127.0.0.1", "--port", url.rpartition(":")[2]]
     more = ["--jinja", "--temp", "0", "-np", "2", "-c", "16384", "-t", "1", "--no-warmup"]
     fronts = {"openai": {}, "anthropic": {}, "responses": {"api": "responses"}}
-    if not has_responses():
-        del fronts["responses"]
     protocols = {front: "anthropic" if front == "anthropic" else "openai" for front in fronts}
     write_settings(
         {

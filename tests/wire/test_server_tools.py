@@ -74,12 +74,13 @@ def run(
 
 
 @each
-@pytest.mark.req("D-76", "D-32")
+@pytest.mark.req("D-76", "D-32", "D-24")
 def test_a_search_is_offered_kept_and_sent_back_unchanged(
     monkeypatch: pytest.MonkeyPatch, is_streamed: bool
 ) -> None:
+    events: list[Event] = []
     with serve(monkeypatch, reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
-        first = run(searcher(), streams=is_streamed)
+        first = run(searcher(), events=events, streams=is_streamed)
         assert (first.status, first.error, server.refused) == ("completed", None, [])
         again = ask_session(
             Session(), searcher(), "Sure?", continue_from=first, streams=is_streamed
@@ -94,24 +95,9 @@ def test_a_search_is_offered_kept_and_sent_back_unchanged(
     (call,) = first.log[0].server_calls
     assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
     assert [one.title for one in call.sources] == ["Towers of the world", "Old towers"]
-
-
-@pytest.mark.req("D-24")
-def test_a_streamed_reply_spells_out_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[Event] = []
-    with serve(monkeypatch, reply(*ANSWER)):
-        result = run(searcher(), events=events, streams=True)
-    deltas = [event for event in events if isinstance(event, TextDelta)]
-    assert len(deltas) > 1
-    assert "".join(delta.text for delta in deltas) == result.text
-
-
-@pytest.mark.req("D-76")
-def test_a_call_of_the_server_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[Event] = []
-    with serve(monkeypatch, reply(*ANSWER)):
-        result = run(searcher(), events=events)
-    assert (result.turns, result.tool_calls, result.log[0].calls) == (1, 0, ())
+    assert (first.turns, first.tool_calls, first.log[0].calls) == (1, 0, ())
+    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    assert not is_streamed or "".join(deltas) == first.text
     (finished,) = (event for event in events if isinstance(event, TurnFinished))
     assert (finished.calls, len(finished.server_calls)) == ((), 1)
 
