@@ -81,22 +81,18 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
     assert len(result.outlines) < 20
 
 
-def test_a_test_that_passes_in_spite_of_a_miss_fails(
+def test_a_test_that_passes_in_spite_of_a_miss_or_whose_assertion_fails_after_it_says_so(
     recorded: Path, pytester: pytest.Pytester
 ) -> None:
+    miss = "cassette * has no answer for agent guide at 0/1: *"
     write(pytester, "You know all towns.", check="return")
     result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome")
     result.assert_outcomes(passed=1, errors=1, deselected=1)
-    result.stdout.fnmatch_lines(["cassette * has no answer for agent guide at 0/1: *"])
-
-
-def test_an_assertion_that_fails_after_a_miss_says_so(
-    recorded: Path, pytester: pytest.Pytester
-) -> None:
+    result.stdout.fnmatch_lines([miss])
     write(pytester, "You know all towns.", check="")
     result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["*- not in the cassette -*", "cassette * has no answer for *"])
+    result.stdout.fnmatch_lines(["*- not in the cassette -*", miss])
 
 
 def test_the_temporary_folder_of_a_test_may_be_part_of_a_prompt(pytester: pytest.Pytester) -> None:
@@ -115,10 +111,6 @@ def test_the_temporary_folder_of_a_test_may_be_part_of_a_prompt(pytester: pytest
     cassette = pytester.path / "cassettes" / "test_one" / "test_folder.axe"
     text = cassette.read_text("utf-8")
     assert text.count("Look at ⟨tmp_path⟩/a.txt") == 2
-
-
-def test_the_option_takes_the_modes_of_cassettes() -> None:
-    assert pytest_plugin.MODES == modes.MODES
 
 
 def test_a_script_is_there_for_one_test_only(pytester: pytest.Pytester) -> None:
@@ -154,4 +146,5 @@ def test_it_loads_nothing_of_the_core() -> None:
     code = "import pytest, sys; before = {*sys.modules}; import axe_nb.testing.pytest_plugin\n"
     code += "print(*sorted(name for name in sys.modules.keys() - before if 'axe_nb' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert pytest_plugin.MODES == modes.MODES
     assert done.stdout.split() == ["axe_nb", "axe_nb.testing", "axe_nb.testing.pytest_plugin"]

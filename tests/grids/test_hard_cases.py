@@ -7,7 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,17 +18,23 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult
+from axe_nb.commands.console import TerminalLine
 from axe_nb.exploring.grid_page import show_grid
 from axe_nb.exploring.map_batch import write_case
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine
+from tests.maps.test_progress import Terminal
 
 VERDICT = '{"score": 0.5, "reason": "so"}'
 
 
 @pytest.fixture(autouse=True)
 def models() -> None:
-    axe_nb.script("echo")(lambda request: request.last.upper())
+    @axe_nb.script("echo")
+    async def echo(request: Request) -> str:
+        await asyncio.sleep(0.3 * ("patient" in request.last))
+        return request.last.upper()
+
     axe_nb.script("grader")(lambda request: VERDICT)
 
 
@@ -130,18 +136,6 @@ def test_grids_do_not_leave_files_open(tmp_path: Path) -> None:
     assert list_open() == before
 
 
-@pytest.mark.req("E-2", "E-5")
-def test_grids_run_within_scores_templates_and_threads_of_others() -> None:
-    def score(result: RunResult, row: Any) -> float:
-        return float(len(ask()))
-
-    assert [run.score for run in ask(score=score).runs] == [4.0] * 4
-    grid = ask(agents=A, inputs=[{"count": lambda: len(ask())}], prompt="{{ count() }}")
-    assert grid.runs[0].result.text == "4"
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(lambda _: len(ask(repeats=3)), range(3))) == [12] * 3
-
-
 def test_an_endless_input_or_one_that_fails_is_told() -> None:
     def fail() -> Iterator[int]:
         yield 1
@@ -152,18 +146,6 @@ def test_an_endless_input_or_one_that_fails_is_told() -> None:
     for endless in ({"inputs": iter(int, 1)}, {"repeats": 1_000_000}):
         with pytest.raises(ConfigError, match="at most 1,000,000 runs, not "):
             ask(**endless)
-
-
-class Seen:
-    """A line that notes what it shows."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def show(self, text: str) -> None:
-        self.texts.append(text)
-
-    def finish(self, text: str) -> None: ...
 
 
 TOOLS = A.but(name="tools", tools=("list_dir",))
@@ -183,32 +165,17 @@ def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_f
 ) -> None:
     def make() -> GridRunner:
         runner = GridRunner(
-            agents, "{{ input }}", inputs=["a", "b"], repeats=2, resume=tmp_path / "r", **options
-        )
+            agents, "{{ input }}", inputs=["a", "patient"], repeats=2,
+            resume=tmp_path / "r", **options,
+        )  # fmt: skip
         runner.check()
         return runner
 
-    runner = make()
+    runner, terminal = make(), Terminal()
     assert runner.forecast == told
-    runner.run(NoLine())
+    runner.run(TerminalLine(terminal))
+    assert terminal.getvalue().startswith(f"\r{told} · grid: ")
     assert make().forecast == f"{told}, minus what is in the resume file"
-
-
-@pytest.mark.req("E-7")
-def test_the_forecast_is_shown_while_the_grid_runs() -> None:
-    seen = Seen()
-
-    @axe_nb.script("patient")
-    async def answer(request: Request) -> str:
-        while not seen.texts:  # noqa: ASYNC110  # a line is no event
-            await asyncio.sleep(0.01)
-        return "x"
-
-    agent = Agent(name="a", model="script/patient")
-    runner = GridRunner(agent, "P {{ input }}", inputs=["a", "b"])
-    runner.check()
-    runner.run(seen)
-    assert seen.texts[0].startswith("2 requests · grid: ")
 
 
 RULES = """

@@ -127,10 +127,8 @@ def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table(
     count = len(COUNTRIES)
     [first, _] = grid.summary
     assert (first.passed, first.share, first.unjudged) == (0, None, count)
-    assert {run.passed for run in grid.runs} == {None}
     assert "score failed: KeyError" in grid[0, 0][0].reason
     assert len(grid.failures) == 2 * count
-    assert grid.diff(0, 1).difference is None
     head, *_ = str(grid).partition("   variant")
     assert f"score failed on {2 * count} runs; the first: " in head
     assert "better" not in head
@@ -212,13 +210,6 @@ def test_runs_that_the_budget_of_the_grid_cut_are_no_verdict_on_their_variant() 
     assert "0  ✓  ⊘" in str(grid)
 
 
-def test_a_name_that_no_column_has_is_told_with_the_columns() -> None:
-    with pytest.raises(ConfigError, match='unknown name "cty"') as caught:
-        axe_nb.grid("good", "Of {{ cty }}", inputs=[{"city": "Rome", "year": 753}])
-    hint = r"the columns of the inputs: city, year; write \{{ for a literal brace"
-    assert caught.value.hint == hint
-
-
 def test_a_grid_goes_on_where_it_stopped(tmp_path: Path, asked: list[tuple[str, str]]) -> None:
     path = tmp_path / "grid.jsonl"
     budget = {"max_requests": 3}
@@ -258,10 +249,8 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(
     with pytest.raises(KeyboardInterrupt, match=f"^the grid was stopped; {told}$"):
         axe_nb.grid(agent, ASK, inputs=COUNTRIES, concurrency=1, resume=resume)
     if has_file:
-        assert [line.count("completed") > 0 for line in path.read_text().splitlines()[1:]] == [
-            True,
-            False,
-        ]
+        lines = path.read_text().splitlines()[1:]
+        assert ["completed" in line for line in lines] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +265,11 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(
         ({"judge": "nobody"}, "agent config not found: nobody"),
         ({"models": ["script/missing"]}, "missing"),
         ({"budget": "x"}, "budget takes dollars"),
-        ({"inputs": [{"other": 1}]}, 'unknown name "input" in {{ input }} (line 1)'),
+        (
+            {"inputs": [{"city": "Rome", "year": 753}]},
+            'unknown name "input" in {{ input }} (line '
+            "1)\nthe columns of the inputs: city, year; write \\{{ for a literal brace",
+        ),
         ({"tmeout": 3}, 'unknown option "tmeout"'),
     ],
 )

@@ -70,15 +70,6 @@ def test_the_interval_of_a_difference_of_shares_holds_the_true_one(
     assert held >= 0.92 * 500
 
 
-def test_the_interval_of_a_difference_of_shares_is_bonett_and_price_s() -> None:
-    """Their formula, with the counts of 5 inputs better, 1 worse and 14 the same."""
-    better, worse, count = 5, 1, 20
-    one, other = (better + 1) / (count + 2), (worse + 1) / (count + 2)
-    half = 1.959964 * ((one + other - (one - other) ** 2) / (count + 2)) ** 0.5
-    found = find_change_interval([1.0] * better + [-1.0] * worse + [0.0] * 14)
-    assert found == pytest.approx((one - other - half, one - other + half))
-
-
 def test_where_both_did_the_same_everywhere_a_difference_is_still_possible() -> None:
     low, high = find_change_interval([0.0] * 10) or (0, 0)
     assert low < -0.2
@@ -191,15 +182,6 @@ SAID: dict[str, tuple[dict[str, Sequence[float | None]], str]] = {
 def test_the_first_line_says_which_is_better_and_how_sure_that_is(case: str) -> None:
     scores, said = SAID[case]
     assert "\n".join(write_verdicts(fill(**scores))) == said
-
-
-def test_repeats_do_not_make_it_surer() -> None:
-    grid = fill(short=[0, 1], long=[1, 1])
-    again = Grid(grid.rows, grid.choices, 9)
-    for (row, column, _), run in grid.list_places():
-        for repeat in range(1, 10):
-            again.add(row, column, replace(run, repeat=repeat))
-    assert write_verdicts(again) == write_verdicts(grid)
 
 
 def test_means_that_are_equal_in_decimals_are_equal() -> None:

@@ -195,24 +195,22 @@ def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> 
     assert texts(axe_nb.map(echo.agent, FRAME["question"])) == ["A", "B"]
 
 
-def test_nothing_is_written_to_last_or_to_conversations(echo: Echo) -> None:
-    before = axe_nb.run(echo.agent, "before")
-    list(axe_nb.map(echo.agent, ["a"]))
-    assert axe_nb.last() is before
-    assert session.conversations == {"echo": before}
-    assert session.spent["echo", "script/echo"].runs == 2, "the usage counts"
-
-
-def test_agents_are_read_once_when_the_map_begins(echo: Echo, project: Path) -> None:
-    file = project / "axe" / "agents" / "one.toml"
-    file.write_text('name = "one"\nmodel = "script/echo"\n')
+def test_agents_are_read_once_and_only_the_usage_of_the_session_is_written(
+    echo: Echo, project: Path
+) -> None:
+    file = project / "axe" / "agents" / "echo.toml"
+    file.write_text('name = "echo"\nmodel = "script/echo"\n')
+    before = axe_nb.run("echo", "before")
 
     def prompts() -> Iterator[str]:
         yield "a"
         file.write_text("broken")
         yield "b"
 
-    assert texts(axe_nb.map("one", prompts(), concurrency=1)) == ["A", "B"]
+    assert texts(axe_nb.map("echo", prompts(), concurrency=1)) == ["A", "B"]
+    assert axe_nb.last() is before
+    assert session.conversations == {"echo": before}
+    assert session.spent["echo", "script/echo"].runs == 3
 
 
 def test_a_map_inside_a_tool_is_refused(echo: Echo) -> None:
@@ -238,42 +236,43 @@ def test_leaving_a_loop_early_stops_the_runs_and_is_the_reason(echo: Echo) -> No
     assert set(statuses(found.results[1:])) <= {"cancelled", "completed"}
 
 
-def test_a_map_is_cancelled_from_another_thread(echo: Echo) -> None:
+def test_another_thread_or_the_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
     echo.hangs = {"never"}
     found = axe_nb.map(echo.agent, ["a", "never", "c", "d"], concurrency=2)
     threading.Timer(0.2, found.cancel).start()
     assert statuses(found) == ["completed", "cancelled", "completed", "completed"]
-    assert found.stopped == "cancelled"
-
-
-def test_a_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
-    echo.hangs = {"never"}
-    found = axe_nb.amap(echo.agent, ["a", "never"])
+    awaited = axe_nb.amap(echo.agent, ["a", "never"])
 
     async def ask() -> None:
         async with asyncio.timeout(0.2):
-            await found
+            await awaited
 
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
-    assert statuses(found.results) == ["completed", "cancelled"]
-    assert found.stopped == "cancelled"
+    assert statuses(awaited.results) == ["completed", "cancelled"]
+    assert found.stopped == awaited.stopped == "cancelled"
     assert echo.at_once == 0
 
 
-@pytest.mark.parametrize("last", ["never 2", "block"])
-def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: Echo) -> None:
-    echo.hangs = {"never", "never 2"}
+@pytest.fixture
+def blocking(echo: Echo) -> None:
+    """The prompt `block` blocks the event loop."""
 
     @axe_nb.script("echo")
     async def block(request: axe_nb.Request) -> str:
         if request.last == "block":
             time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
-        return await echo.answer(request)
+        text: str = await echo.answer(request)
+        return text
+
+
+@pytest.mark.usefixtures("blocking")
+@pytest.mark.parametrize("last", ["never 2", "block"])
+def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: Echo) -> None:
+    echo.hangs = {"never", "never 2"}
 
     found = axe_nb.map(echo.agent, ["a", "never", last], concurrency=3)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     told = "has the finished runs; with resume=PATH, the same call would continue"
     with pytest.raises(KeyboardInterrupt, match=told):
@@ -285,15 +284,10 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: E
     assert "3 of 3 runs" in repr(found), "each is counted once"
 
 
+@pytest.mark.usefixtures("blocking")
 def test_a_tool_that_blocks_the_event_loop_costs_its_map_no_more_than_its_timeout(
     echo: Echo,
 ) -> None:
-    @axe_nb.script("echo")
-    async def block(request: axe_nb.Request) -> str:
-        if request.last == "block":
-            time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
-        return request.last
-
     began = time.monotonic()
     found = axe_nb.map(echo.agent, ["a", "block"], timeout=0.5, concurrency=1)
     assert statuses(found) == ["completed", "timeout"]

@@ -16,6 +16,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request
+from axe_nb.session.session import session
 from tests.maps.conftest import Echo
 
 pytestmark = pytest.mark.req("E-1", "D-59")
@@ -86,20 +87,9 @@ def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -
         assert compare("replay", concurrency) == recorded
 
 
-def test_a_miss_is_the_result_of_its_run(echo: Echo, tmp_path: Path) -> None:
-    with axe_nb.cassette(tmp_path / "c", mode="record"):
-        ask(echo.agent)
-    with axe_nb.cassette(tmp_path / "c", mode="replay"):
-        first, second = axe_nb.map(echo.agent, ["other", "new"])
-    assert first.ok
-    assert isinstance(second.cause, axe_nb.CassetteMiss)
-
-
-def test_the_cassette_of_the_environment_is_that_of_the_session(
+def test_the_cassette_of_the_environment_records_maps_and_a_miss_is_the_result_of_its_run(
     echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from axe_nb.session.session import session
-
     monkeypatch.setenv("AXE_CASSETTE", str(tmp_path / "c"))
     monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
     try:
@@ -109,3 +99,7 @@ def test_the_cassette_of_the_environment_is_that_of_the_session(
         assert session.cassette.recorded == len(PROMPTS) + 1
     finally:
         session.use_cassette(None)
+    with axe_nb.cassette(tmp_path / "c", mode="replay"):
+        first, second = axe_nb.map(echo.agent, ["other", "new"])
+    assert first.ok
+    assert isinstance(second.cause, axe_nb.CassetteMiss)

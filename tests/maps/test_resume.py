@@ -71,36 +71,29 @@ def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) ->
     assert echo.counts == Counter({"a": 1, "b": 1, "never": 2, "c": 2})
 
 
-def make_error(
-    category: Any, text: str, status: int | None = None, retryable: bool | None = None
-) -> axe_nb.ProviderError:
-    return axe_nb.ProviderError(category, text, status=status, retryable=retryable)
-
-
-PASSING = {
-    "429": make_error("rate_limit", "slow down", 429),
-    "503": make_error("server", "unavailable", 503),
-    "no connection": make_error("server", "connection refused"),
-    "nothing received": make_error("timeout", "no data within 60s"),
-    "409": make_error("bad_request", "locked", 409, True),
-    "a wrong key": make_error("auth", "invalid key", 401),
-    "no credit": make_error("bad_request", "Your credit balance is too low", 400, False),
-    "a model that is not there": make_error("bad_request", "no such model", 404),
-}
-FINAL = {
-    "400": make_error("bad_request", "max_tokens is too large", 400),
-    "refusal": make_error("refusal", "the model refused"),
-}
-
-
-@pytest.mark.parametrize("fault", PASSING | FINAL)
+@pytest.mark.parametrize(
+    ("category", "said", "status", "retryable", "passes"),
+    [
+        ("rate_limit", "slow down", 429, None, True),
+        ("server", "unavailable", 503, None, True),
+        ("server", "connection refused", None, None, True),
+        ("timeout", "no data within 60s", None, None, True),
+        ("bad_request", "locked", 409, True, True),
+        ("auth", "invalid key", 401, None, True),
+        ("bad_request", "Your credit balance is too low", 400, False, True),
+        ("bad_request", "no such model", 404, None, True),
+        ("bad_request", "max_tokens is too large", 400, None, False),
+        ("refusal", "the model refused", None, None, False),
+    ],
+)
 def test_what_may_succeed_later_is_asked_again_and_what_would_fail_again_is_kept(
-    fault: str, echo: Echo, path: Path
+    category: Any, said: str, status: Any, retryable: Any, passes: bool, echo: Echo, path: Path
 ) -> None:
-    echo.faults = {"a": (PASSING | FINAL)[fault]}
+    fault = axe_nb.ProviderError(category, said, status=status, retryable=retryable)
+    echo.faults = {"a": fault}
     agent = echo.agent.but(retry=axe_nb.Retry(max_retries=0))
     found = [ask(echo, path, "a", "b", agent=agent, concurrency=1) for _ in range(3)]
-    again = "A" if fault in PASSING else ""
+    again = "A" if passes else ""
     assert [[r.text for r in results] for results in found] == [["", "B"], *[[again, "B"]] * 2]
     assert again or found[1][0].error == found[0][0].error
     assert echo.counts == Counter({"a": 2 if again else 1, "b": 1})
@@ -115,12 +108,6 @@ def test_a_run_that_reached_a_limit_is_kept(path: Path) -> None:
         (found,) = axe_nb.map(agent, ["a"], resume=path)
         assert "max_requests" in str(found.error)
     assert len(asked) == 2
-
-
-def test_equal_prompts_are_runs_of_their_own(echo: Echo, path: Path) -> None:
-    ask(echo, path, "a", "a")
-    ask(echo, path, "a", "a", "a")
-    assert echo.counts == Counter({"a": 3})
 
 
 @pytest.mark.parametrize(
@@ -154,11 +141,15 @@ def test_a_changed_agent_below_is_a_new_run(echo: Echo, path: Path, project: Pat
     assert len(echo.asked) == 2
 
 
-def test_what_only_bounds_or_shows_a_run_is_no_change(echo: Echo, path: Path) -> None:
-    ask(echo, path, "a")
-    ask(echo, path, "a", timeout=5, stream=False, expect="turns == 1", concurrency=1, budget={
-        "max_requests": 5})  # fmt: skip
-    assert echo.counts == Counter({"a": 1})
+def test_what_bounds_or_shows_a_run_is_no_change_and_equal_prompts_are_runs_of_their_own(
+    echo: Echo, path: Path
+) -> None:
+    ask(echo, path, "a", "a")
+    budget = {"max_requests": 5}
+    ask(echo, path, "a", "a", timeout=5, stream=False, expect="turns == 1", budget=budget)
+    assert echo.counts == Counter({"a": 2})
+    ask(echo, path, "a", "a", "a")
+    assert echo.counts == Counter({"a": 3})
 
 
 def test_data_of_the_file_has_the_type_that_was_asked_for(path: Path) -> None:
@@ -166,18 +157,12 @@ def test_data_of_the_file_has_the_type_that_was_asked_for(path: Path) -> None:
     class Point:
         x: int
 
-    asked = []
-
-    def point(request: axe_nb.Request) -> str:
-        asked.append(request)
-        return '{"x": 3}'
-
-    axe_nb.script("point")(point)
+    answers = ['{"x": 3}']
+    axe_nb.script("point")(lambda request: answers.pop())
     agent = Agent(name="point", model="script/point")
     for _ in range(2):
         (found,) = axe_nb.map(agent, ["a"], resume=path, output=Point)
         assert found.data == Point(3)
-    assert len(asked) == 1
 
 
 def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path: Path) -> None:
@@ -188,28 +173,22 @@ def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path:
     assert echo.counts == Counter({"a": 1, "b": 2, "c": 1})
     ask(echo, path, "a", "b", "c")
     assert echo.counts == Counter({"a": 1, "b": 2, "c": 1})
-
-
-@pytest.mark.parametrize("size", [0, 1, 9, 15])
-def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -> None:
-    path.write_bytes(b"axe_nb runs 2.0\n"[:size])
-    for _ in range(2):
-        ask(echo, path, "a")
-    assert echo.counts == Counter({"a": 1})
+    for size in (0, 1, 9, 15):  # of a header that was cut, which is completed
+        path.write_bytes(b"axe_nb runs 2.0\n"[:size])
+        for _ in range(2):
+            ask(echo, path, f"header {size}")
+        assert echo.counts[f"header {size}"] == 1
 
 
 OTHERS = [b"prompt,answer\n1,2\n", b"axe_nb run 2.0\n{}", b"axe_nb runs 3.0\n", b"\0" * 100]
 
 
-@pytest.mark.parametrize("content", [*OTHERS, b"x" * 5000])
-def test_another_file_is_refused_and_not_changed(content: bytes, echo: Echo, path: Path) -> None:
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"runs\.jsonl"):
-        axe_nb.map(echo.agent, ["a"], resume=path)
-    assert path.read_bytes() == content
-
-
-def test_what_is_no_regular_file_is_refused(echo: Echo, tmp_path: Path) -> None:
+def test_another_file_is_refused_and_not_changed(echo: Echo, path: Path, tmp_path: Path) -> None:
+    for content in (*OTHERS, b"x" * 5000):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"runs\.jsonl"):
+            axe_nb.map(echo.agent, ["a"], resume=path)
+        assert path.read_bytes() == content
     with pytest.raises(ConfigError, match="resume file"):
         axe_nb.map(echo.agent, ["a"], resume=tmp_path)
     if os.name == "posix":

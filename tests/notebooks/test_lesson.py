@@ -14,7 +14,6 @@ from axe_nb.testing.headless import HeadlessRun
 from axe_nb.testing.lesson import (
     copy_folder,
     exercise_of,
-    format_csv,
     make_student_copy,
     merge,
     read_marks,
@@ -63,6 +62,8 @@ def lesson() -> Any:
 
 def test_a_student_copy_has_neither_solutions_nor_outputs() -> None:
     book = lesson()
+    magic = "%%axe_agent a\nmodel = 'script/a'\n# BEGIN SOLUTION\n[limits]\n# END SOLUTION"
+    book.cells += make(("magic", magic)).cells
     for cell in book.cells:
         cell.execution_count = 1
         cell.outputs = [nbformat.v4.new_output("stream", text="5\n")]
@@ -73,10 +74,10 @@ def test_a_student_copy_has_neither_solutions_nor_outputs() -> None:
         **{n: s for n, s in sources(book).items() if n not in ("secret", "add", "shout")},
         "add": OPEN,
         "shout": placeholder,
+        "magic": "%%axe_agent a\nmodel = 'script/a'\n# your code here",
     }
-    assert [list(sources(copy)), copy.cells[2].id] == [
-        ["read", "add", "add-check", "shout", "shout-check"], "add-check",
-    ]  # fmt: skip
+    order = ["read", "add", "add-check", "shout", "shout-check", "magic"]
+    assert [cell.id for cell in copy.cells] == order
     assert all((cell.execution_count, cell.outputs) == (None, []) for cell in copy.cells)
     assert [cell.metadata for cell in copy.cells] == [
         {},
@@ -84,14 +85,9 @@ def test_a_student_copy_has_neither_solutions_nor_outputs() -> None:
         {"tags": ["exercise:add", "raises-exception"]},
         {"tags": ["raises-exception"]},
         {"tags": ["exercise:shout", "raises-exception"]},
+        {"tags": ["raises-exception"]},
     ]
     assert sources(book)["add"] == ADD  # the lesson itself is as it was
-
-
-def test_a_solution_in_a_cell_magic_leaves_a_comment_alone() -> None:
-    cell = "%%axe_agent a\nmodel = 'script/a'\n# BEGIN SOLUTION\n[limits]\n# END SOLUTION"
-    copy = make_student_copy(make(("a", cell)), "lesson.ipynb")
-    assert copy.cells[0].source == "%%axe_agent a\nmodel = 'script/a'\n# your code here"
 
 
 def test_the_cassette_comes_along(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +99,12 @@ def test_the_cassette_comes_along(project: Path, capsys: pytest.CaptureFixture[s
     assert sources(nbformat.read("student/first.ipynb", 4))["add"] == OPEN
     assert main(["lesson", "first.ipynb", "--to", "."]) == 2
     assert sources(nbformat.read("first.ipynb", 4))["add"] == ADD
+    nbformat.write(make(("a", "1")), project / "plain.ipynb")
+    assert main(["lesson", "plain.ipynb"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "student/plain.ipynb: 0 exercises",
+        "to mark it, give each check cell a tag like exercise:NAME",
+    ]
 
 
 CHECK = ("b", "assert a", "exercise:b")
@@ -126,17 +128,6 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
     assert main(["lesson", "l.ipynb"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == f"error: l.ipynb, {words}"
     assert not Path("student").exists()
-
-
-def test_the_copy_of_a_notebook_without_checks_says_what_it_needs(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nbformat.write(make(("a", "1")), project / "plain.ipynb")
-    assert main(["lesson", "plain.ipynb"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "student/plain.ipynb: 0 exercises",
-        "to mark it, give each check cell a tag like exercise:NAME",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -181,28 +172,29 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
     bob.cells[2].source = "print('all is well')"
     bob.cells[3].source = "import os\nos._exit(1)"
     Path("all/group").mkdir(parents=True)
-    nbformat.write(ada, "all/ada.ipynb")
-    nbformat.write(bob, "all/group/=bob.ipynb")
+    nbformat.write(ada, "all/group/ada.ipynb")
+    nbformat.write(bob, "all/=bob.ipynb")
     Path("all/carl.ipynb").write_text("hello")
     words = ["lesson", "first.ipynb", "--check", "all", "--csv", "marks.csv"]
     assert main(words) == 0
     broken = "all/carl.ipynb is not a notebook: Notebook does not appear to be JSON: 'hello'"
     assert capsys.readouterr().out.splitlines() == [
         "submission  add          shout        passed",
-        "ada         passed       passed       2 of 2",
+        "=bob        failed       not reached  0 of 2",
         "carl        not reached  not reached  0 of 2",
-        "group/=bob  failed       not reached  0 of 2",
+        "group/ada   passed       passed       2 of 2",
         "",
+        "=bob, add: add the two numbers",
+        "=bob, shout: the kernel died",
         f"carl, add: {broken}",
         f"carl, shout: {broken}",
-        "group/=bob, add: add the two numbers",
-        "group/=bob, shout: the kernel died",
         "",
         "3 submissions marked, 1 with all exercises passed",
     ]
     assert list(csv.reader(Path("marks.csv").read_text("utf-8").splitlines()))[1::2] == [
-        ["ada", "passed", "passed", "2"],
-        ["group/=bob", "failed: add the two numbers", "not reached: the kernel died", "0"],
+        # no formula in a spreadsheet
+        ["'=bob", "failed: add the two numbers", "not reached: the kernel died", "0"],
+        ["group/ada", "passed", "passed", "2"],
     ]
     assert Path("word.txt").read_text() == "hello"  # each runs in a copy of the folder
 
@@ -240,10 +232,6 @@ def test_a_check_that_fails_gives_the_words_of_the_teacher_as_hint() -> None:
     assert [mark.hint for mark in marks.values()] == [
         "NameError: name 'add' is not defined", "in capitals",
     ]  # fmt: skip
-
-
-def test_names_in_the_table_are_no_formulas() -> None:
-    assert format_csv([], [("=HYPERLINK(1)", {})]).splitlines()[1] == "'=HYPERLINK(1),0"
 
 
 def test_a_run_sees_the_files_of_the_lesson_but_no_other_submission(project: Path) -> None:

@@ -50,17 +50,12 @@ def can_read(path):
         return False
 """
 
-READ_BY_LINK = "(os.symlink({key!r}, 'link'), open('link').read())[1]"
-CAT = "subprocess.run(['cat', {key!r}], capture_output=True).stdout"
-CONNECT = "socket.create_connection(('127.0.0.1', {port}), 5)"
-CONNECT_UNIX = "socket.socket(socket.AF_UNIX).connect({unix!r}) is None"
-
 ATTACKS = {
     "workdir": "pathlib.Path('own.txt').write_text('mine')",
     "data": "open('word.txt').read() == 'hello'",
     "key": "open({key!r}).read()",
-    "key by a link": READ_BY_LINK,
-    "key by a program": CAT,
+    "key by a link": "(os.symlink({key!r}, 'link'), open('link').read())[1]",
+    "key by a program": "subprocess.run(['cat', {key!r}], capture_output=True).stdout",
     "own environment": "{canary!r} in str(os.environ)",
     "environments": "{canary!r} in str(environments())",
     "home": "os.listdir({home!r})",
@@ -71,8 +66,8 @@ ATTACKS = {
     "the lesson": "open({lesson!r}, 'a').write(' ')",
     "another submission": "open({other!r}).read()",
     "kill": "os.kill({pid}, 0) is None",
-    "socket": CONNECT,
-    "unix socket": CONNECT_UNIX,
+    "socket": "socket.create_connection(('127.0.0.1', {port}), 5)",
+    "unix socket": "socket.socket(socket.AF_UNIX).connect({unix!r}) is None",
     "processes": "limit('RLIMIT_NPROC') == -1",
     "memory": "limit('RLIMIT_DATA') == -1",
     "file size": "limit('RLIMIT_FSIZE') == -1",
@@ -255,14 +250,6 @@ def test_what_a_submission_reports_passes_no_check_and_stops_no_other(
     assert rows[-1] == "13 submissions marked, 1 with all exercises passed"
 
 
-FILLED = {
-    "deep": "for _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')",
-    "link": "os.symlink(OUTSIDE, 'link')",
-    "shut": "os.makedirs('shut/in')\nos.chmod('shut', 0)",
-}
-"""What a submission may leave in its workdir."""
-
-
 def test_the_files_of_a_submission_are_removed_and_stop_no_other(
     method: Method,
     mark: Callable[..., list[str]],
@@ -274,7 +261,12 @@ def test_the_files_of_a_submission_are_removed_and_stop_no_other(
     (outside / "kept").mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
-    for name, cell in FILLED.items():
+    filled = {
+        "deep": "for _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')",
+        "link": "os.symlink(OUTSIDE, 'link')",
+        "shut": "os.makedirs('shut/in')\nos.chmod('shut', 0)",
+    }
+    for name, cell in filled.items():
         begin = f"import os\nOUTSIDE = {str(outside)!r}\na = 1\n"
         nbformat.write(make(("a", begin + cell)), f"all/{name}.ipynb")
     assert mark()[-1] == "3 submissions marked, 3 with all exercises passed"
@@ -299,21 +291,21 @@ def test_a_solved_lesson_of_the_course_passes_in_the_sandbox(
     assert last == "1 submission marked, 1 with all exercises passed"
 
 
-RISK = "no sandbox works here, and a submission can do anything you can"
-
-
 def test_without_a_sandbox_submissions_run_only_at_the_word_of_a_person(
     mark: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    asked, answers = [], ["y", "", "n"]
+    risk = "no sandbox works here, and a submission can do anything you can"
     monkeypatch.setattr(find, "METHODS", {})
     nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
-    nbformat.write(make(("a", "a = open('word.txt').read()")), "all/ada.ipynb")
+    for name in ("ada", "bob"):
+        nbformat.write(make(("a", "a = open('word.txt').read()")), f"all/{name}.ipynb")
     words = ["lesson", "first.ipynb", "--check", "all"]
     assert main(words) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"error: {RISK}",
+        f"error: {risk}",
         "install bubblewrap, or mark in a container, with --no-sandbox",
     ]
     assert mark("--no-sandbox")[1] == "ada         passed  1 of 1"
@@ -321,23 +313,9 @@ def test_without_a_sandbox_submissions_run_only_at_the_word_of_a_person(
     assert main(words) == 2
     assert main([*words, "--no-sandbox"]) == 2
     assert "a sandbox is required, so --no-sandbox is not allowed" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("answer", "code"), [("n", 2), ("", 2), ("y", 0)])
-def test_a_person_at_the_terminal_is_asked_once(
-    answer: str,
-    code: int,
-    mark: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    asked = []
-    monkeypatch.setattr(find, "METHODS", {})
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or answer)
-    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
-    for name in ("ada", "bob"):
-        nbformat.write(make(("a", "a = 1")), f"all/{name}.ipynb")
-    assert main(["lesson", "first.ipynb", "--check", "all"]) == code
-    assert asked == [f"{RISK}; run them? [y/N] "]
+    monkeypatch.delenv("AXE_NB_SANDBOX")
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or answers.pop())
+    assert [main(words) for _ in range(3)] == [2, 2, 0]
+    assert asked == [f"{risk}; run them? [y/N] "] * 3, "once for all submissions"
