@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +35,17 @@ class ServedProvider(Provider, Server, Protocol):
     """A provider with its server."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A reply in the pieces in which a model makes it."""
+
+    text: Sequence[str] = ()
+    reasoning: Sequence[str] = ()
+    calls: Sequence[tuple[str | None, str, Sequence[str]]] = ()
+    """(id, name, pieces of the JSON of its arguments)"""
+    stop: str = "stop"
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One protocol."""
@@ -43,8 +54,6 @@ class Dialect:
     path: str
     make: Callable[[str, str], ServedProvider]
     """(base URL, key) -> provider."""
-    reply: Callable[[str, Sequence[Call], str], dict[str, Any]]
-    """(text, calls, stop reason) -> body; 5 input and 7 output tokens."""
     done: str
     """Stop reason of an answer."""
     calling: str
@@ -54,6 +63,11 @@ class Dialect:
 
     def send(self, base_url: str, request: Request | None = None, key: str = KEY) -> Response:
         return asyncio.run(self.make(base_url, key).send(request or ask()))
+
+    def reply(self, text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
+        """The body of a whole reply, with 5 input and 7 output tokens."""
+        written = [(id, name, (json.dumps(arguments),)) for id, name, arguments in calls]
+        return write_whole(self.name, Answer(text=(text,) * bool(text), calls=written, stop=stop))
 
     def __str__(self) -> str:
         return self.name
@@ -67,30 +81,6 @@ def secrets_of(protocol: str, key: str = KEY) -> tuple[str, ...]:
 def ask(*messages: Message, **more: Any) -> Request:
     """A request with one user message, or these."""
     return Request("m", messages or (Message("user", "hi"),), **more)
-
-
-def _anthropic_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
-    said = [{"type": "text", "text": text}] if text else []
-    uses = [{"type": "tool_use", "id": i, "name": n, "input": a} for i, n, a in calls]
-    return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-        "content": [*said, *uses], "stop_reason": stop, "stop_sequence": None,
-        "usage": {"input_tokens": 5, "output_tokens": 7},
-    }  # fmt: skip
-
-
-def _openai_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if calls:
-        message["tool_calls"] = [
-            {"id": i, "type": "function", "function": {"name": n, "arguments": json.dumps(a)}}
-            for i, n, a in calls
-        ]
-    return {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "message": message, "finish_reason": stop}],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
-    }  # fmt: skip
 
 
 def make_message(text: str, status: str = "completed") -> dict[str, Any]:
@@ -121,39 +111,101 @@ def make_response(items: Sequence[dict[str, Any]], stop: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _responses_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
-    said = [make_message(text)] if text else []
-    uses = [make_call(at, i, n, json.dumps(a)) for at, (i, n, a) in enumerate(calls)]
-    return make_response([*said, *uses], stop)
-
-
-def _ollama_reply(text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text}
-    if calls:
+def _whole_openai(answer: Answer) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
+    if answer.reasoning:
+        message["reasoning_content"] = "".join(answer.reasoning)
+    if answer.calls:
         message["tool_calls"] = [
-            {**({"id": i} if i is not None else {}), "function": {"name": n, "arguments": a}}
-            for i, n, a in calls
+            {"id": id, "type": "function", "function": {"name": n, "arguments": "".join(pieces)}}
+            for id, n, pieces in answer.calls
         ]
     return {
-        "model": "m", "created_at": "2026-11-20T00:00:00Z", "message": message, "done": True,
-        "done_reason": stop, "prompt_eval_count": 5, "eval_count": 7,
-    }  # fmt: skip
+        "choices": [{"index": 0, "message": message, "finish_reason": answer.stop}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 7},
+    }
 
+
+def anthropic_blocks(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
+    """(start of the block, key of its pieces, pieces)."""
+    if answer.reasoning:
+        yield {"type": "thinking", "thinking": "", "signature": ""}, "thinking", answer.reasoning
+    if answer.text:
+        yield {"type": "text", "text": ""}, "text", answer.text
+    for id, name, pieces in answer.calls:
+        yield {"type": "tool_use", "id": id, "name": name, "input": {}}, "partial_json", pieces
+
+
+def _whole_anthropic(answer: Answer) -> dict[str, Any]:
+    blocks = []
+    for block, key, pieces in anthropic_blocks(answer):
+        if key == "partial_json":
+            blocks.append({**block, "input": json.loads("".join(pieces) or "{}")})
+        else:
+            signed = {"signature": "s"} if key == "thinking" else {}
+            blocks.append({**block, key: "".join(pieces), **signed})
+    usage = {"input_tokens": 5, "output_tokens": 7}
+    return {"id": "m", "content": blocks, "stop_reason": answer.stop, "usage": usage}
+
+
+def make_reasoning(*summary: str) -> dict[str, Any]:
+    """A reasoning item of the Responses API."""
+    parts = [{"type": "summary_text", "text": text} for text in summary]
+    return {"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "e"}
+
+
+def list_items(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
+    """(item, event of its pieces, pieces)"""
+    if answer.reasoning:
+        item = make_reasoning("".join(answer.reasoning))
+        yield item, "response.reasoning_summary_text.delta", answer.reasoning
+    if answer.text:
+        yield make_message("".join(answer.text)), "response.output_text.delta", answer.text
+    for number, (id, name, pieces) in enumerate(answer.calls):
+        item = make_call(number, id, name, "".join(pieces))
+        yield item, "response.function_call_arguments.delta", pieces
+
+
+def _whole_responses(answer: Answer) -> dict[str, Any]:
+    return make_response([item for item, _, _ in list_items(answer)], answer.stop)
+
+
+def ollama_calls(answer: Answer) -> list[dict[str, Any]]:
+    return [
+        {"id": id, "function": {"name": name, "arguments": json.loads("".join(pieces) or "{}")}}
+        for id, name, pieces in answer.calls
+    ]
+
+
+def _whole_ollama(answer: Answer) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
+    if answer.reasoning:
+        message["thinking"] = "".join(answer.reasoning)
+    if calls := ollama_calls(answer):
+        message["tool_calls"] = calls
+    end = {"done": True, "done_reason": answer.stop, "prompt_eval_count": 5, "eval_count": 7}
+    return {"message": message, **end}
+
+
+def write_whole(protocol: str, answer: Answer) -> dict[str, Any]:
+    """The body of a whole reply."""
+    return WHOLE[protocol](answer)
+
+
+WHOLE = {
+    "anthropic": _whole_anthropic,
+    "openai": _whole_openai,
+    "responses": _whole_responses,
+    "ollama": _whole_ollama,
+}
 
 DIALECTS = (
     Dialect(
-        "anthropic", "/v1/messages", anthropic.Anthropic, _anthropic_reply,
-        "end_turn", "tool_use", "max_tokens",
+        "anthropic", "/v1/messages", anthropic.Anthropic, "end_turn", "tool_use", "max_tokens",
     ),
-    Dialect(
-        "openai", "/v1/chat/completions", openai.OpenAI, _openai_reply,
-        "stop", "tool_calls", "length",
-    ),
-    Dialect(
-        "responses", "/v1/responses", responses.Responses, _responses_reply,
-        "stop", "tool_calls", "length",
-    ),
-    Dialect("ollama", "/api/chat", ollama.Ollama, _ollama_reply, "stop", "stop", "length"),
+    Dialect("openai", "/v1/chat/completions", openai.OpenAI, "stop", "tool_calls", "length"),
+    Dialect("responses", "/v1/responses", responses.Responses, "stop", "tool_calls", "length"),
+    Dialect("ollama", "/api/chat", ollama.Ollama, "stop", "stop", "length"),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}

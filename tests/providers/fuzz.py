@@ -18,14 +18,13 @@ from typing import Any, get_args
 from axe_nb.errors import Category
 from axe_nb.messages import CallIds, Message, ToolResult
 from tests.providers import openai_2026
-from tests.providers.dialects import MODULES, ask, make_response
+from tests.providers.dialects import MODULES, ask, make_reasoning, make_response
 from tests.providers.streams import (
     FORMS,
     Answer,
     Outcome,
     chunk,
     cut,
-    make_reasoning,
     read_stream,
     read_whole,
     sse,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
@@ -18,22 +19,13 @@ from axe_nb.providers.streaming import StreamedReply
 from tests.providers.dialects import (
     KEY,
     MODULES,
-    make_call,
-    make_message,
-    make_response,
+    Answer,
+    anthropic_blocks,
+    list_items,
+    ollama_calls,
     secrets_of,
+    write_whole,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """A reply in the pieces in which a model makes it."""
-
-    text: Sequence[str] = ()
-    reasoning: Sequence[str] = ()
-    calls: Sequence[tuple[str, str, Sequence[str]]] = ()
-    """(id, name, pieces of the JSON of its arguments)"""
-    stop: str = "stop"
 
 
 @dataclass(frozen=True)
@@ -133,36 +125,11 @@ def _stream_openai(answer: Answer) -> bytes:
     return sse(*chunks, {"choices": [], "usage": usage}, "[DONE]")
 
 
-def _whole_openai(answer: Answer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
-    if answer.reasoning:
-        message["reasoning_content"] = "".join(answer.reasoning)
-    if answer.calls:
-        message["tool_calls"] = [
-            {"id": id, "type": "function", "function": {"name": n, "arguments": "".join(pieces)}}
-            for id, n, pieces in answer.calls
-        ]
-    return {
-        "choices": [{"index": 0, "message": message, "finish_reason": answer.stop}],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 7},
-    }
-
-
-def _anthropic_blocks(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
-    """(start of the block, key of its pieces, pieces)."""
-    if answer.reasoning:
-        yield {"type": "thinking", "thinking": "", "signature": ""}, "thinking", answer.reasoning
-    if answer.text:
-        yield {"type": "text", "text": ""}, "text", answer.text
-    for id, name, pieces in answer.calls:
-        yield {"type": "tool_use", "id": id, "name": name, "input": {}}, "partial_json", pieces
-
-
 def _stream_anthropic(answer: Answer) -> bytes:
     kinds = {"thinking": "thinking", "text": "text", "partial_json": "input_json"}
     start = {"id": "m", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
-    for index, (block, key, pieces) in enumerate(_anthropic_blocks(answer)):
+    for index, (block, key, pieces) in enumerate(anthropic_blocks(answer)):
         at = {"index": index}
         events.append({"type": "content_block_start", **at, "content_block": block})
         for piece in pieces:
@@ -176,41 +143,11 @@ def _stream_anthropic(answer: Answer) -> bytes:
     return sse(*events, {"type": "message_delta", **end}, {"type": "message_stop"}, named=True)
 
 
-def _whole_anthropic(answer: Answer) -> dict[str, Any]:
-    blocks = []
-    for block, key, pieces in _anthropic_blocks(answer):
-        if key == "partial_json":
-            blocks.append({**block, "input": json.loads("".join(pieces) or "{}")})
-        else:
-            signed = {"signature": "s"} if key == "thinking" else {}
-            blocks.append({**block, key: "".join(pieces), **signed})
-    usage = {"input_tokens": 5, "output_tokens": 7}
-    return {"id": "m", "content": blocks, "stop_reason": answer.stop, "usage": usage}
-
-
-def make_reasoning(*summary: str) -> dict[str, Any]:
-    """A reasoning item of the Responses API."""
-    parts = [{"type": "summary_text", "text": text} for text in summary]
-    return {"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "e"}
-
-
-def _list_items(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
-    """(item, event of its pieces, pieces)"""
-    if answer.reasoning:
-        item = make_reasoning("".join(answer.reasoning))
-        yield item, "response.reasoning_summary_text.delta", answer.reasoning
-    if answer.text:
-        yield make_message("".join(answer.text)), "response.output_text.delta", answer.text
-    for number, (id, name, pieces) in enumerate(answer.calls):
-        item = make_call(number, id, name, "".join(pieces))
-        yield item, "response.function_call_arguments.delta", pieces
-
-
 def _stream_responses(answer: Answer) -> bytes:
-    whole = _whole_responses(answer)
+    whole = write_whole("responses", answer)
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
-    for index, (item, kind, pieces) in enumerate(_list_items(answer)):
+    for index, (item, kind, pieces) in enumerate(list_items(answer)):
         at = {"output_index": index, "item_id": item["id"]}
         empty = {"content": [], "arguments": "", "summary": [], "encrypted_content": ""}
         begun = {key: empty.get(key, value) for key, value in item.items()}
@@ -221,41 +158,23 @@ def _stream_responses(answer: Answer) -> bytes:
     return sse(*events, named=True)
 
 
-def _whole_responses(answer: Answer) -> dict[str, Any]:
-    return make_response([item for item, _, _ in _list_items(answer)], answer.stop)
-
-
-def _ollama_calls(answer: Answer) -> list[dict[str, Any]]:
-    return [
-        {"id": id, "function": {"name": name, "arguments": json.loads("".join(pieces) or "{}")}}
-        for id, name, pieces in answer.calls
-    ]
-
-
 def _stream_ollama(answer: Answer) -> bytes:
     parts: list[dict[str, Any]] = [{"thinking": piece} for piece in answer.reasoning]
     parts += [{"content": piece} for piece in answer.text]
-    parts += [{"content": "", "tool_calls": [call]} for call in _ollama_calls(answer)]
+    parts += [{"content": "", "tool_calls": [call]} for call in ollama_calls(answer)]
     lines = [{"message": {"role": "assistant", **part}, "done": False} for part in parts]
     end = {"done": True, "done_reason": answer.stop, "prompt_eval_count": 5, "eval_count": 7}
     lines.append({"message": {"role": "assistant", "content": ""}, **end})
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def _whole_ollama(answer: Answer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
-    if answer.reasoning:
-        message["thinking"] = "".join(answer.reasoning)
-    if calls := _ollama_calls(answer):
-        message["tool_calls"] = calls
-    end = {"done": True, "done_reason": answer.stop, "prompt_eval_count": 5, "eval_count": 7}
-    return {"message": message, **end}
-
-
+STREAMS = {
+    "anthropic": _stream_anthropic,
+    "openai": _stream_openai,
+    "responses": _stream_responses,
+    "ollama": _stream_ollama,
+}
 FORMS: Mapping[str, tuple[Callable[[Answer], bytes], Callable[[Answer], dict[str, Any]]]] = {
-    "anthropic": (_stream_anthropic, _whole_anthropic),
-    "openai": (_stream_openai, _whole_openai),
-    "responses": (_stream_responses, _whole_responses),
-    "ollama": (_stream_ollama, _whole_ollama),
+    name: (written, partial(write_whole, name)) for name, written in STREAMS.items()
 }
 """Protocol → (answer → stream, answer → body of a whole reply)."""

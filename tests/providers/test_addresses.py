@@ -11,12 +11,11 @@ import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make, server
+from axe_nb.engine.make_provider import server
 from axe_nb.errors import ProviderError
 from axe_nb.providers import listing
-from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.providers.dialects import BY_NAME, KEY
 from tests.providers.raw_server import always, raw_server, reply
-from tests.wire.replay import Replay
 
 VERSION = "api-version=2024-10-21-preview"
 SECRET = "9f1c27aa53b04e6d8e21c7b0"
@@ -64,30 +63,6 @@ def test_a_base_url_leads_to_the_address_that_its_protocol_has(
     path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}
     assert base + info.path_of(path[protocol]) == f"http://h:1{chat}"
     assert base + info.path_of(info.models_path) == f"http://h:1{models}"
-
-
-@pytest.mark.req("D-33")
-@pytest.mark.parametrize(
-    ("protocol", "given", "chat", "models"),
-    [
-        ("openai", "/x/v1", "/v1/chat/completions", "/v1/models"),
-        ("openai", "/x", "/chat/completions", "/models"),
-        ("openai", "/x/chat/completions", "/chat/completions", "/models"),
-        ("anthropic", "/x", "/v1/messages", "/v1/models?limit=1000"),
-        ("anthropic", "/x/messages", "/messages", "/models?limit=1000"),
-        ("ollama", "/x/api/chat", "/api/chat", "/api/tags"),
-    ],
-)
-def test_requests_and_listings_are_sent_there(
-    protocol: str, given: str, chat: str, models: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = BY_NAME[protocol].reply("hello", (), BY_NAME[protocol].done)
-    listed = {"data": [{"id": "m"}], "models": [{"name": "m"}]}
-    with Replay({"x": {"status": 200, "body": {**body, **listed}}}) as replay:
-        monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", replay.root + given)
-        assert asyncio.run(make(protocol, Config()).send(ask())).content == "hello"
-        assert asyncio.run(listing.models(server(protocol, Config()))) == ("m",)
-        assert [asked.path for asked in replay.log("x")] == [chat, models]
 
 
 @pytest.mark.req("D-33")

@@ -30,8 +30,8 @@ from tests.providers.dialects import (
     Dialect,
     ask,
     make_message,
+    make_reasoning,
 )
-from tests.providers.streams import make_reasoning
 from tests.wire.replay import Replay
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -24,9 +24,10 @@ from tests.providers.dialects import (
     ask,
     make_call,
     make_message,
+    make_reasoning,
     make_response,
 )
-from tests.providers.streams import make_reasoning, read_stream, read_whole, sse
+from tests.providers.streams import read_stream, read_whole, sse
 from tests.wire.replay import Replay
 
 RESPONSES = BY_NAME["responses"]
