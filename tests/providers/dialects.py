@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
 from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import Provider, Server
@@ -209,3 +210,21 @@ DIALECTS = (
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
+
+
+def send_all(*urls: str, between: Callable[[], object] = lambda: None) -> list[str]:
+    """What requests in one loop get: the text, or the error with its next step."""
+
+    async def turns() -> list[str]:
+        found = []
+        for number, url in enumerate(urls):
+            if number:
+                await asyncio.sleep(0)  # the reply before is read to its end
+                between()
+            try:
+                found.append((await openai.OpenAI(url, KEY).send(ask())).content)
+            except ProviderError as error:
+                found.append(f"{error.detail} ({error.hint})")
+        return found
+
+    return asyncio.run(turns())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
 import ssl
@@ -12,10 +11,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from axe_nb.errors import ProviderError
-from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
-from tests.providers.dialects import KEY, ask
+from tests.providers.dialects import KEY, send_all
 from tests.providers.raw_server import Peer, always, raw_server, reply
 
 LOGIN = "me:pa55w0rd-5ecre7"
@@ -24,21 +21,6 @@ LOGIN = "me:pa55w0rd-5ecre7"
 @pytest.fixture(autouse=True)
 def trusts_own_ca(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
-
-
-def send(*urls: str) -> list[str]:
-    """What requests in one loop get: the text, or the error."""
-
-    async def turns() -> list[str]:
-        found = []
-        for url in urls:
-            try:
-                found.append((await OpenAI(url, KEY).send(ask())).content)
-            except ProviderError as error:
-                found.append(f"{error.detail} ({error.hint})")
-        return found
-
-    return asyncio.run(turns())
 
 
 def tunnel(peer: Peer) -> None:
@@ -85,7 +67,7 @@ def test_plain_http_goes_through_the_proxy_with_its_login(
 ) -> None:
     with raw_server(always(reply())) as server, raw_server(tunnel) as proxy:
         monkeypatch.setenv(variable, proxy_of(proxy.url))
-        assert send(server.url, server.url) == ["hello", "hello"]
+        assert send_all(server.url, server.url) == ["hello", "hello"]
         assert proxy.heads[0].startswith(f"POST {server.url}/v1/chat/completions HTTP/1.1\r\n")
         assert sent_login(proxy.heads[0]).lower() == BASIC.lower()
         assert len(proxy.heads) == 1, "the connection to the proxy is kept"
@@ -97,7 +79,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
 ) -> None:
     with raw_server(always(reply()), own_ca.server()) as server, raw_server(tunnel) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy_of(proxy.url))
-        assert send(server.url, server.url) == ["hello", "hello"]
+        assert send_all(server.url, server.url) == ["hello", "hello"]
         (head,) = proxy.heads
         assert head.startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\n")
         assert sent_login(head).lower() == BASIC.lower()
@@ -111,7 +93,7 @@ def test_a_proxy_may_itself_be_reached_by_https(
     context = own_ca.server()
     with raw_server(always(reply()), context) as server, raw_server(tunnel, context) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy_of(proxy.url))
-        assert send(server.url) == ["hello"]
+        assert send_all(server.url) == ["hello"]
         assert proxy.heads[0].startswith("CONNECT ")
 
 
@@ -122,7 +104,7 @@ def test_no_proxy_names_hosts_that_are_reached_directly(
     with raw_server(always(reply())) as server, raw_server(tunnel) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", no.format(port=server.port))
-        assert send(server.url) == ["hello"]
+        assert send_all(server.url) == ["hello"]
         assert proxy.heads == []
 
 
@@ -136,7 +118,7 @@ def test_an_error_of_the_proxy_names_it_without_its_password(
 ) -> None:
     with raw_server(leave) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy_of(proxy.url))
-        (failed,) = send("https://api.example.org")
+        (failed,) = send_all("https://api.example.org")
         assert failed.startswith(
             f"the connection to https://api.example.org through the proxy {proxy.url} failed: "
             "the server closed the connection without a reply"
@@ -147,6 +129,6 @@ def test_an_error_of_the_proxy_names_it_without_its_password(
 @pytest.mark.parametrize("url", ["http://api.example.org", "https://api.example.org"])
 def test_a_proxy_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("ALL_PROXY", f"http://{LOGIN}@127.0.0.1:1")
-    (failed,) = send(url)
+    (failed,) = send_all(url)
     assert failed.startswith(f"no connection to {url} through the proxy http://127.0.0.1:1: ")
     assert "pa55" not in failed
