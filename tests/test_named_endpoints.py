@@ -109,6 +109,11 @@ KNOWN = "must be anthropic, openai or ollama"
         ),
         ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have names", ""),
         (
+            'protocol = "openai"\napi = "response"',
+            'providers.x.api must be responses or chat, not "response"', "",
+        ),
+        ('protocol = "ollama"\napi = "chat"', 'providers.x.api needs protocol = "openai"', ""),
+        (
             'protocol = "openai"\nbase_ulr = "http://h"',
             'unknown key "providers.x.base_ulr" (line 3)', 'did you mean "base_url"?',
         ),

@@ -14,7 +14,6 @@ import axe_nb
 from axe_nb import Agent, RunResult, tool
 from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make, server
-from axe_nb.errors import ConfigError
 from axe_nb.providers import listing
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
@@ -126,27 +125,6 @@ def test_a_whole_address_is_used_as_it_is(
         assert axe_nb.run(Agent("a", "openai/m"), "hi", display=False).text == "hello"
         assert asyncio.run(listing.models(server("openai", Config()))) == ("m",)
         assert [one.path for one in replay.log("x")] == [asked, models]
-
-
-@pytest.mark.req("D-27")
-@pytest.mark.parametrize(
-    ("table", "told", "line"),
-    [
-        ('[providers.x]\nprotocol = "openai"\napi = "response"',
-         'providers.x.api must be responses or chat, not "response"', 3),
-        ('[providers.x]\nprotocol = "ollama"\napi = "chat"',
-         'providers.x.api needs protocol = "openai"', 3),
-        ('[providers.anthropic]\napi = "responses"',
-         'providers.anthropic.api needs protocol = "openai"', 2),
-        ('[providers.openai]\napi = 7', "providers.openai.api must be a string", 2),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_the_key_is_told_with_its_line(table: str, told: str, line: int) -> None:
-    settings(table)
-    with pytest.raises(ConfigError) as raised:
-        Config.load()
-    assert told in str(raised.value)
-    assert raised.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml, line {line}"
 
 
 def test_a_recording_is_played_whatever_api_the_model_gets_today(

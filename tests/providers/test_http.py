@@ -6,10 +6,9 @@ import asyncio
 import gc
 import logging
 import pickle
-import socket
+import threading
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,6 +20,7 @@ from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.providers.raw_server import Peer, raw_server, reply
 from tests.wire.replay import Replay
 
 OPENAI = BY_NAME["openai"]
@@ -52,32 +52,6 @@ def failure(base_url: str) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         OPENAI.send(base_url)
     return raised.value
-
-
-@asynccontextmanager
-async def serving(
-    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """The base URL of a server that does what HTTP servers do not; one connection per request."""
-    at_work: list[asyncio.Task[None] | None] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        at_work.append(asyncio.current_task())
-        with suppress(ConnectionError):
-            await answer(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=256)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await asyncio.gather(*filter(None, at_work))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @pytest.mark.req("D-25", "X-19", "O-2")
@@ -122,27 +96,25 @@ def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
 @pytest.mark.req("D-5", "D-25")
 def test_200_requests_wait_for_their_answers_side_by_side() -> None:
     """A barrier that only opens when all are there: a cap on connections would hang this test."""
+    together = threading.Barrier(200)
 
-    async def all_at_once() -> int:
-        together = asyncio.Barrier(200)
-        reply = b'{"choices": [{"message": {"content": "1"}}]}'
+    def answer(peer: Peer) -> None:
+        peer.read()
+        together.wait()
+        peer.send(reply())
 
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"]}")
-            await together.wait()
-            head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-            writer.write(head % len(reply) + reply)
+    async def all_at_once(url: str) -> list[str]:
+        provider = OpenAI(url, KEY)
+        answers = await asyncio.gather(*(provider.send(ask()) for _ in range(200)))
+        return [answer.content for answer in answers]
 
-        async with serving(answer) as url:
-            answers = await asyncio.gather(*(OpenAI(url, KEY).send(ask()) for _ in range(200)))
-        return sum(int(answer.content) for answer in answers)
-
-    assert asyncio.run(all_at_once()) == 200
+    with raw_server(answer) as server:
+        assert asyncio.run(all_at_once(server.url)) == ["hello"] * 200
 
 
 @pytest.mark.req("B-4", "B-5")
 def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
-    url = f"http://localhost:{free_port()}"
+    url = "http://localhost:1"
     with pytest.raises(ProviderError) as raised:
         BY_NAME["ollama"].send(url)
     expected = f"server: connection refused: is Ollama running? (expected at {url})"
@@ -163,24 +135,19 @@ def test_a_redirect_is_not_followed(server: Replay) -> None:
 
 @pytest.mark.req("B-5")
 def test_a_reply_without_end_is_given_up() -> None:
-    async def ask_it() -> int:
-        sent = 0
+    sent = 0
 
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal sent
-            await reader.readuntil(b"]}")
-            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-            while True:
-                writer.write(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
-                await writer.drain()
-                sent += 1
+    def answer(peer: Peer) -> None:
+        nonlocal sent
+        peer.read()
+        peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            peer.send(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
+            sent += 1
 
-        async with serving(answer) as url:
-            with pytest.raises(ProviderError, match="server: the reply exceeds 64 MiB"):
-                await OpenAI(url, KEY).send(ask())
-        return sent
-
-    assert asyncio.run(ask_it()) < 2 * (MAX_REPLY >> 20)
+    with raw_server(answer) as server:
+        assert failure(server.url).detail == "the reply exceeds 64 MiB"
+    assert sent < 2 * (MAX_REPLY >> 20)
 
 
 def with_login(url: str) -> OpenAI:
@@ -197,12 +164,12 @@ def shown_in(error: ProviderError) -> str:
 
 
 @pytest.mark.req("B-3")
-@pytest.mark.parametrize("reply", ["closed", "refused", "short", "huge", "page", "failed"])
+@pytest.mark.parametrize("name", ["closed", "refused", "short", "huge", "page", "failed"])
 def test_key_and_password_are_in_no_traceback_repr_or_log(
-    server: Replay, caplog: pytest.LogCaptureFixture, reply: str
+    server: Replay, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    for provider in (OpenAI(server.url(reply), KEY), with_login(server.url(reply))):
+    for provider in (OpenAI(server.url(name), KEY), with_login(server.url(name))):
         with pytest.raises(ProviderError) as raised:
             asyncio.run(provider.send(ask()))
         text = shown_in(raised.value)
@@ -210,9 +177,9 @@ def test_key_and_password_are_in_no_traceback_repr_or_log(
         for place in (text, repr(provider), caplog.text):
             assert KEY not in place
             assert PASSWORD not in place
-    key, login = (asked.headers["authorization"] for asked in server.log(reply)[-2:])
+    key, login = (asked.headers["authorization"] for asked in server.log(name)[-2:])
     assert (key, login[:6]) == (f"Bearer {KEY}", "Basic ")
-    assert reply == "closed" or "/v1/chat/completions" in caplog.text, "replies are logged"
+    assert name == "closed" or "/v1/chat/completions" in caplog.text, "replies are logged"
 
 
 @pytest.mark.req("B-3")
