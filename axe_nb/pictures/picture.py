@@ -188,18 +188,13 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
     """Yields the text in pieces, each picture after its mark; after all, if that was cut off."""
-    at = 0
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
-        found = text.find(mark, at)
-        if found < 0:
-            if text[at:]:
-                yield text[at:]
-            at = len(text)
+        before, found, text = text.partition(mark)
+        if before + found:
+            yield before + found
+        if not found:
             yield mark
-        else:
-            yield text[at : found + len(mark)]
-            at = found + len(mark)
         yield picture
-    if text[at:]:
-        yield text[at:]
+    if text:
+        yield text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from importlib import import_module
+from importlib.util import find_spec
 from math import sqrt
 from typing import Any
 
@@ -39,7 +40,7 @@ def fit(picture: Picture, limit: int) -> Picture:
     what = f"the {kind} ({picture.shown}) is too large: at most {most}"
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
-    if not _has_pillow():
+    if find_spec("PIL") is None:
         raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
     share = sqrt(limit / picture.size) if limit else 1.0
     side = int(min(MAX_SIDE, longest, longest * share))
@@ -82,7 +83,7 @@ def make_thumbnail(picture: Picture) -> str:
     """Returns a small copy as a data URL; empty if there is none."""
     if picture.is_document:
         return ""
-    if picture.size > SMALL // 4 and _has_pillow():
+    if picture.size > SMALL // 4 and find_spec("PIL"):
         height = 2 * THUMBNAIL  # good screens have two pixels for one of CSS
         data = _resize(picture, (4 * height, height), "WEBP")
         if data is not None and len(data) < min(picture.size, SMALL):
@@ -91,20 +92,12 @@ def make_thumbnail(picture: Picture) -> str:
     return picture.url if picture.size <= SMALL and is_light else ""
 
 
-def _has_pillow() -> bool:
-    try:
-        import_module("PIL.Image")
-    except ImportError:
-        return False
-    return True
-
-
 def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
     """Returns a copy that fits into the box; None if the picture cannot be unpacked."""
-    image: Any = import_module("PIL.Image")
-    turned: Any = import_module("PIL.ImageOps").exif_transpose
     file = io.BytesIO()
     try:
+        image: Any = import_module("PIL.Image")
+        turned: Any = import_module("PIL.ImageOps").exif_transpose
         with (
             warnings.catch_warnings(action="ignore"),
             image.open(io.BytesIO(picture.data), formats=(picture.format.upper(),)) as opened,

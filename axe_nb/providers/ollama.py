@@ -15,7 +15,7 @@ from axe_nb.providers.exchange import HttpProvider, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
-from axe_nb.providers.thinking import for_ollama
+from axe_nb.providers.thinking import split
 
 TOP_LEVEL = frozenset(
     {"format", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"}
@@ -66,7 +66,9 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
-    params = for_ollama(wire.own_params(request))
+    asked, params = split(wire.own_params(request))
+    if asked is not None:
+        params.setdefault("think", False if asked == "off" else asked)
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
     if "max_tokens" in options:

@@ -19,7 +19,7 @@ from axe_nb.providers.exchange import HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
-from axe_nb.providers.thinking import for_chat
+from axe_nb.providers.thinking import may_think, split
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
 """Keys of a message with reasoning as text; some servers send it under both."""
@@ -72,7 +72,9 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
-    params = for_chat(request.model, wire.own_params(request))
+    asked, params = split(wire.own_params(request))
+    if asked is not None and may_think(request.model):
+        params.setdefault("reasoning_effort", "none" if asked == "off" else asked)
     # OpenAI's models that think refuse the older name
     if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))

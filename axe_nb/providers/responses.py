@@ -16,7 +16,7 @@ from axe_nb.providers.exchange import INCLUDE, SUMMARY, HttpProvider, encode_mes
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
-from axe_nb.providers.thinking import for_responses
+from axe_nb.providers.thinking import asks_for_summary, may_think, split
 
 BETWEEN = "\n\n"
 """Separates the texts of several messages in one reply, and parts of a summary."""
@@ -96,9 +96,12 @@ def _restore_items(
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
-    params = for_responses(
-        request.model, wire.own_params(request), summarizes=SUMMARY not in request.refused
-    )
+    asked, params = split(wire.own_params(request))
+    if asked is not None and may_think(request.model):
+        has_summary = asks_for_summary(request.params) and SUMMARY not in request.refused
+        form = {"effort": "none" if asked == "off" else asked}
+        form |= {"summary": "auto"} if has_summary else {}
+        params["reasoning"] = {**form, **wire.table(params.get("reasoning"))}
     if not stream:
         params.pop("stream_options", None)
     for key in ("max_completion_tokens", "max_tokens"):

@@ -44,12 +44,12 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
     """Raises ConfigError for a `[params] thinking` that a model does not take or have room for."""
-    asked, _ = _split(params)
+    asked, _ = split(params)
     if protocol == "script" or asked is None:
         return
     facts = find_facts("", model)
     counts = protocol == "anthropic" and facts.thinking in ("", "budget")
-    levels = facts.levels if _may_think(model) else ("off",)
+    levels = facts.levels if may_think(model) else ("off",)
     if (isinstance(asked, int) and not counts) or (isinstance(asked, str) and asked not in levels):
         choices = ", ".join([*levels, *(["a number of tokens"] if counts else [])])
         told = quote(asked) if isinstance(asked, str) else f"a number of tokens ({asked})"
@@ -69,7 +69,7 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
 
 def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters for Anthropic's Messages API, which needs `max_tokens`."""
-    asked, sent = _split(params)
+    asked, sent = split(params)
     sent.setdefault("max_tokens", find_room(model, params))
     facts = find_facts("", model)
     display = {"display": "summarized"} if facts.summarized else {}
@@ -91,42 +91,13 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def for_chat(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters for OpenAI's Chat Completions API."""
-    asked, sent = _split(params)
-    if asked is not None and _may_think(model):
-        sent.setdefault("reasoning_effort", "none" if asked == "off" else asked)
-    return sent
-
-
-def for_responses(
-    model: str, params: Mapping[str, Any], *, summarizes: bool = True
-) -> dict[str, Any]:
-    """Returns the parameters for OpenAI's Responses API, with or without summaries."""
-    asked, sent = _split(params)
-    if asked is not None and _may_think(model):
-        form = {"effort": "none" if asked == "off" else asked}
-        if asks_for_summary(params) and summarizes:
-            form["summary"] = "auto"
-        sent["reasoning"] = {**form, **_table(params.get("reasoning"))}
-    return sent
-
-
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
     """True if a summary is requested over the Responses API, but not in the API's own form."""
-    asked, others = _split(params)
+    asked, others = split(params)
     return asked not in (None, "off") and "summary" not in _table(others.get("reasoning"))
 
 
-def for_ollama(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters for Ollama's API."""
-    asked, sent = _split(params)
-    if asked is not None:
-        sent.setdefault("think", False if asked == "off" else asked)
-    return sent
-
-
-def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
+def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
     """Returns the value of `thinking`, unless it has the vendor's own form, and the rest."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
@@ -134,7 +105,7 @@ def _split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]
     return asked, {key: value for key, value in params.items() if key != THINKING}
 
 
-def _may_think(model: str) -> bool:
+def may_think(model: str) -> bool:
     """True unless the model is known not to think; such models refuse to be told not to."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError
-from axe_nb.providers.thinking import for_responses
+from axe_nb.providers.responses import body
+from tests.providers.dialects import ask
 from tests.wire.replay import Replay
 
 REPLIES: dict[str, dict[str, Any]] = {
@@ -116,7 +119,8 @@ def test_chat_completions_is_asked_for_an_effort(
 def test_responses_is_asked_for_an_effort_and_a_summary(
     model: str, params: dict[str, Any], sent: Mapping[str, Any]
 ) -> None:
-    assert for_responses(model, params) == sent
+    written = json.loads(body(replace(ask(params=params), model=model)))
+    assert {key: written[key] for key in ("reasoning", "top_p") if key in written} == sent
 
 
 @pytest.mark.parametrize(("asked", "sent"), [("off", False), ("low", "low"), ("high", "high")])
