@@ -126,9 +126,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     return wire.write_body(fields, tools, turns)
 
 
-def _begin(
-    request: Request,
-) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
+def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
     """Returns the request as sent, its tools, its system prompt, and both if they bind thinking."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)

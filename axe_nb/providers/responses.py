@@ -348,10 +348,7 @@ class Responses(HttpProvider):
 
     name = "responses"
     protocol = WireProtocol(
-        path="/v1/responses",
-        body=body,
-        parse=parse,
-        assembly=ResponsesAssembly,
+        path="/v1/responses", body=body, parse=parse, assembly=ResponsesAssembly
     )
     info: ProviderInfo = RESPONSES
 

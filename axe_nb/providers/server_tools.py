@@ -42,11 +42,7 @@ RESPONSES: Mapping[str, str] = {
 
 
 def make_entry(
-    protocol: str,
-    base_url: str,
-    name: str,
-    options: Mapping[str, Any],
-    domains: Sequence[str] = (),
+    protocol: str, base_url: str, name: str, options: Mapping[str, Any], domains: Sequence[str] = ()
 ) -> dict[str, Any] | None:
     """Returns the entry of a tool among the tools of a request; None if the server lacks it.
 

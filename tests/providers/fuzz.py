@@ -19,16 +19,7 @@ from axe_nb.errors import Category
 from axe_nb.messages import CallIds, Message, ToolResult
 from tests.providers import openai_2026
 from tests.providers.dialects import MODULES, ask, make_reasoning, make_response
-from tests.providers.streams import (
-    FORMS,
-    Answer,
-    Outcome,
-    chunk,
-    cut,
-    read_stream,
-    read_whole,
-    sse,
-)
+from tests.providers.streams import FORMS, Answer, Outcome, chunk, cut, read_stream, read_whole, sse
 from tests.wire.replay import FIXTURES
 
 FULL = 10_000

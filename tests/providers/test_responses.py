@@ -135,9 +135,7 @@ def test_a_call_whose_end_never_came_is_not_run_without_its_arguments() -> None:
 
 
 @pytest.mark.req("D-31")
-def test_the_calls_of_a_reply_that_the_limit_cut_never_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_calls_of_a_reply_that_the_limit_cut_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
     @tool

@@ -10,11 +10,7 @@ from pydantic import TypeAdapter
 
 from axe_nb.messages import Page, ServerCall
 from axe_nb.providers.openai import parse as parse_chat
-from axe_nb.providers.server_tools import (
-    ANTHROPIC,
-    make_entry,
-    read_responses,
-)
+from axe_nb.providers.server_tools import ANTHROPIC, make_entry, read_responses
 
 HERE = "https://api.example.org"
 
