@@ -39,9 +39,6 @@ MAX_INPUTS = 200
 
 SQUARE = "2.4em"
 
-BAR = "6em"
-"""Width of the bar of a share and its interval."""
-
 TICK = 1
 """Percent of the bar on each side of the share."""
 
@@ -291,7 +288,7 @@ def _format_bar(summary: Summary) -> str:
         f"{PALE} 0 {high}%", f"{TRACK} 0",
     )  # fmt: skip
     return (
-        f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
+        f"<span style='display:inline-block;width:6em;height:.6em;margin-right:{GAP};"
         f"background:linear-gradient(90deg,{','.join(stops)})'></span>"
     )
 

@@ -50,14 +50,8 @@ from axe_nb.testing.headless import (
 from axe_nb.testing.in_sandbox import READY
 from axe_nb.text import align_columns, one_line, plural, quote
 
-FOLDER = "student"
-"""Folder of student copies, beside the lesson."""
-
 EXERCISE = "exercise:"
 """Prefix of the tag of a check cell; the name of its exercise follows."""
-
-SOLUTION = "solution"
-"""Tag of a cell that the student copy leaves out."""
 
 GOES_ON = "raises-exception"
 """Tag of a cell whose error does not stop *Run All*."""
@@ -74,22 +68,16 @@ _SOLUTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-TIMEOUT = 120.0
-"""Time limit of a submission in seconds."""
-
 MAX_BYTES = 32 * 1024 * 1024
 """Maximum size of a submission."""
 
 MAX_HINT = 300
 """Maximum length of a hint in the report, in characters."""
 
-PACKAGE = Path(__file__).resolve().parents[1]
-RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
-
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
-    target = (expand_home(folder) if folder is not None else path.parent / FOLDER) / path.name
+    target = (expand_home(folder) if folder is not None else path.parent / "student") / path.name
     if target.resolve() == path.resolve():
         raise ConfigError(
             f"the student copy would replace the lesson {display_path(path)}",
@@ -134,7 +122,7 @@ def make_student_copy(book: Book, name: str) -> Book:
         is_open = bool(marks) or exercise_of(cell) is not None
         if is_open and GOES_ON not in tags_of(cell):
             cell.metadata["tags"] = [*tags_of(cell), GOES_ON]
-    copy.cells = [cell for cell in copy.cells if SOLUTION not in tags_of(cell)]
+    copy.cells = [cell for cell in copy.cells if "solution" not in tags_of(cell)]
     return copy
 
 
@@ -210,7 +198,7 @@ def mark_submissions(
         raise ConfigError(
             f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
         )
-    limit = TIMEOUT if timeout is None else timeout
+    limit = 120.0 if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
     for path in find_notebooks([folder]):
         name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
@@ -389,7 +377,9 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     ]
     workdir = path.parent.parent
     view = make_view(workdir)
-    sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
+    runner = Path(__file__).resolve().with_name("in_sandbox.py")
+    readable = (*view.readable, runner.parents[1])
+    sandbox = replace(sandbox, view=replace(view, readable=readable))
     environment = {
         **clean_environment(),
         **make_settings(path, "replay"),
@@ -398,7 +388,7 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     }
     task = workdir / "task.json"
     task.write_text(json.dumps([cell.source for cell in cells]))
-    words = [sys.executable, "-P", str(RUNNER), str(task), str(path.parent), sandbox.level]
+    words = [sys.executable, "-P", str(runner), str(task), str(path.parent), sandbox.level]
     with tempfile.TemporaryFile() as report:
         number = os.dup(report.fileno())
         process = sandbox.start(words, environment, (subprocess.DEVNULL, number, number))
