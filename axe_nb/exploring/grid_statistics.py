@@ -18,8 +18,8 @@ FEWEST = 10
 SURE = 0.05
 """Chance below which a difference counts as real."""
 
-MAX_NAMED = 3
-"""Maximum number of variants of one kind that a sentence lists."""
+MAX_NAMED = 5
+"""Maximum number of labels that a sentence lists."""
 
 
 class Interval(NamedTuple):

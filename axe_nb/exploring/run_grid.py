@@ -24,7 +24,8 @@ from axe_nb.expectations.check import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
-from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
+from axe_nb.exploring.grid_squares import GridRun
+from axe_nb.exploring.grid_statistics import MAX_NAMED
 from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,

@@ -68,12 +68,6 @@ _SOLUTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-MAX_BYTES = 32 * 1024 * 1024
-"""Maximum size of a submission."""
-
-MAX_HINT = 300
-"""Maximum length of a hint in the report, in characters."""
-
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
@@ -215,8 +209,8 @@ def mark_submission(
     """Runs a submission in a copy of the lesson's folder, without the others; returns its marks."""
     exercises = find_exercises(book, display_path(lesson))
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        if path.stat().st_size > 32 << 20:
+            raise ConfigError("it is larger than 32 MiB")
         submitted = read_notebook(path)
     except (ConfigError, OSError) as error:
         return _mark_none(exercises, str(error))
@@ -240,7 +234,7 @@ def mark_submission(
 
 def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
     """Returns the marks of a submission that reached none of the exercises."""
-    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, MAX_HINT)))
+    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, 300)))
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
@@ -299,7 +293,7 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
             state, hint = "passed", ""
         elif error is not None:  # of `AssertionError: make two calls`, the teacher's words alone
             state, hint = "failed", describe_failure(error).removeprefix("AssertionError: ")
-        marks[name] = Mark(state=state, hint=one_line(hint, MAX_HINT))
+        marks[name] = Mark(state=state, hint=one_line(hint, 300))
     return marks
 
 
