@@ -46,8 +46,9 @@ class Prices:
             return None
         if own := self.config.prices.get(model):
             return own.cost_of(usage)
-        address, table = self._find_address(model), _load_table()
-        if table is None or not address:
+        address = self._find_address(model)
+        table = _load_table() if address else None  # it imports a library of 16 MB
+        if table is None:
             return None
         name = model.partition("/")[2]
         try:
